@@ -1,0 +1,280 @@
+package contract
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// AgentRequest is what an agent is asked, in the form that the outside sees.
+type AgentRequest struct {
+	RunID     int64           `json:"runId"`
+	Phase     Status          `json:"phase"`
+	Task      json.RawMessage `json:"task"`
+	Agent     string          `json:"agent"` // builder-agent-v1
+	Timestamp time.Time       `json:"timestamp"`
+	Context   AgentContext    `json:"context"`
+}
+
+// AgentContext goes with a request.
+type AgentContext struct {
+	Models map[Agent]ModelChoice `json:"models"`
+	Env    map[string]string     `json:"env"`
+}
+
+// AgentResponse is an agent's answer when it succeeded.
+type AgentResponse struct {
+	RunID     int64           `json:"runId"`
+	Phase     Status          `json:"phase"`
+	Success   bool            `json:"success"`
+	Output    json.RawMessage `json:"output"`
+	Artifacts []string        `json:"artifacts"`
+	Logs      []string        `json:"logs"`
+	NextPhase Status          `json:"nextPhase,omitempty"`
+}
+
+// AgentError is an agent's answer when it failed.
+type AgentError struct {
+	RunID        int64  `json:"runId"`
+	Phase        Status `json:"phase"`
+	Success      bool   `json:"success"`
+	ErrorType    Class  `json:"error_type"`
+	ErrorMessage string `json:"error_message"`
+	ErrorStack   string `json:"error_stack"`
+}
+
+// PlanInput asks the planner for a plan: one model call, checked and stored.
+type PlanInput struct {
+	Execution ExecutionRef  `json:"execution"`
+	Repo      Repo          `json:"repo"`
+	Model     ModelChoice   `json:"model"`
+	Budget    RunBudget     `json:"budget"`
+	Timeout   time.Duration `json:"timeout"`
+}
+
+// PlanResult is the plan without its long texts; those stay in the database.
+type PlanResult struct {
+	Plan  Plan  `json:"plan"` // names, dependencies, levels; no descriptions
+	Usage Usage `json:"usage"`
+}
+
+// Skeleton returns the plan without its long texts, fit for histories.
+func (p Plan) Skeleton() Plan {
+	out := Plan{ComplexityScore: p.ComplexityScore}
+	for _, s := range p.Steps {
+		out.Steps = append(out.Steps, Step{
+			ID: s.ID, Name: clip(s.Name), Dependencies: s.Dependencies,
+			EstimatedComplexity: s.EstimatedComplexity, RiskLevel: s.RiskLevel,
+		})
+	}
+	return out
+}
+
+// ViolationLimit is how many actions outside its allowed tools or paths an
+// agent may try in one execution before it is ended.
+const ViolationLimit = 1
+
+// StepInput starts a step's workflow: one agent loop. Needs are the changes of
+// all steps that it depends on, in plan order; together they lead from the base
+// to where the step starts.
+type StepInput struct {
+	RunID     int64        `json:"run_id"`
+	Step      string       `json:"step"`
+	Title     string       `json:"title"`
+	Agent     Agent        `json:"agent"`
+	Phase     Phase        `json:"phase"`
+	Workspace Workspace    `json:"workspace"`
+	Needs     []Change     `json:"needs,omitempty"`
+	Model     ModelChoice  `json:"model"`
+	Settings  LoopSettings `json:"settings"`
+	State     *LoopState   `json:"state,omitempty"` // set when the workflow continues as new
+}
+
+// LoopSettings bound an agent loop.
+type LoopSettings struct {
+	Budget         StepBudget    `json:"budget"`
+	RunBudget      RunBudget     `json:"run_budget"`
+	ModelTimeout   time.Duration `json:"model_timeout"`
+	CommandTimeout time.Duration `json:"command_timeout"`
+}
+
+// LoopState is what an agent loop carries from turn to turn.
+type LoopState struct {
+	Execution  ExecutionRef   `json:"execution"`
+	Prompt     string         `json:"prompt"` // version of the prompt
+	Model      ModelChoice    `json:"model"`
+	Turn       int            `json:"turn"` // model calls made
+	Workspace  Workspace      `json:"workspace"`
+	From       Workspace      `json:"from"`
+	Usage      Usage          `json:"usage"`
+	Repeats    map[string]int `json:"repeats,omitempty"` // loop detection: fingerprint → count
+	BadAnswers int            `json:"bad_answers,omitempty"`
+	Violations int            `json:"violations,omitempty"` // actions outside the allowed tools or paths
+	Records    int64          `json:"records"`
+	Started    time.Time      `json:"started"`
+}
+
+// StepResult is what a step's workflow returns. A step that could not be done
+// is a result with a failure, not an error.
+type StepResult struct {
+	Change  Change   `json:"change"`
+	Usage   Usage    `json:"usage"`
+	Turns   int      `json:"turns"`
+	Attempt int      `json:"attempt"`
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// OpenStepInput makes a step's conversation and starting workspace.
+type OpenStepInput struct {
+	Execution ExecutionRef `json:"execution"`
+	Workspace Workspace    `json:"workspace"`
+	Needs     []Change     `json:"needs,omitempty"`
+	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+}
+
+// OpenStepResult is where a step starts.
+type OpenStepResult struct {
+	Cold      bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
+	Workspace Workspace `json:"workspace"`
+	Prompt    string    `json:"prompt"` // version of the prompt
+	Conflict  *Conflict `json:"conflict,omitempty"`
+}
+
+// IntegrateInput asks for all changes together, in order.
+type IntegrateInput struct {
+	RunID     int64     `json:"run_id"`
+	Workspace Workspace `json:"workspace"`
+	Changes   []Change  `json:"changes"`
+}
+
+// IntegrateResult is the workspace that holds all changes, and after each of
+// them in turn (Stages), from which the release's commits are made.
+type IntegrateResult struct {
+	Workspace Workspace   `json:"workspace"`
+	Stages    []Workspace `json:"stages"`
+	Conflict  *Conflict   `json:"conflict,omitempty"`
+}
+
+// ThinkInput asks a model for the next turn of a conversation. The
+// conversation is found by the execution; the answer is stored under
+// (execution, turn), and a call that finds it there pays nothing.
+type ThinkInput struct {
+	Execution ExecutionRef  `json:"execution"`
+	Turn      int           `json:"turn"` // from 1
+	Model     ModelChoice   `json:"model"`
+	Budget    RunBudget     `json:"budget"`
+	Timeout   time.Duration `json:"timeout"`
+}
+
+// ThinkResult says what the model wants next, without its texts.
+type ThinkResult struct {
+	Calls   []ToolCallRef `json:"calls,omitempty"`
+	Finish  bool          `json:"finish"`            // the model says that it is done
+	Summary string        `json:"summary,omitempty"` // of finish, shortened
+	Bad     string        `json:"bad,omitempty"`     // the answer could not be used, and why; the model was told
+	Usage   Usage         `json:"usage"`
+}
+
+// ToolCallRef names one tool call of a turn. Arguments stay in the transcript.
+type ToolCallRef struct {
+	Index    int    `json:"index"` // position within the turn, from 0
+	Tool     string `json:"tool"`
+	ReadOnly bool   `json:"read_only,omitempty"` // leaves the workspace as it is, may run beside others
+	Long     bool   `json:"long,omitempty"`      // may take more than 2 s
+}
+
+// ToolInput carries out one tool call.
+type ToolInput struct {
+	Quick     bool          `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Execution ExecutionRef  `json:"execution"`
+	Turn      int           `json:"turn"`
+	Index     int           `json:"index"`
+	Workspace Workspace     `json:"workspace"`
+	Timeout   time.Duration `json:"timeout"`
+}
+
+// ToolOutcome is what a tool call did. What the model sees of it lies in the
+// transcript.
+type ToolOutcome struct {
+	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
+	Workspace   Workspace `json:"workspace"`
+	OK          bool      `json:"ok"`
+	Code        Code      `json:"code,omitempty"` // when not OK: why, for programs
+	Fingerprint string    `json:"fingerprint"`    // of tool, arguments and result
+}
+
+// TestPlanInput asks what verification of a workspace consists of.
+type TestPlanInput struct {
+	Execution ExecutionRef `json:"execution"`
+	Workspace Workspace    `json:"workspace"`
+}
+
+// Check is one command of the verification.
+type Check struct {
+	ID       string   `json:"id"` // build-go, test-go-1
+	Category Category `json:"category"`
+	Name     string   `json:"name"`
+	Shard    int      `json:"shard,omitempty"`  // from 1
+	Shards   int      `json:"shards,omitempty"` // how many there are
+}
+
+// TestPlanResult lists the checks by stage: those of a stage may run side by
+// side, a stage starts when the one before has ended.
+type TestPlanResult struct {
+	Stages [][]Check `json:"stages"`
+}
+
+// VerifyInput carries out one check on a clean checkout.
+type VerifyInput struct {
+	Execution ExecutionRef  `json:"execution"`
+	Workspace Workspace     `json:"workspace"`
+	Check     Check         `json:"check"`
+	Timeout   time.Duration `json:"timeout"`
+}
+
+// CheckResult is the outcome of one check, without its texts. A red check is a
+// result, not an error.
+type CheckResult struct {
+	Check      Check       `json:"check"`
+	OK         bool        `json:"ok"`
+	Summary    TestSummary `json:"summary"`
+	Major      int         `json:"major"`
+	Medium     int         `json:"medium"`
+	Minor      int         `json:"minor"`
+	DurationMS int64       `json:"duration_ms"`
+	Code       Code        `json:"code,omitempty"`    // why a check is red, for programs
+	Message    string      `json:"message,omitempty"` // the telling line of a red check
+}
+
+// TestReportInput sums up an execution of the tester from its stored checks.
+type TestReportInput struct {
+	Execution  ExecutionRef `json:"execution"`
+	Thresholds Thresholds   `json:"thresholds"`
+}
+
+// TestReportResult says what verification found. Failure is set when the run
+// must not go on.
+type TestReportResult struct {
+	Summary TestSummary `json:"summary"`
+	Major   int         `json:"major"`
+	Medium  int         `json:"medium"`
+	Minor   int         `json:"minor"`
+	Failure *Failure    `json:"failure,omitempty"`
+}
+
+// ReleaseInput asks for the branch, the report and the zip.
+type ReleaseInput struct {
+	Execution ExecutionRef    `json:"execution"`
+	Repo      Repo            `json:"repo"`
+	Workspace Workspace       `json:"workspace"` // what verification has seen
+	Changes   []Change        `json:"changes"`
+	Stages    []Workspace     `json:"stages"` // after each change, slim
+	Release   ReleaseSettings `json:"release"`
+}
+
+// ReleaseResult says what was released.
+type ReleaseResult struct {
+	Branch  string   `json:"branch"`
+	Commit  string   `json:"commit"`
+	Pushed  bool     `json:"pushed"`
+	Failure *Failure `json:"failure,omitempty"`
+}

@@ -1,0 +1,122 @@
+package contract
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// EventType names what happened to a run.
+type EventType string
+
+// The events of a run. Those of a phase are made by Started, Completed and Errored.
+const (
+	EventRunCreated        EventType = "run.created"
+	EventRunUpdated        EventType = "run.updated"
+	EventRunFailed         EventType = "run.failed"
+	EventStepStarted       EventType = "step.started"
+	EventStepCompleted     EventType = "step.completed"
+	EventStepError         EventType = "step.error"
+	EventFindingAdded      EventType = "finding.added"
+	EventArtifactAdded     EventType = "artifact.added"
+	EventApprovalRequested EventType = "approval.requested"
+	EventApprovalGranted   EventType = "approval.granted"
+	EventApprovalRejected  EventType = "approval.rejected"
+	EventApprovalExpired   EventType = "approval.expired"
+	EventModelSwitched     EventType = "model.switched"
+)
+
+// Started returns the event of a phase that begins, such as planner.started.
+func (p Phase) Started() EventType { return EventType(string(p) + ".started") }
+
+// CompletedEvent returns the event of a phase that succeeded, such as planner.completed.
+func (p Phase) CompletedEvent() EventType { return EventType(string(p) + ".completed") }
+
+// ErrorEvent returns the event of a phase that failed, such as planner.error.
+func (p Phase) ErrorEvent() EventType { return EventType(string(p) + ".error") }
+
+// Event is one thing that happened to a run. Seq counts the run's events from
+// 1 without gaps, in the order in which they were committed.
+type Event struct {
+	RunID     int64           `json:"run_id"`
+	Seq       int64           `json:"seq"`
+	Type      EventType       `json:"event_type"`
+	Payload   json.RawMessage `json:"payload"`
+	CreatedAt time.Time       `json:"created_at"`
+}
+
+// EventDraft is an event on its way into the database.
+type EventDraft struct {
+	Type    EventType `json:"type"`
+	Payload any       `json:"payload,omitempty"`
+}
+
+// Record is one transition of a run on its way into the database: the run's
+// new state and the events that go with it, written in one transaction. The
+// workflow execution that sends it counts its records in Seq from 1; (workflow
+// id, workflow run id, Seq) makes a repeat harmless.
+type Record struct {
+	RunID  int64             `json:"run_id"`
+	Seq    int64             `json:"seq"`
+	At     time.Time         `json:"at"` // workflow time
+	Run    *RunChange        `json:"run,omitempty"`
+	Begin  *ExecutionBegin   `json:"begin,omitempty"`
+	End    *ExecutionEnd     `json:"end,omitempty"`
+	Events []EventDraft      `json:"events,omitempty"`
+	Notes  map[string]string `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, deadline
+}
+
+// RunChange is the part of the run's row that a transition sets.
+type RunChange struct {
+	Phase          Phase    `json:"phase,omitempty"`
+	Status         Status   `json:"status"`
+	RetryCount     int      `json:"retry_count"`
+	LastHealAction string   `json:"last_heal_action,omitempty"`
+	WaitingFor     string   `json:"waiting_for,omitempty"`
+	Failure        *Failure `json:"failure,omitempty"`
+	Branch         string   `json:"branch,omitempty"`
+	Commit         string   `json:"commit,omitempty"`
+	Finished       bool     `json:"finished,omitempty"`
+}
+
+// ExecutionBegin opens an execution: one attempt of a phase, or of a step when
+// Step is set.
+type ExecutionBegin struct {
+	Phase Phase       `json:"phase"`
+	Step  string      `json:"step,omitempty"`
+	Agent Agent       `json:"agent"`
+	Model ModelChoice `json:"model"`
+}
+
+// ExecutionStatus is the state of an execution's row.
+type ExecutionStatus string
+
+// The execution statuses.
+const (
+	ExecutionRunning   ExecutionStatus = "running"
+	ExecutionCompleted ExecutionStatus = "completed"
+	ExecutionFailed    ExecutionStatus = "failed"
+	ExecutionCancelled ExecutionStatus = "cancelled"
+)
+
+// ExecutionEnd closes an execution.
+type ExecutionEnd struct {
+	ExecutionID int64           `json:"execution_id"`
+	Status      ExecutionStatus `json:"status"`
+	Failure     *Failure        `json:"failure,omitempty"`
+	Output      json.RawMessage `json:"output,omitempty"` // becomes the phase's output on the run as well
+}
+
+// RecordResult answers a Record. Execution is that of Begin.
+type RecordResult struct {
+	Execution ExecutionRef `json:"execution"`
+}
+
+// ExecutionRef names one attempt of a phase or step.
+type ExecutionRef struct {
+	ID      int64  `json:"id"` // orchestrator_executions.id
+	RunID   int64  `json:"run_id"`
+	Phase   Phase  `json:"phase"`
+	Step    string `json:"step,omitempty"`
+	Agent   Agent  `json:"agent"`
+	Attempt int    `json:"attempt"` // from 1
+}

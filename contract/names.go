@@ -1,0 +1,110 @@
+package contract
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Task queues. Each agent polls its own, so that each can run and scale on a
+// host of its own.
+const (
+	QueueRun      = "rgpt-run"
+	QueuePlanner  = "rgpt-planner"
+	QueueBuilder  = "rgpt-builder"
+	QueueTester   = "rgpt-tester"
+	QueueReleaser = "rgpt-releaser"
+	QueueAnalyzer = "rgpt-analyzer"
+	QueueRepair   = "rgpt-repair"
+)
+
+// Workflow types.
+const (
+	WorkflowRun  = "rgpt.Run"
+	WorkflowStep = "rgpt.Step"
+)
+
+// Activity types, named after the agent that carries them out.
+const (
+	ActivityRecord     = "rgpt.record.Record"
+	ActivityPlan       = "rgpt.planner.Plan"
+	ActivityAdoptPlan  = "rgpt.planner.Adopt"
+	ActivityOpenStep   = "rgpt.builder.OpenStep"
+	ActivityIntegrate  = "rgpt.builder.Integrate"
+	ActivityThink      = "rgpt.model.Think"
+	ActivityTool       = "rgpt.tools.Call"
+	ActivityTestPlan   = "rgpt.tester.Plan"
+	ActivityVerify     = "rgpt.tester.Verify"
+	ActivityTestReport = "rgpt.tester.Report"
+	ActivityRelease    = "rgpt.releaser.Release"
+	ActivityCleanUp    = "rgpt.releaser.CleanUp"
+)
+
+// Queries of a run.
+const (
+	QueryState      = "state"
+	QueryPlan       = "plan"
+	QueryTranscript = "transcript"
+)
+
+// Updates of a run. Each exists as a signal of the same name too, for services
+// that only signal; updates are validated and acknowledged.
+const (
+	UpdateApprove     = "approve"
+	UpdateReject      = "reject"
+	UpdatePause       = "pause"
+	UpdateResume      = "resume"
+	UpdateSwitchModel = "switch_model"
+	UpdateHeal        = "heal"
+	UpdateStop        = "stop"
+	UpdateAdvance     = "advance"
+)
+
+// Search attributes, by which Temporal's Web UI lists and filters runs.
+const (
+	AttributeTenant    = "RgptTenant"
+	AttributeProject   = "RgptProject"
+	AttributeRun       = "RgptRun"
+	AttributePhase     = "RgptPhase"
+	AttributeStatus    = "RgptStatus"
+	AttributeErrorType = "RgptErrorType"
+)
+
+// SearchAttributes names every custom search attribute with its Temporal type,
+// in the order in which they are registered.
+func SearchAttributes() [][2]string {
+	return [][2]string{
+		{AttributeTenant, "Keyword"},
+		{AttributeProject, "Keyword"},
+		{AttributeRun, "Int"},
+		{AttributePhase, "Keyword"},
+		{AttributeStatus, "Keyword"},
+		{AttributeErrorType, "Keyword"},
+	}
+}
+
+// RunWorkflowID returns the workflow id of a run: run-42.
+func RunWorkflowID(runID int64) string { return fmt.Sprintf("run-%d", runID) }
+
+// StepWorkflowID returns the workflow id of a step: run-42/step/step-001.
+func StepWorkflowID(runID int64, stepID string) string {
+	return fmt.Sprintf("run-%d/step/%s", runID, stepID)
+}
+
+// RunIDOfWorkflow returns the run to which a workflow id belongs: 42 for run-42
+// and for each of its children. It reports false for any other id.
+func RunIDOfWorkflow(workflowID string) (int64, bool) {
+	head, _, _ := strings.Cut(workflowID, "/")
+	digits, ok := strings.CutPrefix(head, "run-")
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != digits {
+		return 0, false
+	}
+	return id, true
+}
+
+// Branch returns the branch on which a run's work is released: rgpt/run-42.
+func Branch(runID int64) string { return fmt.Sprintf("rgpt/run-%d", runID) }

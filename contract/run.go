@@ -1,0 +1,260 @@
+package contract
+
+import "time"
+
+// Phase is one of the four parts of a run.
+type Phase string
+
+// The phases, in their order.
+const (
+	PhasePlanner  Phase = "planner"
+	PhaseBuilder  Phase = "builder"
+	PhaseTester   Phase = "tester"
+	PhaseReleaser Phase = "releaser"
+)
+
+// Phases returns the phases in the order in which a run passes through them.
+func Phases() []Phase { return []Phase{PhasePlanner, PhaseBuilder, PhaseTester, PhaseReleaser} }
+
+// Running returns the status of a run whose phase is at work, such as planner_running.
+func (p Phase) Running() Status { return Status(string(p) + "_running") }
+
+// Error returns the status of a run whose phase has just failed, such as planner_error.
+func (p Phase) Error() Status { return Status(string(p) + "_error") }
+
+// Completed returns the status of a run whose phase succeeded: planner_completed
+// and so on, done for the releaser.
+func (p Phase) Completed() Status {
+	if p == PhaseReleaser {
+		return StatusDone
+	}
+	return Status(string(p) + "_completed")
+}
+
+// Valid reports whether p is one of the four phases.
+func (p Phase) Valid() bool {
+	switch p {
+	case PhasePlanner, PhaseBuilder, PhaseTester, PhaseReleaser:
+		return true
+	}
+	return false
+}
+
+// Agent names who carries out work.
+type Agent string
+
+// The agents.
+const (
+	AgentPlanner  Agent = "planner"
+	AgentBuilder  Agent = "builder"
+	AgentTester   Agent = "tester"
+	AgentReleaser Agent = "releaser"
+	AgentAnalyzer Agent = "analyzer"
+	AgentRepair   Agent = "repair"
+)
+
+// AgentOf returns the agent that carries out a phase.
+func AgentOf(p Phase) Agent { return Agent(p) }
+
+// Status is a state of the run lifecycle.
+type Status string
+
+// Statuses that belong to no phase. Those of a phase are made by
+// Phase.Running, Phase.Error and Phase.Completed.
+const (
+	StatusPending            Status = "pending"
+	StatusSelfHeal           Status = "self_heal"
+	StatusPaused             Status = "paused"
+	StatusWaitingForApproval Status = "waiting_for_approval"
+	StatusDone               Status = "done"
+	StatusFailed             Status = "failed"
+	StatusCancelled          Status = "cancelled"
+)
+
+// Statuses returns every status of the lifecycle.
+func Statuses() []Status {
+	all := []Status{StatusPending}
+	for _, p := range Phases() {
+		all = append(all, p.Running(), p.Error())
+		if p != PhaseReleaser {
+			all = append(all, p.Completed())
+		}
+	}
+	return append(all, StatusSelfHeal, StatusPaused, StatusWaitingForApproval, StatusDone, StatusFailed, StatusCancelled)
+}
+
+// Terminal reports whether a run in this status has ended.
+func (s Status) Terminal() bool {
+	return s == StatusDone || s == StatusFailed || s == StatusCancelled
+}
+
+// ModelChoice names the model that a phase or call uses. Provider and Model are
+// names of the worker's configuration; keys and addresses never cross.
+type ModelChoice struct {
+	Provider    string   `json:"provider"`
+	Model       string   `json:"model"`
+	Temperature *float64 `json:"temperature,omitempty"`
+}
+
+// StepBudget bounds one agent loop. Zero means no bound of that kind.
+type StepBudget struct {
+	Turns      int           `json:"turns"`
+	Tokens     int64         `json:"tokens"`
+	MicroUSD   int64         `json:"micro_usd"` // millionths of a US dollar
+	Time       time.Duration `json:"time"`
+	LoopLimit  int           `json:"loop_limit"`  // identical (tool, arguments, result) before the loop is broken
+	ErrorLimit int           `json:"error_limit"` // unusable model answers in a row before the step fails
+}
+
+// RunBudget bounds a whole run. Zero means no bound of that kind.
+type RunBudget struct {
+	Tokens   int64         `json:"tokens"`
+	MicroUSD int64         `json:"micro_usd"`
+	Time     time.Duration `json:"time"`
+}
+
+// Thresholds say how many findings a run may have. More major findings than
+// MaxMajor fail it; more medium ones than MaxMedium warn.
+type Thresholds struct {
+	MaxMajor  int `json:"max_major"`
+	MaxMedium int `json:"max_medium"`
+}
+
+// ReleaseSettings say where a run's branch goes.
+type ReleaseSettings struct {
+	Branch      string `json:"branch"`                 // rgpt/run-42
+	Push        bool   `json:"push"`                   // push to Remote as well
+	Remote      string `json:"remote,omitempty"`       // name or URL of the remote
+	AuthorName  string `json:"author_name,omitempty"`  // of the commits
+	AuthorEmail string `json:"author_email,omitempty"` // of the commits
+}
+
+// Settings are the inputs of a run that its workflow decides by. They are
+// resolved once, when the run is created, and frozen: a deploy or an edited
+// file never changes a run under way.
+type Settings struct {
+	Repo           Repo                  `json:"repo"`
+	Models         map[Agent]ModelChoice `json:"models"`
+	MaxRetries     int                   `json:"max_retries"`
+	Parallel       int                   `json:"parallel"` // steps at the same time
+	StepBudget     StepBudget            `json:"step_budget"`
+	RunBudget      RunBudget             `json:"run_budget"`
+	Thresholds     Thresholds            `json:"thresholds"`
+	Release        ReleaseSettings       `json:"release"`
+	PlanOnly       bool                  `json:"plan_only,omitempty"`
+	ApprovePlan    bool                  `json:"approve_plan,omitempty"`
+	ApproveRelease bool                  `json:"approve_release,omitempty"`
+	ApprovalWait   time.Duration         `json:"approval_wait"` // unanswered until then is a no
+	PlanGiven      bool                  `json:"plan_given,omitempty"`
+	CommandTimeout time.Duration         `json:"command_timeout"` // longest command that an agent may run
+	VerifyTimeout  time.Duration         `json:"verify_timeout"`  // longest check of the verification
+	ModelTimeout   time.Duration         `json:"model_timeout"`   // longest single model call
+}
+
+// Repo is a repository at a commit.
+type Repo struct {
+	URL    string `json:"url"`    // absolute path on the worker's host, or a URL that git can fetch
+	Base   string `json:"base"`   // full commit id
+	Tree   string `json:"tree"`   // full tree id of Base
+	Branch string `json:"branch"` // the name that Base was resolved from, for people
+}
+
+// RunInput starts a run's workflow. The goal is not in it: texts stay in the
+// database, histories carry keys.
+type RunInput struct {
+	RunID    int64    `json:"run_id"`
+	Tenant   string   `json:"tenant"`
+	Project  string   `json:"project"`
+	Settings Settings `json:"settings"`
+}
+
+// RunResult is what a run's workflow returns.
+type RunResult struct {
+	RunID   int64    `json:"runId"`
+	Status  Status   `json:"status"`
+	Branch  string   `json:"branch,omitempty"`
+	Commit  string   `json:"commit,omitempty"`
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// StepStatus is the state of one step of the plan.
+type StepStatus string
+
+// The step statuses.
+const (
+	StepPending   StepStatus = "pending"
+	StepRunning   StepStatus = "running"
+	StepCompleted StepStatus = "completed"
+	StepFailed    StepStatus = "failed"
+	StepCancelled StepStatus = "cancelled"
+)
+
+// RunView is what the state query of a run answers.
+type RunView struct {
+	RunID          int64                 `json:"runId"`
+	Phase          Phase                 `json:"phase"`
+	Status         Status                `json:"status"`
+	PausedFrom     Status                `json:"paused_from,omitempty"`
+	WaitingFor     string                `json:"waiting_for,omitempty"` // why a run waits, by name
+	ApprovalID     string                `json:"approval_id,omitempty"`
+	RetryCount     int                   `json:"retry_count"`
+	MaxRetries     int                   `json:"max_retries"`
+	LastHealAction string                `json:"last_heal_action,omitempty"`
+	Models         map[Agent]ModelChoice `json:"models"`
+	Steps          []StepView            `json:"steps,omitempty"`
+	Failure        *Failure              `json:"failure,omitempty"`
+	Branch         string                `json:"branch,omitempty"`
+	Commit         string                `json:"commit,omitempty"`
+	Usage          Usage                 `json:"usage"`
+}
+
+// StepView is one step in a RunView.
+type StepView struct {
+	ID           string     `json:"id"`
+	Name         string     `json:"name"`
+	Dependencies []string   `json:"dependencies,omitempty"`
+	Status       StepStatus `json:"status"`
+	Attempt      int        `json:"attempt,omitempty"`
+	Turns        int        `json:"turns,omitempty"`
+}
+
+// Usage counts what models were paid for.
+type Usage struct {
+	Calls            int   `json:"calls"`
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	MicroUSD         int64 `json:"micro_usd"`
+}
+
+// Add returns the sum of two usages.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Calls:            u.Calls + v.Calls,
+		PromptTokens:     u.PromptTokens + v.PromptTokens,
+		CompletionTokens: u.CompletionTokens + v.CompletionTokens,
+		MicroUSD:         u.MicroUSD + v.MicroUSD,
+	}
+}
+
+// Tokens returns prompt and completion tokens together.
+func (u Usage) Tokens() int64 { return u.PromptTokens + u.CompletionTokens }
+
+// Command is the argument of every update and signal of a run. ID makes it
+// idempotent: a command that was already applied is acknowledged again and
+// changes nothing. By says who gave it.
+type Command struct {
+	ID         string       `json:"id"`
+	By         string       `json:"by"`
+	Reason     string       `json:"reason,omitempty"`
+	ApprovalID string       `json:"approval_id,omitempty"` // approve, reject: which approval; empty: the open one
+	Agent      Agent        `json:"agent,omitempty"`       // switch_model: for whom; empty: for all
+	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
+	PlanEdited bool         `json:"plan_edited,omitempty"` // approve: a person stored an edited plan, which counts
+}
+
+// Ack answers an update.
+type Ack struct {
+	Applied bool   `json:"applied"` // false: it had been applied before
+	Status  Status `json:"status"`
+	Message string `json:"message"`
+}

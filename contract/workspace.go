@@ -1,0 +1,51 @@
+package contract
+
+// Workspace is the state of a repository during a run, as a value: any worker
+// on any host can go on with it. A directory is only a cache of it.
+type Workspace struct {
+	Repo  string `json:"repo"`            // URL or absolute path, as in Repo.URL
+	Base  string `json:"base"`            // full commit id that the run started from
+	Tree  string `json:"tree"`            // git tree id of the present content
+	Patch string `json:"patch,omitempty"` // digest of the artifact that leads from Base's tree to Tree; empty when they are the same
+}
+
+// Workspace returns the repository's content at its base commit.
+func (r Repo) Workspace() Workspace { return Workspace{Repo: r.URL, Base: r.Base, Tree: r.Tree} }
+
+// Slim returns the workspace without what all workspaces of a run share, so
+// that lists of them stay small in histories. Of puts it back.
+func (w Workspace) Slim() Workspace { return Workspace{Tree: w.Tree, Patch: w.Patch} }
+
+// Of returns the workspace as one of the same run as base.
+func (w Workspace) Of(base Workspace) Workspace {
+	w.Repo, w.Base = base.Repo, base.Base
+	return w
+}
+
+// Change is what one step did: it found From and left To. Both may be slim.
+type Change struct {
+	Step   string    `json:"step"`
+	From   Workspace `json:"from"`
+	To     Workspace `json:"to"`
+	Model  string    `json:"model,omitempty"`
+	Prompt string    `json:"prompt,omitempty"` // version of the prompt
+}
+
+// FastForward applies changes to a workspace as long as each starts where the
+// one before ended, which needs no merge, and returns what is left. Trees alone
+// decide.
+func FastForward(start Workspace, changes []Change) (Workspace, []Change) {
+	for i, c := range changes {
+		if c.From.Tree != start.Tree {
+			return start, changes[i:]
+		}
+		start = c.To.Of(start)
+	}
+	return start, nil
+}
+
+// Conflict names what does not go together when changes are integrated.
+type Conflict struct {
+	Step  string   `json:"step"` // whose change could not be added
+	Paths []string `json:"paths"`
+}

@@ -1,0 +1,65 @@
+package fault
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Retry says how often work that failed with a class is tried again with the
+// same parameters. More tries than that are the business of self-heal.
+type Retry struct {
+	Attempts int           // in all; 1: never again
+	First    time.Duration // before the second attempt
+	Factor   float64       // between two waits
+	Longest  time.Duration // between two attempts
+}
+
+// retries is the specification's table of automatic retries. The first waits
+// of INFRA_ERROR are short, because a lost connection to our own database is
+// back at once or in seconds; nine attempts span about two minutes, the time
+// that a restart of a database or a provider's hiccup takes.
+var retries = map[contract.Class]Retry{
+	contract.ClassLLM:       {Attempts: 1},
+	contract.ClassInfra:     {Attempts: 12, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
+	contract.ClassAssertion: {Attempts: 1},
+	contract.ClassRuntime:   {Attempts: 2, First: 250 * time.Millisecond, Factor: 1, Longest: 250 * time.Millisecond},
+	contract.ClassLogic:     {Attempts: 1},
+	contract.ClassConfig:    {Attempts: 1},
+	contract.ClassSafety:    {Attempts: 1},
+	contract.ClassHuman:     {Attempts: 1},
+}
+
+// neverAgain are the codes that a second try with the same parameters cannot
+// mend, although their class may be retried.
+var neverAgain = map[contract.Code]bool{
+	contract.CodeCancelled:      true,
+	contract.CodeDiskFull:       true,
+	contract.CodeQuotaExhausted: true,
+	contract.CodeBudgetExceeded: true,
+	contract.CodeIsolation:      true,
+}
+
+// RetryOf returns the row of a class; an unknown class has that of RUNTIME_ERROR.
+func RetryOf(class contract.Class) Retry {
+	if r, ok := retries[class]; ok {
+		return r
+	}
+	return retries[contract.ClassRuntime]
+}
+
+// Again says whether work whose given attempt (from 1) failed is tried again,
+// and after how long: exponential backoff with jitter over the upper half, and
+// never sooner than the other side asked.
+func (e *Error) Again(attempt int) (time.Duration, bool) {
+	row := RetryOf(e.Class)
+	if attempt >= row.Attempts || neverAgain[e.Code] {
+		return 0, false
+	}
+	wait := float64(row.First) * math.Pow(row.Factor, float64(attempt-1))
+	wait = min(wait, float64(row.Longest))
+	wait *= 0.5 + rand.Float64()/2
+	return max(time.Duration(wait), e.RetryAfter), true
+}

@@ -1,0 +1,63 @@
+package fault
+
+import (
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// ToTemporal turns the error of an activity's given attempt (from 1) into what
+// crosses Temporal: an application error whose type is the class and whose
+// details are the failure, with the next retry's delay, or non-retryable.
+// Temporal is the only retrier; this is where it is told.
+func ToTemporal(err error, attempt int) error {
+	if err == nil {
+		return nil
+	}
+	var canceled *temporal.CanceledError
+	if errors.As(err, &canceled) {
+		return err
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Failure: *Of(err)}
+	}
+	f := *Of(e)
+	delay, again := e.Again(attempt)
+	return temporal.NewApplicationErrorWithOptions(f.Message, string(f.Class), temporal.ApplicationErrorOptions{
+		NonRetryable:   !again,
+		NextRetryDelay: delay,
+		Details:        []any{f},
+	})
+}
+
+// fromTemporal reads a failure out of what a workflow got from an activity or
+// child workflow, nil when the error is none of Temporal's.
+func fromTemporal(err error) *contract.Failure {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		var f contract.Failure
+		if app.HasDetails() && app.Details(&f) == nil && f.Class != "" {
+			return &f
+		}
+		return &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: shorten(app.Error())}
+	}
+	if temporal.IsCanceledError(err) {
+		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeCancelled, Message: "the work was cancelled"}
+	}
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) {
+		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
+			return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "the worker that did the work was lost and retries did not help; see that workers are running (rgpt doctor)"}
+		}
+		return &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout, Message: shorten("the work took longer than it may: " + timeout.Error())}
+	}
+	var panicked *temporal.PanicError
+	if errors.As(err, &panicked) {
+		return &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: shorten("the code that did the work panicked: " + panicked.Error())}
+	}
+	return nil
+}
