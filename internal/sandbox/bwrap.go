@@ -1,0 +1,161 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// bubblewrap makes the namespaces with bwrap: a small program, much reviewed,
+// that does nothing else.
+type bubblewrap struct{ path string }
+
+// prepare implements isolator.
+func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
+	args := b.namespaceArgs(s)
+	mounts := layout(s)
+	made := map[string]bool{}
+	for _, m := range mounts {
+		args = append(args, parentArgs(path.Dir(m.Target), made)...)
+		next, err := b.mountArgs(s, m)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, next...)
+	}
+	args = append(args, "--remount-ro", "/")
+
+	info, err := s.readerPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.findInit = func() (int, error) { return readChildPID(info.read) }
+	args = append(args, "--info-fd", strconv.Itoa(info.childFD))
+
+	// Arguments go through a file: the command line of a process is readable
+	// by every user of the host.
+	argsFile, err := s.memory("args", []byte(strings.Join(args, "\x00")+"\x00"))
+	if err != nil {
+		return nil, err
+	}
+	command := []string{b.path, "--args", strconv.Itoa(argsFile), "--", helperPath, helperArg, stageInit}
+	if s.mapped != nil {
+		return b.withMappedMounts(s, command, mounts), nil
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	dropGroups(cmd.SysProcAttr)
+	return cmd, nil
+}
+
+// withMappedMounts starts bwrap in a user and mount namespace in which the
+// prepared mounts lie over the paths they were made of.
+func (b bubblewrap) withMappedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
+	for _, m := range mounts {
+		if m.FD != 0 {
+			s.config.Mounts = append(s.config.Mounts, m)
+		}
+	}
+	s.config.Next = command
+	s.config.Descriptors = len(s.childFiles)
+	cmd := exec.Command(s.executable, helperArg, stageAttach)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings:                userMappings(os.Geteuid()),
+		GidMappings:                userMappings(os.Getegid()),
+		GidMappingsEnableSetgroups: true,
+		Pdeathsig:                  syscall.SIGKILL,
+	}
+	return cmd
+}
+
+func (b bubblewrap) namespaceArgs(s *session) []string {
+	args := []string{
+		"--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
+		"--cap-drop", "ALL",
+		// Our helper is process 1. When it exits the kernel kills all the rest
+		// before bwrap can see the exit, so there is nothing to wait for.
+		"--as-pid-1", "--die-with-parent", "--new-session",
+	}
+	if !s.command.Network {
+		args = append(args, "--unshare-net")
+	}
+	if s.mapped != nil {
+		// Inside the namespace of withMappedMounts; what the helper needs to
+		// become the user of the command.
+		return append(args, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_CHOWN")
+	}
+	return append(args, "--unshare-user", "--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(uid))
+}
+
+// parentArgs make the directories above a mount point, which bwrap by itself
+// would close to all but their owner.
+func parentArgs(dir string, made map[string]bool) []string {
+	if dir == "/" || made[dir] {
+		return nil
+	}
+	made[dir] = true
+	return append(parentArgs(path.Dir(dir), made), "--perms", "0755", "--dir", dir)
+}
+
+func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
+	size := strconv.FormatInt(m.Bytes, 10)
+	switch m.Kind {
+	case mountReadOnly:
+		return []string{"--ro-bind", m.Source, m.Target}, nil
+	case mountWritable:
+		return []string{"--bind", m.Source, m.Target}, nil
+	case mountScratch:
+		return []string{"--perms", "1777", "--size", size, "--tmpfs", m.Target}, nil
+	case mountSymlink:
+		return []string{"--symlink", m.Source, m.Target}, nil
+	case mountProc:
+		return []string{"--proc", m.Target, "--remount-ro", m.Target}, nil
+	case mountDev:
+		return []string{"--dev", m.Target, "--perms", "1777", "--size", size, "--tmpfs", m.Target + "/shm", "--remount-ro", m.Target}, nil
+	case mountFile:
+		return fileArgs(s, m.Target, []byte(m.Data))
+	case mountCopy:
+		data, err := os.ReadFile(m.Source)
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+		return fileArgs(s, m.Target, data)
+	}
+	return nil, fmt.Errorf("sandbox: unknown mount %q", m.Kind)
+}
+
+func fileArgs(s *session, target string, data []byte) ([]string, error) {
+	fd, err := s.memory("file", data)
+	return []string{"--perms", "0444", "--file", strconv.Itoa(fd), target}, err
+}
+
+// readChildPID reads what bwrap says about the process it made; end of file
+// means that bwrap failed before, and says why on stderr.
+func readChildPID(f *os.File) (int, error) {
+	var info struct {
+		ChildPID int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(f).Decode(&info); err != nil {
+		return 0, fmt.Errorf("bwrap ended early: %w", err)
+	}
+	return info.ChildPID, nil
+}
+
+// dropGroups takes the supplementary groups of root away: they open files that
+// belong to groups (docker, disk, adm). Only root may do that; an ordinary
+// user's groups stay, and reach only what is mounted.
+func dropGroups(attr *syscall.SysProcAttr) {
+	if unix.Geteuid() == 0 {
+		attr.Credential = &syscall.Credential{Uid: 0, Gid: uint32(unix.Getegid())}
+	}
+}

@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// direct runs a command without namespaces. It is used only where the machine
+// offers none and the user allowed it (Options.AllowUnisolated). Landlock and
+// seccomp still apply if the kernel has them, and resource limits always do;
+// but the command sees the host's processes, may be able to stop the helper
+// and outlive its run, and finds its workspace at the host's path.
+type direct struct{}
+
+// prepare implements isolator.
+func (direct) prepare(s *session) (*exec.Cmd, error) {
+	scratch, err := os.MkdirTemp("", "rgpt-sandbox-")
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: private directory: %w", err)
+	}
+	s.onClose(func() { _ = os.RemoveAll(scratch) })
+	s.config.Isolated = false
+	s.config.NoSockets = !s.command.Network
+	s.config.Dir = filepath.Join(s.command.Root, s.command.Dir)
+	s.config.Env = environment(s.command, scratch, scratch)
+	if s.config.Landlock != nil {
+		s.config.Landlock = &landlockRules{
+			ReadOnly: directReadOnly(s.command),
+			Writable: append([]string{s.command.Root, scratch}, s.command.Writable...),
+		}
+	}
+	cmd := exec.Command(s.executable, helperArg, stageDrop)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	dropGroups(cmd.SysProcAttr)
+	s.findInit = func() (int, error) { return cmd.Process.Pid, nil }
+	return cmd, nil
+}
+
+func directReadOnly(c Command) []string {
+	paths := append([]string{"/proc", "/dev"}, systemDirs...)
+	for _, name := range slices.Concat([]string{"passwd", "group", "hosts"}, etcDirs, etcFiles) {
+		paths = append(paths, filepath.Join("/etc", name))
+	}
+	return append(paths, c.ReadOnly...)
+}
+
+// treeTick is how often reapTree looks.
+const treeTick = 10 * time.Millisecond
+
+// reapTree is reapUntil and dieWithWorker on one thread: Landlock, before its
+// version 8, makes a domain of its own for each thread, and lets none signal
+// what another has started.
+func reapTree(child int) helperStatus {
+	life := []unix.PollFd{{Fd: lifeFD, Events: unix.POLLIN}}
+	for {
+		if n, err := unix.Poll(life, int(treeTick/time.Millisecond)); err == nil && n > 0 {
+			killDescendants()
+			os.Exit(124)
+		}
+		for {
+			var status unix.WaitStatus
+			var usage unix.Rusage
+			pid, err := unix.Wait4(-1, &status, unix.WNOHANG, &usage)
+			if err != nil || pid == 0 {
+				break
+			}
+			if pid == child && (status.Exited() || status.Signaled()) {
+				return exitStatus(status, usage)
+			}
+		}
+	}
+}
+
+// killDescendants ends what the command left behind. Orphans become children
+// of this process, so the search finds all, and is repeated for those that
+// were just being made.
+func killDescendants() {
+	procs, err := openProcesses(Unisolated, os.Getpid())
+	if err != nil {
+		return
+	}
+	defer procs.close()
+	for {
+		for _, pid := range procs.list() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return // no child is left
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,183 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	diskTick = 100 * time.Millisecond
+	// diskWalkEvery bounds how long files can grow while others free as much.
+	diskWalkEvery = 2 * time.Second
+	// diskWalkShare: walking takes at most one part in so many of the time.
+	diskWalkShare = 20
+	// diskDepth bounds the walk, which holds one descriptor for each level. A
+	// deeper tree has no honest purpose and could hide anything.
+	diskDepth = 128
+	// clockSlack: the file system's clock runs up to a timer tick behind.
+	clockSlack = 20 * time.Millisecond
+)
+
+// diskWatch measures what a command writes to its workspace. Files that it
+// made or changed are told by their change time, which no program can set
+// back; so nothing needs to be measured before the command starts.
+type diskWatch struct {
+	root     string
+	limit    int64
+	procs    *processes
+	since    time.Time
+	exceeded atomic.Bool
+	stop     chan struct{}
+	stopped  chan struct{}
+}
+
+func startDiskWatch(root string, limit int64, procs *processes, since time.Time) *diskWatch {
+	d := &diskWatch{
+		root: root, limit: limit, procs: procs, since: since.Add(-clockSlack),
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go d.loop()
+	return d
+}
+
+func (d *diskWatch) close() {
+	close(d.stop)
+	<-d.stopped
+}
+
+// loop walks when free space has shrunk since the last walk, or some time has
+// passed.
+func (d *diskWatch) loop() {
+	defer close(d.stopped)
+	ticker := time.NewTicker(diskTick)
+	defer ticker.Stop()
+	free := d.free()
+	next := time.Now().Add(diskWalkEvery)
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-ticker.C:
+		}
+		now, left := time.Now(), d.free()
+		if now.Before(next) && free-left < d.limit/4 {
+			continue
+		}
+		if d.written() > d.limit {
+			d.exceeded.Store(true)
+			return
+		}
+		free = left
+		cost := time.Since(now)
+		next = now.Add(max(diskWalkEvery, diskWalkShare*cost))
+		// Whatever free space does, no walk follows at once on a long one.
+		ticker.Reset(max(diskTick, diskWalkShare*cost))
+	}
+}
+
+func (d *diskWatch) free() int64 {
+	var stat unix.Statfs_t
+	if unix.Statfs(d.root, &stat) != nil {
+		return 0
+	}
+	return int64(stat.Bfree) * stat.Bsize
+}
+
+// written sums the blocks of changed files, and of files without a name that
+// are still open.
+func (d *diskWatch) written() int64 {
+	walk := diskWalk{since: d.since, limit: d.limit, seen: map[inode]bool{}}
+	if fd, err := unix.Open(d.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		walk.dir(os.NewFile(uintptr(fd), d.root), 0)
+	}
+	for _, pid := range d.procs.pids() {
+		walk.deleted(fmt.Sprintf("%s/%d/fd", d.procs.path, pid))
+	}
+	return walk.total
+}
+
+// pids lists through a handle of its own: d.procs.dir belongs to the watchdog.
+func (p *processes) pids() []int {
+	dir, err := os.Open(p.path + "/.")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	other := processes{dir: dir, path: p.path, tree: p.tree}
+	return other.list()
+}
+
+type inode struct{ dev, ino uint64 }
+
+type diskWalk struct {
+	since time.Time
+	limit int64
+	total int64
+	seen  map[inode]bool // files with several names or handles
+}
+
+// dir walks without following links: the tree changes under the walk, by the
+// hand of whoever wrote it.
+func (w *diskWalk) dir(dir *os.File, depth int) {
+	defer func() { _ = dir.Close() }()
+	if depth > diskDepth {
+		w.total += w.limit + 1
+		return
+	}
+	for w.total <= w.limit {
+		names, err := dir.Readdirnames(1024)
+		for _, name := range names {
+			w.entry(dir, name, depth)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (w *diskWalk) entry(dir *os.File, name string, depth int) {
+	var stat unix.Stat_t
+	if unix.Fstatat(int(dir.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return
+	}
+	w.add(stat)
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return
+	}
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		w.dir(os.NewFile(uintptr(fd), name), depth+1)
+	}
+}
+
+func (w *diskWalk) add(stat unix.Stat_t) {
+	if time.Unix(stat.Ctim.Unix()).Before(w.since) {
+		return
+	}
+	if stat.Nlink != 1 {
+		id := inode{stat.Dev, stat.Ino}
+		if w.seen[id] {
+			return
+		}
+		w.seen[id] = true
+	}
+	w.total += stat.Blocks * 512
+}
+
+// deleted adds regular files that are open and have no name any more.
+func (w *diskWalk) deleted(fdDir string) {
+	entries, err := os.ReadDir(fdDir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		var stat unix.Stat_t
+		if unix.Stat(fdDir+"/"+entry.Name(), &stat) == nil && stat.Nlink == 0 && stat.Mode&unix.S_IFMT == unix.S_IFREG {
+			w.add(stat)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Feature is one part of the isolation and what this machine offers for it.
+type Feature struct {
+	// Name says what is isolated or limited.
+	Name string
+	// Available says whether it was seen to work here.
+	Available bool
+	// Required features are refused to be done without.
+	Required bool
+	// By is what provides it: bubblewrap, namespaces, landlock, seccomp,
+	// cgroup, rlimit or watchdog.
+	By string
+	// Detail is a version, or why it is missing.
+	Detail string
+	// Fix is a command that makes it available.
+	Fix string
+}
+
+// IsolationError says that this machine cannot isolate commands.
+type IsolationError struct {
+	Missing []Feature
+}
+
+// Error names what is missing, why, what fixes it, and what to set to run
+// without it.
+func (e *IsolationError) Error() string {
+	var b strings.Builder
+	b.WriteString("sandbox: commands cannot be isolated on this machine")
+	for _, f := range e.Missing {
+		fmt.Fprintf(&b, "\n  missing: %s: %s", f.Name, f.Detail)
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "\n      fix: %s", f.Fix)
+		}
+	}
+	b.WriteString("\nTo run commands without isolation all the same, set execution.sandbox.allow_unisolated: true")
+	return b.String()
+}
+
+// probeTimeout bounds one self-test.
+const probeTimeout = 10 * time.Second
+
+// NewProcess finds the strongest isolation that this machine offers and tests
+// it with a command. If there is none, or less than the required features, it
+// returns an *IsolationError unless options allow that.
+func NewProcess(options Options) (*Process, error) {
+	base, err := newBase(options)
+	if err != nil {
+		return nil, err
+	}
+	var missing []Feature
+	for _, variant := range candidates(options) {
+		p := *base
+		if failed := p.try(variant); failed != nil {
+			missing = append(missing, *failed)
+			continue
+		}
+		p.features = append(p.features, missing...)
+		for i := range p.features {
+			// What replaced them was seen to work.
+			p.features[i].Required = p.features[i].Required && p.features[i].Available
+		}
+		return &p, nil
+	}
+	if !base.seccomp {
+		missing = append(missing, noSeccomp())
+	}
+	if !options.AllowUnisolated {
+		return nil, &IsolationError{Missing: missing}
+	}
+	return base.unisolated(missing)
+}
+
+func newBase(options Options) (*Process, error) {
+	if isHelper() {
+		return nil, errNotHelper
+	}
+	p := &Process{options: options, executable: options.Executable, seccomp: seccomp.Supported(), landlock: landlockVersion()}
+	if p.executable == "" {
+		if !helperReady.Load() {
+			return nil, errNotHelper
+		}
+		path, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: find the own binary: %w", err)
+		}
+		p.executable = path
+	}
+	if options.CacheDir != "" {
+		if err := os.MkdirAll(options.CacheDir, 0o700); err != nil {
+			return nil, fmt.Errorf("sandbox: cache: %w", err)
+		}
+	}
+	return p, nil
+}
+
+func candidates(options Options) []Variant {
+	switch options.Variant {
+	case "":
+		return []Variant{Bubblewrap, Namespaces}
+	case Unisolated:
+		return nil
+	}
+	return []Variant{options.Variant}
+}
+
+// try sets p up for a variant and tests it; nil means that it works.
+func (p *Process) try(variant Variant) *Feature {
+	p.variant = variant
+	switch variant {
+	case Bubblewrap:
+		path, err := exec.LookPath("bwrap")
+		if err != nil {
+			return &Feature{Name: "namespaces by bubblewrap", Required: true, By: "bubblewrap",
+				Detail: "the program bwrap is not installed", Fix: "apt-get install -y bubblewrap"}
+		}
+		p.isolator = bubblewrap{path: path}
+	case Namespaces:
+		p.isolator = namespaces{}
+	default:
+		return &Feature{Name: "variant", Required: true, Detail: fmt.Sprintf("unknown variant %q", variant)}
+	}
+	if !p.seccomp && !p.options.AllowUnisolated {
+		missing := noSeccomp()
+		return &missing
+	}
+	cgroupErr := p.useCgroup()
+	p.mapUsers = canMapUsers()
+	err := p.selfTest()
+	if err != nil && p.mapUsers {
+		p.mapUsers = false
+		err = p.selfTest()
+	}
+	if err != nil {
+		return &Feature{Name: "namespaces by " + string(variant), Required: true, By: string(variant), Detail: err.Error(), Fix: namespaceFix()}
+	}
+	p.features = p.describe(cgroupErr)
+	return nil
+}
+
+func (p *Process) useCgroup() (err error) {
+	path, err := findCgroup(p.options.Cgroup)
+	if err == nil {
+		p.cgroup = path
+	}
+	return err
+}
+
+// unisolated runs with what is left.
+func (p *Process) unisolated(missing []Feature) (*Process, error) {
+	p.variant, p.isolator = Unisolated, direct{}
+	cgroupErr := p.useCgroup()
+	if err := p.selfTest(); err != nil {
+		return nil, err
+	}
+	p.features = append(missing, p.describe(cgroupErr)...)
+	return p, nil
+}
+
+func noSeccomp() Feature {
+	return Feature{Name: "system calls", Required: true, By: "seccomp",
+		Detail: "the kernel has no seccomp filters", Fix: "boot a kernel built with CONFIG_SECCOMP_FILTER=y"}
+}
+
+// namespaceFix looks for the switch that keeps user namespaces from working.
+func namespaceFix() string {
+	switches := []struct{ path, off, fix string }{
+		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"},
+		{"/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"},
+	}
+	for _, s := range switches {
+		if data, err := os.ReadFile(s.path); err == nil && strings.TrimSpace(string(data)) == s.off {
+			return s.fix
+		}
+	}
+	if _, err := os.Stat("/.dockerenv"); err == nil {
+		return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined ..."
+	}
+	return ""
+}
+
+// selfTest runs a command that reports its confinement, and believes nothing
+// else.
+func (p *Process) selfTest() error {
+	root, err := os.MkdirTemp("", "rgpt-sandbox-probe-")
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(root) }()
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	res, err := p.Run(ctx, Command{
+		Root:  root,
+		Shell: `echo probe >file && cat /proc/self/status && while read -r name _; do echo "Interface: $name"; done </proc/net/dev`,
+	})
+	if err != nil {
+		return err
+	}
+	if !res.OK() {
+		return fmt.Errorf("the self-test ended with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
+	}
+	return p.judge(string(res.Stdout))
+}
+
+// judge reads /proc/self/status and the list of network interfaces.
+func (p *Process) judge(report string) error {
+	values := map[string]string{}
+	var interfaces []string
+	for line := range strings.Lines(report) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		value = strings.TrimSpace(value)
+		if key == "Interface" {
+			interfaces = append(interfaces, value)
+		} else if _, seen := values[key]; !seen {
+			values[key] = value
+		}
+	}
+	for key, want := range p.wanted() {
+		if values[key] != want {
+			return fmt.Errorf("the self-test found %s %q instead of %q", key, values[key], want)
+		}
+	}
+	if p.variant == Unisolated {
+		return nil
+	}
+	if pid, err := strconv.Atoi(values["Pid"]); err != nil || pid > 100 {
+		return fmt.Errorf("the self-test saw process id %q", values["Pid"])
+	}
+	for _, name := range interfaces {
+		if strings.HasSuffix(name, ":") && name != "lo:" {
+			return fmt.Errorf("the self-test saw network interface %s", name)
+		}
+	}
+	return nil
+}
+
+func (p *Process) wanted() map[string]string {
+	want := map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1"}
+	if p.seccomp {
+		want["Seccomp"] = "2"
+	}
+	return want
+}
+
+// describe lists what was set up.
+func (p *Process) describe(cgroupErr error) []Feature {
+	isolated := p.variant != Unisolated
+	by, detail := string(p.variant), ""
+	if b, ok := p.isolator.(bubblewrap); ok {
+		detail = b.path
+	}
+	features := []Feature{
+		{Name: "files outside the workspace", Available: isolated, Required: true, By: by, Detail: detail},
+		{Name: "processes of the host", Available: isolated, Required: true, By: by, Detail: detail},
+		{Name: "network", Available: isolated || p.seccomp, Required: true, By: p.networkBy(), Detail: detail},
+		{Name: "privileges", Available: true, Required: true, By: "no_new_privs", Detail: p.privileges()},
+		{Name: "system calls", Available: p.seccomp, Required: true, By: "seccomp"},
+		p.landlockFeature(),
+		{Name: "time, file size, open files", Available: true, Required: true, By: "rlimit"},
+	}
+	return append(features, p.limitFeatures(cgroupErr)...)
+}
+
+func (p *Process) privileges() string {
+	const always = "no capabilities, no set-uid programs; commands run as "
+	if p.mapUsers {
+		return always + "nobody where the file system of the workspace allows"
+	}
+	return always + "user " + strconv.Itoa(unix.Geteuid())
+}
+
+func (p *Process) networkBy() string {
+	if p.variant == Unisolated {
+		return "seccomp"
+	}
+	return string(p.variant)
+}
+
+func (p *Process) landlockFeature() Feature {
+	f := Feature{Name: "files, second layer", Available: p.landlock >= landlockMinimum, By: "landlock",
+		Detail: "version " + strconv.Itoa(p.landlock)}
+	if !f.Available {
+		f.Detail = "the kernel offers none, or only version 1"
+		f.Fix = "add landlock to the kernel's lsm= boot parameter"
+	}
+	return f
+}
+
+// limitFeatures tells a limit that the kernel keeps at every moment from one
+// that the watchdog enforces after the fact.
+func (p *Process) limitFeatures(cgroupErr error) []Feature {
+	if p.cgroup != "" {
+		return []Feature{
+			{Name: "memory", Available: true, Required: true, By: "cgroup", Detail: p.cgroup},
+			{Name: "number of processes", Available: true, Required: true, By: "cgroup", Detail: p.cgroup},
+		}
+	}
+	reason := cgroupErr
+	processes := Feature{Name: "number of processes", Available: true, Required: true, By: "rlimit"}
+	if (unix.Geteuid() == 0 && !p.mapUsers) || !processLimitIsPerSandbox() {
+		processes.By = "watchdog"
+		processes.Detail = "checked every " + quickTick.String() + "; the kernel does not limit root"
+	}
+	return []Feature{
+		{Name: "memory", Available: true, Required: true, By: "watchdog",
+			Detail: fmt.Sprintf("measured every %s; no cgroup: %v", quickTick*fullEvery, reason),
+			Fix:    "systemd-run --user --scope -p Delegate=yes ..."},
+		processes,
+	}
+}
+
+// Features says what isolates commands here and what could be stronger.
+func (p *Process) Features() []Feature { return p.features }
+
+// Variant is the way of isolation that was chosen.
+func (p *Process) Variant() Variant { return p.variant }

@@ -1,0 +1,422 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// helperArg as first argument turns the program into a stage of the sandbox.
+const helperArg = "rgpt-sandbox-helper"
+
+// Stages, by second argument.
+const (
+	stageAttach = "attach" // before bwrap, in namespaces around it: attach prepared mounts
+	stageMounts = "mounts" // inside new namespaces: build the file system, then stageInit
+	stageDrop   = "drop"   // no namespaces to be had: drop what can be dropped, then stageInit
+	stageInit   = "init"   // process 1: confine itself, run the command, reap orphans
+)
+
+// File descriptors that a stage inherits besides the standard three.
+const (
+	configFD = 3 // helperConfig as JSON
+	statusFD = 4 // helperStatus messages to the worker
+	lifeFD   = 5 // end of file when the worker is gone
+)
+
+// helperConfig tells the helper what to set up and what to run.
+type helperConfig struct {
+	Shell    string
+	Args     []string
+	Env      []string
+	Dir      string // absolute path in the sandbox
+	Rlimits  []rlimit
+	Landlock *landlockRules // nil where the kernel has none
+	Seccomp  bool
+	// NoSockets forbids internet sockets by seccomp, for want of a network
+	// namespace.
+	NoSockets bool
+	// Isolated says that process ids and capabilities must be as in a
+	// namespace; the helper stops if they are not.
+	Isolated bool
+	Niceness int
+	// SwitchUser: stageInit starts with the rights to become the command's
+	// user, and must.
+	SwitchUser bool
+	// Mounts are made by stageMounts or stageAttach.
+	Mounts []mount
+	// Next is what stageAttach becomes, with that many Descriptors.
+	Next        []string
+	Descriptors int
+	// NetworkUp starts the private loopback.
+	NetworkUp bool
+}
+
+// helperStatus is one message to the worker.
+type helperStatus struct {
+	Ready  bool   `json:",omitempty"` // all is confined; the command starts now
+	Failed string `json:",omitempty"` // nothing was run
+	Exited bool   `json:",omitempty"`
+	Code   int    `json:",omitempty"`
+	Signal int    `json:",omitempty"`
+	CPU    time.Duration
+	MaxRSS int64
+}
+
+// Priorities of commands: below the worker's, whose heartbeats and watchdog
+// come first; and lowest where the watchdog alone stops a fork bomb, which it
+// must get to run for.
+const (
+	niceness       = 5
+	lowestNiceness = 19
+)
+
+// helperReady is set once MaybeRunHelper was called: without it a re-exec of
+// this binary would run the whole program inside the sandbox.
+var helperReady atomic.Bool
+
+// MaybeRunHelper must be the first call in main and in TestMain of every
+// binary that uses this package. In the copy of the binary that runs inside a
+// sandbox it takes over and does not return; otherwise it does nothing.
+func MaybeRunHelper() {
+	helperReady.Store(true)
+	if !isHelper() {
+		return
+	}
+	// Credentials belong to threads: what one stage drops must be dropped for
+	// the thread that goes on to the next.
+	runtime.LockOSThread()
+	if err := runStage(os.Args[2]); err != nil {
+		report(helperStatus{Failed: err.Error()})
+		os.Exit(125)
+	}
+	os.Exit(0)
+}
+
+func isHelper() bool { return len(os.Args) == 3 && os.Args[1] == helperArg }
+
+func runStage(stage string) error {
+	// Also what the worker holds open and forgot to mark.
+	if err := unix.CloseRange(configFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close inherited files (Linux 5.11 or newer is needed): %w", err)
+	}
+	if err := dieWithParent(); err != nil {
+		return err
+	}
+	config, err := readConfig()
+	if err != nil {
+		return err
+	}
+	switch stage {
+	case stageAttach:
+		if err := attachMounts(config.Mounts); err != nil {
+			return err
+		}
+		if err := keepFiles(config.Descriptors); err != nil {
+			return err
+		}
+		return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
+	case stageMounts:
+		if err := buildFileSystem(config.Mounts); err != nil {
+			return err
+		}
+		if config.NetworkUp {
+			if err := loopbackUp(); err != nil {
+				return err
+			}
+		}
+		if err := unix.Sethostname([]byte("sandbox")); err != nil {
+			return fmt.Errorf("host name: %w", err)
+		}
+		if !config.SwitchUser {
+			if err := dropCapabilities(); err != nil {
+				return err
+			}
+		}
+		return execInit(helperPath)
+	case stageDrop:
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("become the reaper of orphans: %w", err)
+		}
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+		return execInit("/proc/self/exe")
+	case stageInit:
+		return runInit(config)
+	}
+	return fmt.Errorf("unknown stage %q", stage)
+}
+
+func dieWithParent() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("tie to the worker: %w", err)
+	}
+	return nil
+}
+
+// readConfig reads from the start whatever the offset is: stages follow each
+// other in one process and share it.
+func readConfig() (config helperConfig, err error) {
+	file := os.NewFile(configFD, "config")
+	defer runtime.KeepAlive(file)
+	var stat unix.Stat_t
+	if err := unix.Fstat(configFD, &stat); err != nil {
+		return config, fmt.Errorf("this command is internal to the sandbox: %w", err)
+	}
+	err = json.NewDecoder(io.NewSectionReader(file, 0, stat.Size)).Decode(&config)
+	return config, err
+}
+
+func report(status helperStatus) {
+	message, err := json.Marshal(status)
+	if err != nil {
+		return
+	}
+	// One write below the size of a pipe's atomic writes; nobody to tell if it
+	// fails.
+	_, _ = unix.Write(statusFD, append(message, '\n'))
+}
+
+// execInit enters stageInit. The kernel computes the capabilities of the new
+// program from what this thread still has.
+func execInit(path string) error {
+	if err := keepFiles(lifeFD - configFD + 1); err != nil {
+		return err
+	}
+	err := unix.Exec(path, []string{"sandbox", helperArg, stageInit}, []string{})
+	return fmt.Errorf("start stage init: %w", err)
+}
+
+// keepFiles lets the first n passed files stay open for the next program.
+func keepFiles(n int) error {
+	for fd := configFD; fd < configFD+n; fd++ {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("keep file %d: %w", fd, err)
+		}
+	}
+	return nil
+}
+
+// dropCapabilities takes all capabilities from this thread, and from what it
+// becomes.
+func dropCapabilities() error {
+	for capability := uintptr(0); capability <= 63; capability++ {
+		// Fails without CAP_SETPCAP and beyond the last capability; what
+		// counts is checked in stage init.
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear ambient capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	return nil
+}
+
+// runInit confines this process, which the command inherits, then runs it.
+func runInit(config helperConfig) error {
+	quietRuntime()
+	// A worker in Go makes its pipes non-blocking.
+	if err := unix.SetNonblock(lifeFD, false); err != nil {
+		return fmt.Errorf("tie to the worker: %w", err)
+	}
+	if config.Isolated {
+		go dieWithWorker()
+	}
+	if err := confine(config); err != nil {
+		return err
+	}
+	if err := os.Chdir(config.Dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	unix.Umask(0o022)
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, config.Niceness); err != nil {
+		return fmt.Errorf("lower priority: %w", err)
+	}
+	report(helperStatus{Ready: true})
+	child, code, err := start(config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		report(helperStatus{Exited: true, Code: code})
+		return nil
+	}
+	if config.Isolated {
+		report(reapUntil(child))
+		return nil
+	}
+	status := reapTree(child)
+	killDescendants()
+	report(status)
+	return nil
+}
+
+// quietRuntime keeps the Go runtime from starting threads later, when the
+// command may have used up its processes.
+func quietRuntime() {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1)
+}
+
+// dieWithWorker ends the sandbox when the worker is gone. The kernel's parent
+// death signal does the same but is forgotten in some changes of credentials.
+func dieWithWorker() {
+	var b [1]byte
+	for {
+		if n, err := unix.Read(lifeFD, b[:]); n <= 0 && !errors.Is(err, unix.EINTR) {
+			os.Exit(124)
+		}
+	}
+}
+
+func confine(config helperConfig) error {
+	if config.SwitchUser {
+		if err := switchUser(); err != nil {
+			return err
+		}
+		// A change of user forgets it.
+		if err := dieWithParent(); err != nil {
+			return err
+		}
+	}
+	// The command runs as the same user: undumpable, this process cannot be
+	// read or written through /proc.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("undumpable: %w", err)
+	}
+	if err := checkState(config.Isolated); err != nil {
+		return err
+	}
+	if config.Landlock != nil {
+		if err := restrictFiles(*config.Landlock); err != nil {
+			return err
+		}
+	}
+	if err := setRlimits(config.Rlimits); err != nil {
+		return err
+	}
+	if config.Seccomp {
+		return installSeccomp(config.NoSockets)
+	}
+	return nil
+}
+
+// checkState trusts no earlier stage: what must be gone is looked at.
+func checkState(isolated bool) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	if caps[0].Effective|caps[0].Permitted|caps[1].Effective|caps[1].Permitted != 0 {
+		return errors.New("capabilities are left")
+	}
+	if isolated && os.Getpid() != 1 {
+		return errors.New("not process 1 of a process namespace")
+	}
+	return nil
+}
+
+// start runs the command; for one that does not exist it gives the code that
+// a shell would.
+func start(config helperConfig) (pid, code int, err error) {
+	args := config.Args
+	if config.Shell != "" {
+		args = []string{shell(), "-c", config.Shell}
+	}
+	setenv(config.Env)
+	path, err := exec.LookPath(args[0])
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	if err != nil {
+		return 0, codeFor(err), err
+	}
+	pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Env:   config.Env,
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, codeFor(err), fmt.Errorf("exec %q: %w", args[0], err)
+	}
+	return pid, 0, nil
+}
+
+func codeFor(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return 127
+	}
+	return 126
+}
+
+// setenv makes the command's PATH ours, for the search of the program.
+func setenv(env []string) {
+	for _, kv := range env {
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+			_ = os.Setenv("PATH", path)
+		}
+	}
+}
+
+func shell() string {
+	for _, path := range []string{"/bin/bash", "/usr/bin/bash"} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return "/bin/sh"
+}
+
+// reapUntil waits for the command and, as process 1 must, for orphans.
+func reapUntil(child int) helperStatus {
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, 0, &usage)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return helperStatus{Failed: "wait for the command: " + err.Error()}
+		}
+		if pid == child && (status.Exited() || status.Signaled()) {
+			return exitStatus(status, usage)
+		}
+	}
+}
+
+func exitStatus(status unix.WaitStatus, usage unix.Rusage) helperStatus {
+	result := helperStatus{
+		Exited: true,
+		Code:   status.ExitStatus(),
+		CPU:    time.Duration(usage.Utime.Nano() + usage.Stime.Nano()),
+		MaxRSS: usage.Maxrss * 1024,
+	}
+	if status.Signaled() {
+		result.Signal = int(status.Signal())
+		result.Code = 128 + result.Signal
+	}
+	return result
+}

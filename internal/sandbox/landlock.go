@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	landlocksys "github.com/landlock-lsm/go-landlock/landlock/syscall"
+)
+
+// landlockMinimum is the first version that can allow renames between
+// directories, without which most build tools fail.
+const landlockMinimum = 2
+
+// landlockRules are what the second layer allows, as paths in the sandbox.
+type landlockRules struct {
+	ReadOnly []string
+	Writable []string
+}
+
+// landlockVersion is the version the kernel offers, 0 for none.
+func landlockVersion() int {
+	version, err := landlocksys.LandlockGetABIVersion()
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// restrictFiles allows reading below rules.ReadOnly and writing below
+// rules.Writable, for all threads of this process and all it will start. It
+// also keeps them from signalling, and from connecting to abstract unix
+// sockets of, processes outside. Ports are left alone: the network namespace
+// decides about the network, and servers under test must listen.
+func restrictFiles(rules landlockRules) error {
+	config := landlock.V9
+	config.HandledAccessNet = 0
+	dirs, files := splitByKind(rules.ReadOnly)
+	err := config.BestEffort().Restrict(
+		landlock.RODirs(dirs...),
+		landlock.ROFiles(files...),
+		landlock.RWDirs(rules.Writable...).WithRefer().WithResolveUnix(),
+		landlock.RWDirs("/dev/shm", "/dev/pts").WithIoctlDev().IgnoreIfMissing(),
+		landlock.RWFiles("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx").
+			WithIoctlDev().IgnoreIfMissing(),
+	)
+	if err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	return nil
+}
+
+// splitByKind tells directories from files, for which the kernel refuses
+// rules about directories. What does not exist needs no rule.
+func splitByKind(paths []string) (dirs, files []string) {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+		case info.IsDir():
+			dirs = append(dirs, path)
+		default:
+			files = append(files, path)
+		}
+	}
+	return dirs, files
+}

@@ -1,0 +1,181 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// helperPath is where the worker's own binary appears in the sandbox, for the
+// one exec that makes it process 1.
+const helperPath = "/run/sandbox/helper"
+
+// mount is one step in building the file system of a sandbox. Both runners
+// carry out the same list, so they cannot differ in what a command sees.
+type mount struct {
+	Kind   mountKind
+	Source string // host path, or the target of a symlink
+	Target string // path in the sandbox
+	Bytes  int64  // size of a tmpfs
+	Data   string // content of a file
+	FD     int    // descriptor of a prepared mount to use instead of Source
+}
+
+type mountKind string
+
+const (
+	mountReadOnly mountKind = "ro"      // host path, read-only
+	mountWritable mountKind = "rw"      // host path, writable
+	mountScratch  mountKind = "tmpfs"   // empty directory in memory
+	mountSymlink  mountKind = "symlink" // symbolic link
+	mountFile     mountKind = "file"    // small file with given content
+	mountCopy     mountKind = "copy"    // copy of a small host file
+	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
+	mountDev      mountKind = "dev"     // minimal /dev
+)
+
+// systemDirs hold programs and libraries. On merged-/usr systems all but the
+// first are symbolic links and are rebuilt as such.
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
+
+// What a command sees of /etc, and all it sees. A list of what is allowed: what
+// else lies there (shadow, host keys, tokens of package managers, Kubernetes
+// credentials) differs from host to host and cannot be enumerated.
+var (
+	etcDirs = []string{
+		"alternatives", "chromium", "chromium.d", "crypto-policies", "fonts", "java-11-openjdk", "java-17-openjdk",
+		"java-21-openjdk", "ld.so.conf.d", "pki/ca-trust/extracted", "pki/tls/certs", "python3", "python3.11", "ssl/certs",
+	}
+	etcFiles = []string{
+		"bash.bashrc", "debian_version", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "localtime",
+		"locale.alias", "lsb-release", "mime.types", "networks", "nsswitch.conf", "os-release", "protocols",
+		"resolv.conf", "services", "ssl/openssl.cnf", "timezone",
+	}
+)
+
+// etcFileBytes bounds a file of /etc, which is copied: each further mount
+// would cost more time than all copies together.
+const etcFileBytes = 1 << 20
+
+// layout lists the mounts for a command, in the order they are made.
+func layout(s *session) []mount {
+	c, scratch := s.command, s.command.Limits.scratch()
+	mounts := systemMounts()
+	mounts = append(mounts, identityFiles()...)
+	mounts = append(mounts,
+		mount{Kind: mountProc, Target: "/proc"},
+		mount{Kind: mountDev, Target: "/dev", Bytes: scratch},
+		mount{Kind: mountScratch, Target: "/tmp", Bytes: scratch},
+		mount{Kind: mountScratch, Target: Home, Bytes: scratch},
+		mount{Kind: mountSymlink, Source: "/tmp", Target: "/var/tmp"},
+		mount{Kind: mountReadOnly, Source: s.executable, Target: helperPath},
+	)
+	if canMapUsers() && s.mapped == nil {
+		mounts = append(mounts, maskedMounts()...)
+	}
+	mounts = append(mounts, extraMounts(c)...)
+	mounts = append(mounts, mount{Kind: mountWritable, Source: c.Root, Target: Workspace})
+	for i := range mounts {
+		mounts[i].FD = s.mapped[mounts[i].Source]
+	}
+	return mounts
+}
+
+func systemMounts() []mount {
+	var mounts []mount
+	for _, dir := range systemDirs {
+		info, err := os.Lstat(dir)
+		switch {
+		case err != nil:
+		case info.Mode()&os.ModeSymlink != 0:
+			if target, err := os.Readlink(dir); err == nil {
+				mounts = append(mounts, mount{Kind: mountSymlink, Source: target, Target: dir})
+			}
+		case info.IsDir():
+			mounts = append(mounts, mount{Kind: mountReadOnly, Source: dir, Target: dir})
+		}
+	}
+	return append(mounts, etcMounts()...)
+}
+
+func etcMounts() []mount {
+	var mounts []mount
+	for _, name := range etcDirs {
+		path := filepath.Join("/etc", name)
+		// The link's target is bound under the link's name: it may lie in /run.
+		if source, err := filepath.EvalSymlinks(path); err == nil {
+			mounts = append(mounts, mount{Kind: mountReadOnly, Source: source, Target: path})
+		}
+	}
+	for _, name := range etcFiles {
+		path := filepath.Join("/etc", name)
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > etcFileBytes {
+			continue
+		}
+		if source, err := filepath.EvalSymlinks(path); err == nil {
+			mounts = append(mounts, mount{Kind: mountCopy, Source: source, Target: path})
+		}
+	}
+	return mounts
+}
+
+// maskedFiles tell of other users' pages and of the kernel. They ask for the
+// host's root by user id, which a command has if the worker is root and the file
+// system of the workspace cannot be mapped (see user.go).
+var maskedFiles = []string{"kpagecgroup", "kpagecount", "kpageflags", "slabinfo"}
+
+// maskedMounts hide them behind a device that cannot be opened there.
+func maskedMounts() []mount {
+	var mounts []mount
+	for _, name := range maskedFiles {
+		path := filepath.Join("/proc", name)
+		if _, err := os.Lstat(path); err == nil {
+			mounts = append(mounts, mount{Kind: mountReadOnly, Source: "/dev/null", Target: path})
+		}
+	}
+	return mounts
+}
+
+// identityFiles name the user of the sandbox and nobody of the host.
+func identityFiles() []mount {
+	return []mount{
+		{Kind: mountFile, Target: "/etc/passwd", Data: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
+			"sandbox:x:1000:1000:sandbox:" + Home + ":/bin/sh\n" +
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+		{Kind: mountFile, Target: "/etc/group", Data: "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"},
+		{Kind: mountFile, Target: "/etc/hosts", Data: "127.0.0.1 localhost sandbox\n::1 localhost\n"},
+		{Kind: mountFile, Target: "/etc/hostname", Data: "sandbox\n"},
+	}
+}
+
+// extraMounts are the paths that the caller listed, parents before children.
+func extraMounts(c Command) []mount {
+	var mounts []mount
+	for _, path := range c.ReadOnly {
+		if path = filepath.Clean(path); !visibleAnyway(path) && !slices.Contains(c.Writable, path) {
+			mounts = append(mounts, mount{Kind: mountReadOnly, Source: path, Target: path})
+		}
+	}
+	for _, path := range c.Writable {
+		path = filepath.Clean(path)
+		mounts = append(mounts, mount{Kind: mountWritable, Source: path, Target: path})
+	}
+	slices.SortFunc(mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
+	return slices.CompactFunc(mounts, func(a, b mount) bool { return a.Target == b.Target })
+}
+
+func visibleAnyway(path string) bool {
+	return slices.ContainsFunc(systemDirs, func(dir string) bool { return within(path, dir) })
+}
+
+// writablePaths are the places a command may write: what Landlock, the second
+// layer, allows whatever the mounts say.
+func writablePaths(c Command) []string {
+	paths := []string{Workspace, "/tmp", Home}
+	for _, path := range c.Writable {
+		paths = append(paths, filepath.Clean(path))
+	}
+	return paths
+}

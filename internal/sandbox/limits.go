@@ -1,0 +1,155 @@
+package sandbox
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits bound one command and all processes it starts. In each field 0 means
+// the value of DefaultLimits and a negative number means no limit.
+type Limits struct {
+	// Timeout is wall time, counted from the call of Run.
+	Timeout time.Duration
+	// CPUTime is the sum of user and system time over all processes.
+	CPUTime time.Duration
+	// MemoryBytes is the memory of all processes together, without the pages
+	// of files that the kernel can drop. Without cgroup v2 it is measured
+	// several times a second, so a command can be over it for a moment.
+	MemoryBytes int64
+	// FileBytes is the size of any one file the command writes.
+	FileBytes int64
+	// Processes is the number of processes and threads alive at once. A
+	// command that reaches it is ended.
+	Processes int
+	// OutputBytes is what is kept of each of the two output streams. More is
+	// dropped, and a command that writes outputKillFactor times as much is
+	// ended.
+	OutputBytes int64
+	// DiskBytes is the disk space of files in the workspace that the command
+	// made or changed. Each of the private in-memory directories may take as
+	// much too, at most scratchBytes.
+	DiskBytes int64
+}
+
+// DefaultLimits holds what a build or a test run of a usual repository needs.
+var DefaultLimits = Limits{
+	Timeout:     10 * time.Minute,
+	CPUTime:     40 * time.Minute,
+	MemoryBytes: 4 << 30,
+	FileBytes:   1 << 30,
+	Processes:   1024,
+	OutputBytes: 1 << 20,
+	DiskBytes:   4 << 30,
+}
+
+const (
+	// scratchBytes bounds each of /tmp, the home and /dev/shm: they live in
+	// memory, which without cgroup v2 nothing else would account for.
+	scratchBytes = 1 << 30
+	// outputKillFactor: a test suite that talks a lot should pass; one that
+	// writes without end should not run until its time-out.
+	outputKillFactor = 256
+	openFiles        = 4096
+	// helperThreads is room for the helper's own threads, which the kernel
+	// counts with those of the command.
+	helperThreads = 32
+)
+
+// withDefaults fills zero fields and turns "no limit" into 0, which is how the
+// rest of the package reads it.
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits
+	return Limits{
+		Timeout:     orDefault(l.Timeout, d.Timeout),
+		CPUTime:     orDefault(l.CPUTime, d.CPUTime),
+		MemoryBytes: orDefault(l.MemoryBytes, d.MemoryBytes),
+		FileBytes:   orDefault(l.FileBytes, d.FileBytes),
+		Processes:   orDefault(l.Processes, d.Processes),
+		OutputBytes: orDefault(l.OutputBytes, d.OutputBytes),
+		DiskBytes:   orDefault(l.DiskBytes, d.DiskBytes),
+	}
+}
+
+func orDefault[T ~int | ~int64](value, fallback T) T {
+	switch {
+	case value < 0:
+		return 0
+	case value == 0:
+		return fallback
+	}
+	return value
+}
+
+// scratch is the size of each private in-memory directory.
+func (l Limits) scratch() int64 {
+	if l.DiskBytes > 0 && l.DiskBytes < scratchBytes {
+		return l.DiskBytes
+	}
+	return scratchBytes
+}
+
+// rlimit is one resource limit in the form that the helper gets it.
+type rlimit struct {
+	Resource int
+	Value    uint64
+}
+
+// rlimits are the limits that the kernel enforces for each process. RLIMIT_AS
+// is not among them: Go and Node reserve far more addresses than they use.
+// RLIMIT_DATA counts only writable private memory; twice the limit and a GiB
+// for the stacks of threads stops what is too fast for the watchdog.
+func (l Limits) rlimits() []rlimit {
+	limits := []rlimit{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, openFiles}}
+	if l.FileBytes > 0 {
+		limits = append(limits, rlimit{unix.RLIMIT_FSIZE, uint64(l.FileBytes)})
+	}
+	if l.CPUTime > 0 {
+		// The watchdog sees the sum first; this stops a single process when
+		// the worker itself is starved. A second more keeps them apart.
+		limits = append(limits, rlimit{unix.RLIMIT_CPU, uint64(l.CPUTime/time.Second) + 2})
+	}
+	if l.MemoryBytes > 0 {
+		limits = append(limits, rlimit{unix.RLIMIT_DATA, 2*uint64(l.MemoryBytes) + 1<<30})
+	}
+	if l.Processes > 0 && processLimitIsPerSandbox() {
+		limits = append(limits, rlimit{unix.RLIMIT_NPROC, uint64(l.Processes + helperThreads)})
+	}
+	return limits
+}
+
+// processLimitIsPerSandbox: since Linux 5.14 processes are counted for each
+// user namespace. Before, RLIMIT_NPROC would count what the user runs
+// elsewhere. The kernel never applies it to the host's root, hence the
+// watchdog in watch.go.
+func processLimitIsPerSandbox() bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 14
+}
+
+// setRlimits lowers soft and hard limits of this process; what is already
+// lower stays.
+func setRlimits(limits []rlimit) error {
+	for _, l := range limits {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(l.Resource, &now); err != nil {
+			return fmt.Errorf("read resource limit %d: %w", l.Resource, err)
+		}
+		value := min(l.Value, now.Max)
+		// syscall rather than unix: the runtime must learn that the limit of
+		// open files was set on purpose, or it restores the old one on exec.
+		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("set resource limit %d: %w", l.Resource, err)
+		}
+	}
+	return nil
+}

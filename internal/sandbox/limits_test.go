@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLimitsEndCommands uses numbers small enough that even a limit that did
+// not work would not hurt the machine within the time-out.
+func TestLimitsEndCommands(t *testing.T) {
+	cases := []struct {
+		limit  string
+		name   string
+		limits Limits
+		shell  string
+	}{
+		{LimitMemory, "private memory", Limits{MemoryBytes: 64 << 20},
+			`python3 -c 'import time; x = b"x" * (160 << 20); time.sleep(60)'`},
+		{LimitMemory, "memory of many processes", Limits{MemoryBytes: 96 << 20},
+			`for i in 1 2 3 4; do python3 -c 'import time; x = b"x" * (40 << 20); time.sleep(60)' & done; wait`},
+		{LimitMemory, "files in memory", Limits{MemoryBytes: 64 << 20},
+			`dd if=/dev/zero of=/tmp/a bs=1M count=100 status=none; dd if=/dev/zero of=/dev/shm/a bs=1M count=100 status=none; sleep 60`},
+		{LimitProcesses, "fork bomb", Limits{Processes: 40}, `bomb() { bomb | bomb & }; bomb; sleep 60`},
+		{LimitProcesses, "threads", Limits{Processes: 40},
+			`python3 -c 'import threading, time
+for i in range(100): threading.Thread(target=time.sleep, args=(60,)).start()'; sleep 60`},
+		{LimitCPU, "one hog", Limits{CPUTime: 200 * time.Millisecond}, `while :; do :; done`},
+		{LimitCPU, "hogs that end", Limits{CPUTime: 300 * time.Millisecond},
+			`while :; do python3 -c 'sum(range(300000))'; done`},
+		{LimitFile, "10 GB in one file", Limits{FileBytes: 8 << 20}, `exec dd if=/dev/zero of=big bs=1M count=10240 status=none`},
+		{LimitDisk, "many files", Limits{DiskBytes: 16 << 20},
+			`for i in $(seq 100); do dd if=/dev/zero of=f$i bs=1M count=4 status=none; done; sleep 60`},
+		{LimitDisk, "a file without a name", Limits{DiskBytes: 16 << 20},
+			`exec 3>f; rm f; dd if=/dev/zero bs=1M count=64 status=none >&3; sleep 60`},
+		{LimitDisk, "reserved space", Limits{DiskBytes: 16 << 20}, `fallocate -l 64M f; sleep 60`},
+		{LimitOutput, "endless output", Limits{OutputBytes: 4 << 10}, `yes`},
+	}
+	eachVariant(t, func(t *testing.T, p *Process) {
+		for _, c := range cases {
+			t.Run(c.limit+": "+c.name, func(t *testing.T) {
+				if c.name == "fork bomb" && feature(t, p, "number of processes").By == "watchdog" {
+					t.Skip("not without the kernel's help; see TestWatchdogBoundsProcesses")
+				}
+				marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
+				c.limits.Timeout = 15 * time.Second
+				res := runCommand(t, p, Command{Shell: ": " + marker + "\n" + c.shell, Limits: c.limits})
+				require.Equal(t, c.limit, res.LimitExceeded, "%+v\n%s", res, res.Stderr)
+				require.False(t, res.OK())
+				require.False(t, res.TimedOut)
+				require.Empty(t, processesWith(t, marker))
+			})
+		}
+	})
+}
+
+// TestWatchdogBoundsProcesses is for machines where the kernel does not: root
+// on a file system that cannot be mapped. The bomb is bounded by itself.
+func TestWatchdogBoundsProcesses(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		unmapped := *p
+		unmapped.mapUsers = false
+		res := runCommand(t, &unmapped, Command{Limits: Limits{Processes: 40},
+			Shell: `for i in $(seq 200); do sleep 60 & done; wait`})
+		require.Equal(t, LimitProcesses, res.LimitExceeded)
+	})
+}
+
+func TestTimeoutEndsASleeper(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		res := runCommand(t, p, Command{Shell: "trap '' TERM; echo begun; sleep 300", Limits: Limits{Timeout: 2 * time.Second}})
+		require.True(t, res.TimedOut)
+		require.False(t, res.OK())
+		require.Equal(t, "killed", res.Signal)
+		require.Equal(t, "begun\n", string(res.Stdout))
+		require.Less(t, res.Duration, 4*time.Second)
+	})
+}
+
+func TestScratchSpaceIsBounded(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		for _, dir := range []string{"/tmp", Home, "/dev/shm"} {
+			res := runCommand(t, p, Command{
+				Shell:  "dd if=/dev/zero of=" + dir + "/big bs=1M count=40 status=none",
+				Limits: Limits{DiskBytes: 8 << 20},
+			})
+			require.NotZero(t, res.ExitCode, dir)
+			require.Contains(t, string(res.Stderr), "No space left", dir)
+		}
+	})
+}
+
+func TestUsageIsMeasured(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		res := runCommand(t, p, Command{Shell: `python3 -c 'x = b"x" * (50 << 20); sum(range(3000000))'`})
+		require.True(t, res.OK(), "%s", res.Stderr)
+		require.Greater(t, res.MaxRSS, int64(50<<20))
+		require.Less(t, res.MaxRSS, int64(200<<20))
+		require.Greater(t, res.CPU, 20*time.Millisecond)
+		require.Less(t, res.CPU, 10*time.Second)
+	})
+}
+
+func TestZeroLimitsAreDefaultsAndNegativeOnesNone(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, DefaultLimits, Limits{}.withDefaults())
+	none := Limits{-1, -1, -1, -1, -1, -1, -1}.withDefaults()
+	require.Equal(t, Limits{}, none)
+	require.Len(t, none.rlimits(), 2, "core dumps and open files are always limited")
+	require.EqualValues(t, scratchBytes, none.scratch())
+}
+
+func TestDiskWatchCountsWhatChangedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write := func(name string, size int) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), make([]byte, size), 0o644))
+	}
+	write("old/big", 1<<20)
+	var since time.Time
+	await(t, "the file system's clock moved on", func() bool {
+		write("probe", 1)
+		old, err := os.Stat(filepath.Join(root, "old", "big"))
+		require.NoError(t, err)
+		probe, err := os.Stat(filepath.Join(root, "probe"))
+		require.NoError(t, err)
+		since = probe.ModTime()
+		return since.Sub(old.ModTime()) > 2*clockSlack
+	})
+	d := &diskWatch{root: root, limit: 1 << 30, since: since, procs: &processes{path: "/nonexistent"}}
+	write("new/deep/file", 64<<10)
+	require.NoError(t, os.Link(filepath.Join(root, "new", "deep", "file"), filepath.Join(root, "second-name")))
+	require.NoError(t, os.Symlink("/usr", filepath.Join(root, "link")))
+	got := d.written()
+	require.GreaterOrEqual(t, got, int64(64<<10))
+	require.Less(t, got, int64(192<<10), "a second name or an old file was counted")
+}

@@ -1,0 +1,149 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// canarySecret is in the environment of the test process, as keys are in that
+// of a worker.
+const canarySecret = "canary-4f1c-must-not-leak"
+
+// childVariable makes the test binary run one sandbox and wait, for the test
+// that kills it.
+const childVariable = "RGPT_SANDBOX_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	MaybeRunHelper()
+	if spec := os.Getenv(childVariable); spec != "" {
+		runChild(spec)
+	}
+	if err := os.Setenv("RGPT_TEST_API_KEY", canarySecret); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runChild is a worker that will be killed: variant, workspace and command,
+// separated by lines.
+func runChild(spec string) {
+	part := strings.SplitN(spec, "\n", 3)
+	p, err := NewProcess(Options{Variant: Variant(part[0])})
+	if err == nil {
+		_, err = p.Run(context.Background(), Command{Root: part[1], Shell: part[2]})
+	}
+	fmt.Fprintln(os.Stderr, "the sandbox ended:", err)
+	os.Exit(1)
+}
+
+// runners holds one runner for each variant that isolates.
+var runners = map[Variant]func() (*Process, error){
+	Bubblewrap: sync.OnceValues(func() (*Process, error) { return NewProcess(Options{Variant: Bubblewrap}) }),
+	Namespaces: sync.OnceValues(func() (*Process, error) { return NewProcess(Options{Variant: Namespaces}) }),
+}
+
+// eachVariant runs a test for both ways to isolate: they promise the same.
+func eachVariant(t *testing.T, test func(t *testing.T, p *Process)) {
+	t.Helper()
+	t.Parallel()
+	for _, variant := range []Variant{Bubblewrap, Namespaces} {
+		t.Run(string(variant), func(t *testing.T) {
+			t.Parallel()
+			p, err := runners[variant]()
+			require.NoError(t, err)
+			test(t, p)
+		})
+	}
+}
+
+// run runs a command with limits small enough for a shared machine.
+func runCommand(t *testing.T, p *Process, c Command) Result {
+	t.Helper()
+	if c.Root == "" {
+		c.Root = t.TempDir()
+	}
+	if c.Limits.Timeout == 0 {
+		c.Limits.Timeout = 20 * time.Second
+	}
+	if c.Limits.Processes == 0 {
+		c.Limits.Processes = 200
+	}
+	if c.Limits.MemoryBytes == 0 {
+		c.Limits.MemoryBytes = 512 << 20
+	}
+	if c.Limits.DiskBytes == 0 {
+		c.Limits.DiskBytes = 256 << 20
+	}
+	if c.Limits.FileBytes == 0 {
+		c.Limits.FileBytes = 128 << 20
+	}
+	res, err := p.Run(t.Context(), c)
+	require.NoError(t, err)
+	return res
+}
+
+func shellOutput(t *testing.T, p *Process, script string) string {
+	t.Helper()
+	res := runCommand(t, p, Command{Shell: script})
+	require.True(t, res.OK(), "%s\n%+v\n%s", script, res, res.Stderr)
+	return string(res.Stdout)
+}
+
+// await polls a condition; there is nothing to be notified by.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, 10*time.Second, 2*time.Millisecond, what)
+}
+
+// processesWith lists host processes whose command line holds a marker.
+func processesWith(t *testing.T, marker string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	var found []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(data, []byte(marker)) && !strings.HasPrefix(file, fmt.Sprintf("/proc/%d/", os.Getpid())) {
+			found = append(found, file+": "+string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}
+
+// hashTree changes when anything in a directory does.
+func hashTree(t *testing.T, dir string) string {
+	t.Helper()
+	sum := sha256.New()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(sum, path, info.Mode(), info.ModTime().UnixNano(), info.Size())
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			sum.Write(data)
+		}
+		return nil
+	}))
+	return hex.EncodeToString(sum.Sum(nil))
+}

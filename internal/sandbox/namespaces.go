@@ -1,0 +1,46 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespaces makes the namespaces itself, where bubblewrap is missing: it
+// starts a copy of this binary in them, which builds the file system.
+type namespaces struct{}
+
+// prepare implements isolator.
+func (namespaces) prepare(s *session) (*exec.Cmd, error) {
+	s.config.Mounts = layout(s)
+	s.config.NetworkUp = !s.command.Network
+	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
+	if !s.command.Network {
+		flags |= unix.CLONE_NEWNET
+	}
+	cmd := exec.Command(s.executable, helperArg, stageMounts)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: flags,
+		// One user, who is the worker's on the host: files made in the
+		// workspace belong to the worker.
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: os.Getegid(), Size: 1}},
+		// For mounts and the loopback, inside the namespaces only; dropped
+		// before the command starts.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP},
+		Setsid:      true,
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	if s.mapped != nil {
+		attr := cmd.SysProcAttr
+		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())
+		attr.GidMappingsEnableSetgroups = true // to drop groups
+		attr.AmbientCaps = nil                 // it is root in there
+	}
+	s.findInit = func() (int, error) { return cmd.Process.Pid, nil }
+	return cmd, nil
+}

@@ -1,0 +1,434 @@
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Variant is a way to make a sandbox of processes.
+type Variant string
+
+// The variants, from strong to weak.
+const (
+	// Bubblewrap: namespaces by the bwrap program.
+	Bubblewrap Variant = "bubblewrap"
+	// Namespaces: namespaces by a copy of this binary.
+	Namespaces Variant = "namespaces"
+	// Unisolated: no namespaces. See Options.AllowUnisolated.
+	Unisolated Variant = "unisolated"
+)
+
+// Options configure NewProcess. The zero value is the safe default.
+type Options struct {
+	// AllowUnisolated accepts a machine that cannot isolate: commands then run
+	// with whatever it does offer. Config key
+	// execution.sandbox.allow_unisolated.
+	AllowUnisolated bool
+	// Variant demands one way to isolate; "" takes the strongest that works.
+	Variant Variant
+	// Executable is the binary to run as helper; "" is the running one. It
+	// must call MaybeRunHelper first. Its start is most of what a sandbox
+	// costs: a program that initialises much may name a small one here.
+	Executable string
+	// Toolchains are visible in every sandbox; see DetectToolchains.
+	Toolchains Toolchains
+	// CacheDir is a host directory for build caches that all commands of this
+	// runner may write, or "" for caches that end with each command. Commands
+	// that share it must trust each other: one can plant compiled code that
+	// another runs. So give runners for different repositories different
+	// directories.
+	CacheDir string
+	// Cgroup is a cgroup v2 directory, delegated to this user, with the memory
+	// and pids controllers enabled for its children; "" looks whether the
+	// worker's own cgroup is one.
+	Cgroup string
+}
+
+// Process runs commands as processes of this machine. It is safe for
+// concurrent use.
+type Process struct {
+	options    Options
+	executable string
+	isolator   isolator
+	variant    Variant
+	cgroup     string // parent of the cgroups of runs, or ""
+	seccomp    bool
+	landlock   int
+	mapUsers   bool // see user.go
+	features   []Feature
+}
+
+// Run implements Runner.
+func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
+	started := time.Now()
+	if err := ctx.Err(); err != nil {
+		return Result{}, fmt.Errorf("sandbox: %w", context.Cause(ctx))
+	}
+	c, err := p.complete(c)
+	if err != nil {
+		return Result{}, err
+	}
+	s, err := newSession(c, p.executable, initialConfig(c, p.seccomp, p.landlock))
+	if s != nil {
+		defer s.close()
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := p.start(s, started)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.supervise(ctx)
+}
+
+// complete checks c and adds what the runner's options say.
+func (p *Process) complete(c Command) (Command, error) {
+	c.Limits = c.Limits.withDefaults()
+	env := maps.Clone(p.options.Toolchains.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	c.ReadOnly = append(append([]string{}, p.options.Toolchains.ReadOnly...), c.ReadOnly...)
+	c.Writable = append([]string{}, c.Writable...)
+	if p.options.CacheDir != "" {
+		c.Writable = append(c.Writable, p.options.CacheDir)
+		maps.Copy(env, cacheEnv(p.options.CacheDir))
+	}
+	maps.Copy(env, c.Env)
+	c.Env = env
+	return c.check()
+}
+
+// run is a started command.
+type run struct {
+	session *session
+	cmd     *exec.Cmd
+	variant Variant
+	cgroup  *cgroup
+	started time.Time
+
+	stdout, stderr *capture
+
+	waited   chan error        // the child was waited for
+	initPID  chan int          // the helper's process exists
+	messages chan helperStatus // from the helper; closed when it is gone
+}
+
+func (p *Process) start(s *session, started time.Time) (*run, error) {
+	if p.mapUsers {
+		if _, err := s.mapMounts(); err != nil {
+			return nil, err
+		}
+	}
+	cmd, err := p.isolator.prepare(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.writeConfig(); err != nil {
+		return nil, err
+	}
+	out := &sink{fn: s.command.OnOutput}
+	r := &run{
+		session: s, cmd: cmd, variant: p.variant, started: started,
+		stdout:   &capture{stream: Stdout, limit: s.command.Limits.OutputBytes, sink: out},
+		stderr:   &capture{stream: Stderr, limit: s.command.Limits.OutputBytes, sink: out},
+		waited:   make(chan error, 1),
+		initPID:  make(chan int, 1),
+		messages: make(chan helperStatus, 4),
+	}
+	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr
+	if len(s.command.Stdin) > 0 {
+		cmd.Stdin = bytes.NewReader(s.command.Stdin)
+	}
+	cmd.Env = []string{}
+	cmd.ExtraFiles = s.childFiles
+	cmd.WaitDelay = 5 * time.Second
+	if p.cgroup != "" {
+		if r.cgroup, err = newCgroup(p.cgroup, s.command.Limits); err != nil {
+			return nil, err
+		}
+		s.onClose(r.cgroup.close)
+		r.cgroup.attach(cmd.SysProcAttr)
+	}
+	if err := r.fork(); err != nil {
+		return nil, fmt.Errorf("sandbox: start: %w", err)
+	}
+	s.closeChildFiles()
+	go r.awaitInit()
+	go r.readMessages()
+	return r, nil
+}
+
+// fork starts the child from a thread that lives as long as the child does:
+// the kernel sends the parent death signal when the thread ends.
+func (r *run) fork() error {
+	forked := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := r.cmd.Start()
+		forked <- err
+		if err == nil {
+			r.waited <- r.cmd.Wait()
+		}
+	}()
+	return <-forked
+}
+
+func (r *run) awaitInit() {
+	if pid, err := r.session.findInit(); err == nil {
+		r.initPID <- pid
+	}
+}
+
+func (r *run) readMessages() {
+	defer close(r.messages)
+	lines := bufio.NewScanner(r.session.status)
+	for lines.Scan() {
+		var status helperStatus
+		if json.Unmarshal(lines.Bytes(), &status) == nil {
+			r.messages <- status
+		}
+	}
+}
+
+// outcome is what supervise learns about a run.
+type outcome struct {
+	ready   bool
+	final   helperStatus
+	failed  string
+	verdict verdict
+	cpu     time.Duration // last seen by the watchdog
+}
+
+// verdict says why a run was ended from outside; the zero value: it was not.
+type verdict struct {
+	limit    string
+	timedOut bool
+	canceled error
+}
+
+func (v verdict) given() bool { return v != verdict{} }
+
+// supervise waits for the end, or brings it about.
+func (r *run) supervise(ctx context.Context) (Result, error) {
+	var o outcome
+	var init *initProcess
+	var watch *watchdog
+	limits := r.session.command.Limits
+	var timeout, again, ticks <-chan time.Time
+	if limits.Timeout > 0 {
+		timeout = timerFor(limits.Timeout - time.Since(r.started))
+	}
+	end := func(v verdict) {
+		if !o.verdict.given() {
+			o.verdict = v
+		}
+		r.kill(init)
+		ticks, again = nil, timerFor(killAgain)
+	}
+	messages := r.messages
+	for {
+		select {
+		case err := <-r.waited:
+			o.drain(messages)
+			if watch != nil {
+				watch.close()
+				o.cpu = watch.cpu
+			}
+			init.close()
+			return r.result(o, err)
+		case pid := <-r.initPID:
+			init = newInitProcess(pid)
+			if o.verdict.given() {
+				r.kill(init)
+			}
+		case message, ok := <-messages:
+			if !ok {
+				messages = nil
+				continue
+			}
+			o.take(message)
+			if message.Ready && watch == nil {
+				ticker := time.NewTicker(quickTick)
+				defer ticker.Stop()
+				ticks = ticker.C
+			}
+		case <-ticks:
+			if watch == nil && init != nil {
+				watch = newWatchdog(r, init.pid)
+			}
+			if watch != nil {
+				if limit := watch.check(); limit != "" {
+					end(verdict{limit: limit})
+				}
+			}
+		case <-timeout:
+			end(verdict{timedOut: true})
+		case <-again:
+			end(o.verdict)
+		case <-ctx.Done():
+			end(verdict{canceled: context.Cause(ctx)})
+			ctx = context.WithoutCancel(ctx)
+		}
+	}
+}
+
+// killAgain: a kill is repeated until it has worked.
+const killAgain = 250 * time.Millisecond
+
+func timerFor(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
+
+func (o *outcome) take(message helperStatus) {
+	switch {
+	case message.Ready:
+		o.ready = true
+	case message.Failed != "":
+		o.failed = message.Failed
+	case message.Exited:
+		o.final = message
+	}
+}
+
+// drain takes what the helper wrote before it ended.
+func (o *outcome) drain(messages <-chan helperStatus) {
+	if messages == nil {
+		return
+	}
+	for message := range messages {
+		o.take(message)
+	}
+}
+
+// kill ends all processes of the run. Process 1 takes its namespace with it.
+func (r *run) kill(init *initProcess) {
+	if r.cgroup != nil {
+		r.cgroup.kill()
+	}
+	if r.variant == Unisolated && r.session.life.Close() == nil {
+		// The helper ends its descendants and itself when this end of the pipe
+		// closes; killed, it could not. If it does not, it is killed too.
+		return
+	}
+	if init != nil {
+		init.kill()
+		return
+	}
+	_ = r.cmd.Process.Kill()
+}
+
+func (r *run) result(o outcome, waitErr error) (Result, error) {
+	res := Result{
+		ExitCode: o.final.Code,
+		MaxRSS:   o.final.MaxRSS,
+		Duration: time.Since(r.started),
+		CPU:      max(o.final.CPU, o.cpu),
+		TimedOut: o.verdict.timedOut,
+	}
+	res.Stdout, res.StdoutTruncated = r.stdout.result()
+	res.Stderr, res.StderrTruncated = r.stderr.result()
+	if o.final.Signal != 0 {
+		res.Signal = syscall.Signal(o.final.Signal).String()
+	}
+	if !o.final.Exited {
+		r.killedResult(&res)
+	}
+	switch {
+	case o.verdict.canceled != nil:
+		return res, fmt.Errorf("sandbox: command ended: %w", o.verdict.canceled)
+	case !o.verdict.given() && (o.failed != "" || !o.ready):
+		return Result{}, r.setupError(o.failed, res.Stderr, waitErr)
+	}
+	res.LimitExceeded = r.limitExceeded(o)
+	return res, nil
+}
+
+// killedResult is that of a command whose helper did not live to report.
+func (r *run) killedResult(res *Result) {
+	res.ExitCode = 128 + int(unix.SIGKILL)
+	res.Signal = unix.SIGKILL.String()
+	if state := r.cmd.ProcessState; state != nil {
+		res.CPU = max(res.CPU, state.UserTime()+state.SystemTime())
+		if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+			res.MaxRSS = usage.Maxrss * 1024
+		}
+	}
+}
+
+// limitExceeded names the limit: the watchdog's verdict, what the cgroup
+// counted, or the signals that stand for one limit. A shell reports the signal
+// of its child as exit code.
+func (r *run) limitExceeded(o outcome) string {
+	if o.verdict.limit != "" {
+		return o.verdict.limit
+	}
+	if r.cgroup != nil {
+		if limit := r.cgroup.exceeded(); limit != "" {
+			return limit
+		}
+	}
+	switch unix.Signal(o.final.Code - 128) {
+	case unix.SIGXFSZ:
+		return LimitFile
+	case unix.SIGXCPU:
+		return LimitCPU
+	}
+	return ""
+}
+
+// setupError tells why the command was never started.
+func (r *run) setupError(failed string, stderr []byte, waitErr error) error {
+	detail := failed
+	if detail == "" {
+		detail = strings.TrimSpace(string(stderr))
+	}
+	if detail == "" && waitErr != nil {
+		detail = waitErr.Error()
+	}
+	if detail == "" {
+		detail = "it ended without a word; does its main function call sandbox.MaybeRunHelper first?"
+	}
+	return fmt.Errorf("sandbox: could not isolate the command (%s): %s", r.variant, detail)
+}
+
+// initProcess is process 1 of a sandbox, seen from the host.
+type initProcess struct {
+	pid  int
+	file *os.File // pidfd: names this process even when the number is reused
+}
+
+func newInitProcess(pid int) *initProcess {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return &initProcess{pid: pid}
+	}
+	return &initProcess{pid: pid, file: os.NewFile(uintptr(fd), "pidfd")}
+}
+
+func (i *initProcess) kill() {
+	if i.file != nil {
+		_ = unix.PidfdSendSignal(int(i.file.Fd()), unix.SIGKILL, nil, 0)
+	}
+}
+
+func (i *initProcess) close() {
+	if i != nil && i.file != nil {
+		_ = i.file.Close()
+	}
+}
+
+var errNotHelper = errors.New("sandbox: main must call sandbox.MaybeRunHelper before anything else")

@@ -1,0 +1,236 @@
+// Package sandbox runs every command that comes from a model or from a
+// repository. Such a command is hostile until proven otherwise: it may try to
+// read keys, reach the databases next door, fill the disk, outlive its run or
+// kill the worker.
+//
+// What a command gets:
+//
+//   - its workspace at [Workspace], the only place on disk it may write; a
+//     private, size-limited /tmp and home in memory, gone afterwards;
+//   - the system directories, a short list of files from /etc, and the
+//     toolchains of the worker, all read-only. Everything else on the host
+//     (home directories, /var, /run, data directories) does not exist for it;
+//   - no network, not even the host's loopback, unless [Command.Network];
+//   - no capabilities, no set-uid programs, no terminal, a short list of
+//     forbidden system calls, a clean environment, three file descriptors;
+//   - limits on time, memory, processes, files, disk and output.
+//
+// When Run returns, every process of the command is dead, also those that
+// became daemons; when the worker is killed, they die with it.
+//
+// The layers, from the outside: namespaces made by bubblewrap or by this
+// package itself (see [Variant]), then one helper process as process 1 inside
+// (see [MaybeRunHelper]) which adds Landlock, seccomp and resource limits, and
+// a watchdog on the host for what the kernel does not limit by itself.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// Workspace is where a command finds its workspace. The path does not
+	// depend on the host's directory: messages, build caches and virtual
+	// environments mean the same wherever a workspace is opened next.
+	Workspace = "/workspace"
+	// Home is the private home directory of a command, empty at its start.
+	Home = "/home/sandbox"
+	// uid is what a command sees as its user and group. Not 0, since tools
+	// change their behaviour for root.
+	uid = 1000
+)
+
+// Runner runs commands in isolation.
+type Runner interface {
+	// Run runs one command to its end. A command that fails, is killed by a
+	// limit or does not exist is a Result. An error means that it could not be
+	// run in isolation at all, or that ctx ended: then the error wraps ctx's
+	// cause, and the Result holds what there was until then. Whatever Run
+	// returns, no process of the command is left.
+	Run(ctx context.Context, c Command) (Result, error)
+}
+
+// Command says what to run and what it may use.
+type Command struct {
+	// Shell is run with bash -c, or sh -c where there is no bash. Exactly one
+	// of Shell and Args is given.
+	Shell string
+	// Args is a program and its arguments. The program is looked for in the
+	// PATH of the sandbox. As in a shell, one that is not found ends with exit
+	// code 127, one that may not be run with 126.
+	Args []string
+	// Root is the workspace directory on the host. The command sees it as
+	// Workspace.
+	Root string
+	// Dir is the working directory relative to Root; "" is Root itself.
+	Dir string
+	// Env is added to a clean environment and wins over it. Nothing is
+	// inherited from the worker.
+	Env map[string]string
+	// Stdin is the whole input; without it the command reads end of file.
+	Stdin  []byte
+	Limits Limits
+	// Network lets the command use the network of the host, with its loopback
+	// addresses. Callers give it to commands only together with a proxy that
+	// allows hosts by name; without Network there is a loopback of its own and
+	// nothing else.
+	Network bool
+	// ReadOnly are further host paths to see, at the same path. They must be
+	// absolute, exist and contain no symbolic link.
+	ReadOnly []string
+	// Writable are further host paths that may be written, at the same path,
+	// under the same conditions, and none inside another or in Root. What one command leaves there, the
+	// next one reads: a build cache that untrusted commands share lets one
+	// repository poison the binaries of another. Give each trust domain (a
+	// repository, better a run) a directory of its own.
+	Writable []string
+	// OnOutput receives output as it comes, up to Limits.OutputBytes for each
+	// stream. Calls do not overlap; chunk is valid during the call only.
+	OnOutput func(stream Stream, chunk []byte)
+}
+
+// Stream names one of the two outputs of a command.
+type Stream string
+
+// The output streams.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// Result says how a command ended.
+type Result struct {
+	// ExitCode is the code the command left with, or 128 plus the signal's
+	// number when a signal ended it.
+	ExitCode int
+	// Signal is the signal that ended the command ("killed", "segmentation
+	// fault"), or "".
+	Signal string
+	// Stdout and Stderr hold the output. Of a long one, head and tail are kept
+	// around a line that says how many bytes are missing.
+	Stdout, Stderr                   []byte
+	StdoutTruncated, StderrTruncated bool
+	// TimedOut says that Limits.Timeout ended the command.
+	TimedOut bool
+	// LimitExceeded is the limit that ended the command as far as known: one
+	// of the Limit constants, or "".
+	LimitExceeded string
+	// Duration is wall time, with the making of the sandbox.
+	Duration time.Duration
+	// CPU is the time that all processes of the command used, user and system.
+	CPU time.Duration
+	// MaxRSS is the largest resident size of any one process, in bytes.
+	MaxRSS int64
+}
+
+// OK says whether the command ended by itself with exit code 0.
+func (r Result) OK() bool {
+	return r.ExitCode == 0 && r.Signal == "" && !r.TimedOut && r.LimitExceeded == ""
+}
+
+// Values of Result.LimitExceeded.
+const (
+	LimitMemory    = "memory"
+	LimitOutput    = "output"
+	LimitDisk      = "disk"
+	LimitCPU       = "cpu"
+	LimitProcesses = "processes"
+	LimitFile      = "file"
+)
+
+// ErrInvalid is wrapped by the error for a Command that makes no sense; it
+// would fail on every machine.
+var ErrInvalid = errors.New("sandbox: invalid command")
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// check refuses commands whose paths could mean something else inside the
+// sandbox than the caller thought, and resolves Root.
+func (c Command) check() (Command, error) {
+	if (c.Shell == "") == (len(c.Args) == 0) {
+		return c, invalidf("exactly one of Shell and Args must be given")
+	}
+	if len(c.Args) > 0 && c.Args[0] == "" {
+		return c, invalidf("the program in Args is empty")
+	}
+	if c.Dir != "" && !filepath.IsLocal(c.Dir) {
+		return c, invalidf("directory %q is not inside the workspace", c.Dir)
+	}
+	if hasNUL(c.Shell, c.Dir) || hasNUL(c.Args...) {
+		return c, invalidf("a NUL byte in the command")
+	}
+	for key, value := range c.Env {
+		if key == "" || strings.Contains(key, "=") || hasNUL(key, value) {
+			return c, invalidf("environment variable %q", key)
+		}
+	}
+	if !filepath.IsAbs(c.Root) {
+		return c, invalidf("root %q is not an absolute path", c.Root)
+	}
+	root, err := filepath.EvalSymlinks(c.Root)
+	if err != nil {
+		return c, fmt.Errorf("sandbox: workspace: %w", err)
+	}
+	if root == "/" {
+		return c, invalidf("the root of the file system cannot be a workspace")
+	}
+	c.Root = root
+	for _, path := range append(append([]string{}, c.ReadOnly...), c.Writable...) {
+		if err := checkRealPath(path); err != nil {
+			return c, err
+		}
+	}
+	return c, checkNesting(c.Root, c.Writable)
+}
+
+// checkRealPath demands a path without symbolic links: one link below a
+// directory that an earlier command could write would bind whatever it chose.
+func checkRealPath(path string) error {
+	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
+		return invalidf("path %q must be absolute and below /", path)
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("sandbox: path given to the command: %w", err)
+	}
+	if resolved != filepath.Clean(path) {
+		return invalidf("path %q leads to %q; give the path without symbolic links", path, resolved)
+	}
+	return nil
+}
+
+// checkNesting refuses a writable path inside another one, where a command
+// that runs beside could swap the inner one for a link while it is mounted.
+func checkNesting(root string, writable []string) error {
+	all := append([]string{root}, writable...)
+	for i, outer := range all {
+		for j, inner := range all {
+			if i != j && within(inner, outer) {
+				return invalidf("writable path %q is inside %q", inner, outer)
+			}
+		}
+	}
+	return nil
+}
+
+// within says whether path is dir or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func hasNUL(values ...string) bool {
+	for _, v := range values {
+		if strings.ContainsRune(v, 0) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,185 @@
+package sandbox
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// deniedCalls fail with EPERM, as they do for a user without rights. No build
+// or test needs them; many a kernel exploit starts with one.
+var deniedCalls = []string{
+	// other processes
+	"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
+	// namespaces and mounts
+	"unshare", "setns", "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr",
+	"fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "open_by_handle_at", "quotactl", "quotactl_fd",
+	// the machine
+	"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "create_module", "reboot",
+	"swapon", "swapoff", "acct", "syslog", "vhangup", "iopl", "ioperm", "nfsservctl", "lookup_dcookie", "_sysctl",
+	"settimeofday", "clock_settime", "adjtimex", "clock_adjtime", "stime", "sethostname", "setdomainname",
+	// large kernel interfaces with a history of holes
+	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "vm86", "vm86old", "modify_ldt",
+	"io_uring_setup", "io_uring_enter", "io_uring_register", "fanotify_init",
+}
+
+// missingCalls fail with ENOSYS. clone3 passes its flags in memory, where a
+// filter cannot look; libraries then fall back to clone, where it can.
+var missingCalls = []string{"clone3"}
+
+const (
+	newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	denied  = seccomp.ActionErrno | seccomp.Action(unix.EPERM)
+	missing = seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)
+)
+
+// installSeccomp loads the filter for all threads of this process and all it
+// will start. With denyNetwork, for want of a network namespace, sockets other
+// than unix ones fail too.
+func installSeccomp(denyNetwork bool) error {
+	program, err := seccompProgram(denyNetwork)
+	if err != nil {
+		return err
+	}
+	raw, err := bpf.Assemble(program)
+	if err != nil {
+		return fmt.Errorf("assemble seccomp filter: %w", err)
+	}
+	filter := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
+	if errno != 0 {
+		return fmt.Errorf("load seccomp filter: %w", errno)
+	}
+	return nil
+}
+
+// seccompProgram puts checks of our own before those of the library, which
+// knows the numbers of system calls but lets programs of another architecture
+// (32-bit calls on amd64) pass unfiltered, and compares arguments as 64 bits
+// where the kernel looks at 32: a set upper bit would then slip through.
+func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
+	native, err := arch.GetInfo("")
+	if err != nil {
+		return nil, fmt.Errorf("seccomp: %w", err)
+	}
+	policy := seccomp.Policy{
+		DefaultAction: seccomp.ActionAllow,
+		Syscalls: []seccomp.SyscallGroup{
+			{Names: known(native, deniedCalls), Action: denied},
+			{Names: known(native, missingCalls), Action: missing},
+		},
+	}
+	rest, err := policy.Assemble()
+	if err != nil {
+		return nil, fmt.Errorf("assemble seccomp policy: %w", err)
+	}
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
+		bpf.RetConstant{Val: uint32(missing)},
+		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
+		// Calls newer than the library's table are not known to be harmless.
+		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newestCall(native), SkipTrue: 1},
+		bpf.RetConstant{Val: uint32(missing)},
+	}
+	program = append(program, onCall(native, "clone", denyBits(0, newNamespaces))...)
+	program = append(program, onCall(native, "ioctl", slices.Concat(denyValue(1, unix.TIOCSTI), denyValue(1, tiocLinux)))...)
+	program = append(program, onCall(native, "socket", socketChecks(denyNetwork))...)
+	program = append(program, onCall(native, "socketpair", denyUnless(0, unix.AF_UNIX))...)
+	return append(program, rest...), nil
+}
+
+// tiocLinux, like TIOCSTI, types into a terminal as if the user had.
+const tiocLinux = 0x541C
+
+// Offsets in struct seccomp_data, little endian.
+const (
+	offsetNumber = 0
+	offsetArch   = 4
+	offsetArgs   = 16
+)
+
+func loadArg(n uint32) bpf.Instruction {
+	return bpf.LoadAbsolute{Off: offsetArgs + 8*n, Size: 4}
+}
+
+// onCall runs checks if the call is the named one; afterwards the number is
+// loaded again for what follows.
+func onCall(native *arch.Info, name string, checks []bpf.Instruction) []bpf.Instruction {
+	number, ok := native.SyscallNames[name]
+	if !ok {
+		return nil
+	}
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(number), SkipTrue: uint8(len(checks))},
+	}
+	return append(program, checks...)
+}
+
+func denyBits(arg, bits uint32) []bpf.Instruction {
+	return []bpf.Instruction{loadArg(arg), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: bits, SkipTrue: 1}, deny()}
+}
+
+func denyValue(arg, value uint32) []bpf.Instruction {
+	return []bpf.Instruction{loadArg(arg), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: 1}, deny()}
+}
+
+// denyUnless lets only the given values of an argument pass.
+func denyUnless(arg uint32, values ...uint32) []bpf.Instruction {
+	program := []bpf.Instruction{loadArg(arg)}
+	for i, v := range values {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(len(values) - i)})
+	}
+	return append(program, deny())
+}
+
+func deny() bpf.Instruction { return bpf.RetConstant{Val: uint32(denied)} }
+
+// socketChecks allow unix and internet sockets, and the one netlink protocol
+// with which libraries list network interfaces. Raw sockets, packet, vsock and
+// the many historical families fail.
+func socketChecks(denyNetwork bool) []bpf.Instruction {
+	if denyNetwork {
+		return denyUnless(0, unix.AF_UNIX)
+	}
+	netlink := denyUnless(2, unix.NETLINK_ROUTE)
+	rawType := []bpf.Instruction{
+		loadArg(1),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SOCK_RAW, SkipTrue: 1},
+		deny(),
+	}
+	families := denyUnless(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+	return slices.Concat(families,
+		[]bpf.Instruction{loadArg(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AF_NETLINK, SkipTrue: uint8(len(netlink))}}, netlink,
+		[]bpf.Instruction{loadArg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(len(rawType) + 1)},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: uint8(len(rawType))}}, rawType)
+}
+
+// known drops names that this architecture never had.
+func known(native *arch.Info, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, ok := native.SyscallNames[name]
+		return !ok
+	})
+}
+
+func newestCall(native *arch.Info) uint32 {
+	newest := 0
+	for number := range native.SyscallNumbers {
+		newest = max(newest, number)
+	}
+	return uint32(newest)
+}

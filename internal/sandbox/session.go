@@ -1,0 +1,171 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// isolator builds the namespaces of a sandbox, or does without.
+type isolator interface {
+	// prepare returns the program to start, which ends up in stageInit with
+	// s.config, and fills s.findInit.
+	prepare(s *session) (*exec.Cmd, error)
+}
+
+// session is one run: what is passed to the child, and what is to be closed
+// afterwards.
+type session struct {
+	command    Command // checked, with defaults
+	executable string
+	config     helperConfig
+
+	status *os.File // read end: helperStatus messages
+	life   *os.File // write end: open as long as the worker lives
+	// findInit gives the host's number of the helper process. It may block
+	// until that exists.
+	findInit func() (int, error)
+
+	// mapped are mounts with a mapping of ids, by host path, as descriptors of
+	// the child; nil where the command runs as the worker's user.
+	mapped map[string]int
+
+	childFiles []*os.File // passed on from descriptor configFD, in order
+	closers    []func()
+}
+
+func newSession(c Command, executable string, config helperConfig) (*session, error) {
+	s := &session{command: c, executable: executable, config: config}
+	// The first three have fixed numbers; the config is written when complete.
+	if _, err := s.memory("config", nil); err != nil {
+		return nil, err
+	}
+	status, err := s.readerPipe()
+	if err != nil {
+		return s, err
+	}
+	s.status = status.read
+	r, w, err := os.Pipe()
+	if err != nil {
+		return s, fmt.Errorf("sandbox: %w", err)
+	}
+	s.pass(r)
+	s.life = w
+	s.onClose(func() { _ = w.Close() })
+	return s, nil
+}
+
+// pass hands file to the child and returns its descriptor there.
+func (s *session) pass(file *os.File) int {
+	s.childFiles = append(s.childFiles, file)
+	return configFD + len(s.childFiles) - 1
+}
+
+// memory passes a file that exists in memory only.
+func (s *session) memory(name string, data []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("sandbox: file in memory: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), name)
+	number := s.pass(file)
+	// Written at an offset: the child reads on from where this one stands.
+	if _, err := file.WriteAt(data, 0); err != nil {
+		return 0, fmt.Errorf("sandbox: file in memory: %w", err)
+	}
+	return number, nil
+}
+
+// writeConfig fills the first descriptor once the runner has prepared.
+func (s *session) writeConfig() error {
+	data, err := json.Marshal(s.config)
+	if err != nil {
+		return fmt.Errorf("sandbox: helper configuration: %w", err)
+	}
+	_, err = s.childFiles[0].WriteAt(data, 0)
+	return err
+}
+
+type readerPipe struct {
+	read    *os.File
+	childFD int
+}
+
+// readerPipe makes a pipe that the child writes.
+func (s *session) readerPipe() (readerPipe, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return readerPipe{}, fmt.Errorf("sandbox: %w", err)
+	}
+	s.onClose(func() { _ = r.Close() })
+	return readerPipe{read: r, childFD: s.pass(w)}, nil
+}
+
+func (s *session) onClose(f func()) { s.closers = append(s.closers, f) }
+
+// closeChildFiles lets go of what the started child now holds: only then does
+// the end of the child end the pipes.
+func (s *session) closeChildFiles() {
+	for _, f := range s.childFiles {
+		_ = f.Close()
+	}
+	s.childFiles = nil
+}
+
+func (s *session) close() {
+	s.closeChildFiles()
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+	s.closers = nil
+}
+
+// environment is all that a command gets to know by its environment.
+func environment(c Command, home, tmp string) []string {
+	env := map[string]string{
+		"PATH":   defaultPath,
+		"HOME":   home,
+		"TMPDIR": tmp,
+		"USER":   "sandbox",
+		"LANG":   "C.UTF-8",
+		"TERM":   "dumb",
+		"CI":     "true",
+	}
+	maps.Copy(env, c.Env)
+	list := make([]string, 0, len(env))
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, key+"="+env[key])
+	}
+	return list
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// initialConfig is what all runners have in common.
+func initialConfig(c Command, seccomp bool, landlock int) helperConfig {
+	config := helperConfig{
+		Shell:    c.Shell,
+		Args:     c.Args,
+		Env:      environment(c, Home, "/tmp"),
+		Dir:      path.Join(Workspace, c.Dir),
+		Rlimits:  c.Limits.rlimits(),
+		Seccomp:  seccomp,
+		Niceness: niceness,
+		Isolated: true,
+	}
+	if unix.Geteuid() == 0 {
+		config.Niceness = lowestNiceness
+	}
+	if landlock >= landlockMinimum {
+		// The root of the sandbox holds only what was mounted; a file that is
+		// reached by any other way is not below it and stays closed.
+		config.Landlock = &landlockRules{ReadOnly: []string{"/"}, Writable: writablePaths(c)}
+	}
+	return config
+}

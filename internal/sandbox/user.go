@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A worker that is root should not run commands as root, even without
+// capabilities: the kernel does not limit the number of root's processes, and
+// every file that root owns is open to them. So commands of such a worker run
+// as nobody, in a user namespace of their own. The directories they may use
+// are mounted with a mapping of ids: what belongs to the owner of the
+// workspace seems to be nobody's, and what they create belongs to the owner.
+//
+// Not every file system can be mapped so (overlayfs cannot). There a command
+// runs as the worker's own user, and the watchdog alone counts processes.
+
+// nobody is the user and group of such commands on the host.
+const nobody = 65534
+
+// canMapUsers says whether this process may mount with a mapping of ids.
+func canMapUsers() bool { return unix.Geteuid() == 0 }
+
+// mapMounts passes a mapped mount for each directory that the caller of Run
+// named. It returns false where the file system has no such mounts.
+func (s *session) mapMounts() (bool, error) {
+	mapped := map[string]int{}
+	for _, path := range append(append([]string{s.command.Root}, s.command.Writable...), s.command.ReadOnly...) {
+		path = filepath.Clean(path)
+		if _, done := mapped[path]; done || visibleAnyway(path) {
+			continue
+		}
+		file, err := mappedMount(path)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("sandbox: mount %s: %w", path, err)
+		}
+		mapped[path] = s.pass(file)
+	}
+	s.mapped = mapped
+	s.config.SwitchUser = true
+	s.config.Niceness = niceness
+	return true, nil
+}
+
+// mappedMount makes a mount of path, attached nowhere yet, in which the owner
+// of path appears as nobody.
+func mappedMount(path string) (*os.File, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return nil, err
+	}
+	userns, err := mapping(owner{int(stat.Uid), int(stat.Gid)})
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd())}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+type owner struct{ uid, gid int }
+
+// mappings are user namespaces in which one owner is nobody. The kernel takes
+// a mapping only in this form. They hold no process, and are kept.
+var mappings struct {
+	sync.Mutex
+	byOwner map[owner]*os.File
+}
+
+func mapping(o owner) (*os.File, error) {
+	mappings.Lock()
+	defer mappings.Unlock()
+	if file := mappings.byOwner[o]; file != nil {
+		return file, nil
+	}
+	file, err := newMapping(o)
+	if err != nil {
+		return nil, err
+	}
+	if mappings.byOwner == nil {
+		mappings.byOwner = map[owner]*os.File{}
+	}
+	mappings.byOwner[o] = file
+	return file, nil
+}
+
+// newMapping starts a process in a new user namespace, opens the namespace and
+// ends the process.
+func newMapping(o owner) (*os.File, error) {
+	cmd := exec.Command("/bin/cat")
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: o.uid, HostID: nobody, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: o.gid, HostID: nobody, Size: 1}},
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
+	_ = stdin.Close()
+	_ = cmd.Wait()
+	return file, err
+}
+
+// userMappings are those of a namespace in which the sandbox is built as root
+// and the command runs as nobody.
+func userMappings(id int) []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: id, Size: 1},
+		{ContainerID: uid, HostID: nobody, Size: 1},
+	}
+}
+
+// switchUser makes the helper, and so the command, nobody on the host.
+func switchUser() error {
+	if err := os.Chown(Home, uid, uid); err != nil {
+		return err
+	}
+	// These calls of package syscall, unlike those of unix, change all threads.
+	if err := syscall.Setgroups(nil); err != nil {
+		return fmt.Errorf("drop groups: %w", err)
+	}
+	if err := syscall.Setresgid(uid, uid, uid); err != nil {
+		return fmt.Errorf("change group: %w", err)
+	}
+	if err := syscall.Setresuid(uid, uid, uid); err != nil {
+		return fmt.Errorf("change user: %w", err)
+	}
+	return dropCapabilities()
+}
+
+// attach puts a mount that was passed at its place.
+func attach(fd int, target string) error {
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}

@@ -1,0 +1,295 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// quickTick is how often processes are counted: a fork bomb is fast, and for
+// the host's root the kernel itself does not bound the number.
+const quickTick = 10 * time.Millisecond
+
+// fullEvery is the number of quick ticks between two looks at memory, CPU and
+// output, which cost more.
+const fullEvery = 5
+
+// clockTick is the unit of CPU times in /proc, the same on all Linux
+// architectures that Go supports.
+const clockTick = time.Second / 100
+
+// watchdog measures the processes of one sandbox and says which limit they
+// exceed. It stands on the host, where the command cannot reach it.
+type watchdog struct {
+	run    *run
+	limits Limits
+	procs  *processes
+	disk   *diskWatch
+	ticks  int
+	cpu    time.Duration // of all processes so far
+}
+
+// newWatchdog returns nil while the sandbox's own /proc is not to be seen.
+func newWatchdog(r *run, pid int) *watchdog {
+	procs, err := openProcesses(r.variant, pid)
+	if err != nil {
+		return nil
+	}
+	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs}
+	if w.limits.DiskBytes > 0 {
+		w.disk = startDiskWatch(r.session.command.Root, w.limits.DiskBytes, procs, r.started)
+	}
+	return w
+}
+
+func (w *watchdog) close() {
+	if w.disk != nil {
+		w.disk.close()
+	}
+	w.procs.close()
+}
+
+// check returns the limit that is exceeded, or "".
+func (w *watchdog) check() string {
+	w.ticks++
+	pids := w.procs.list()
+	if w.limits.Processes > 0 && len(pids) >= w.limits.Processes {
+		return LimitProcesses
+	}
+	if w.disk != nil && w.disk.exceeded.Load() {
+		return LimitDisk
+	}
+	if w.ticks%fullEvery != 0 {
+		return ""
+	}
+	return w.checkUsage(pids)
+}
+
+func (w *watchdog) checkUsage(pids []int) string {
+	use := w.procs.usage(pids)
+	w.cpu = max(w.cpu, use.cpu)
+	output := max(w.run.stdout.written(), w.run.stderr.written())
+	switch {
+	case w.limits.Processes > 0 && use.threads >= w.limits.Processes:
+		return LimitProcesses
+	case w.limits.CPUTime > 0 && use.cpu >= w.limits.CPUTime:
+		return LimitCPU
+	case w.limits.OutputBytes > 0 && output > w.limits.OutputBytes*outputKillFactor:
+		return LimitOutput
+	case w.limits.MemoryBytes > 0 && use.memory() > w.limits.MemoryBytes && w.procs.exactMemory(pids) > w.limits.MemoryBytes:
+		return LimitMemory
+	}
+	return ""
+}
+
+// processes lists the processes of a sandbox through its own /proc, which
+// shows no others.
+type processes struct {
+	dir  *os.File // the sandbox's /proc
+	root *os.File // the sandbox's /
+	path string   // dir as a path
+	tree int      // without namespaces: the process whose descendants count
+}
+
+func openProcesses(variant Variant, pid int) (*processes, error) {
+	if variant == Unisolated {
+		dir, err := os.Open("/proc")
+		if err != nil {
+			return nil, err
+		}
+		return &processes{dir: dir, path: "/proc", tree: pid}, nil
+	}
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", pid))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(fmt.Sprintf("/proc/self/fd/%d/proc", root.Fd()))
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	p := &processes{dir: dir, root: root, path: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
+	if sameDevice(dir, "/proc") {
+		// Still, or again, the host's: its processes are not ours to judge.
+		p.close()
+		return nil, os.ErrNotExist
+	}
+	return p, nil
+}
+
+func sameDevice(f *os.File, path string) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &a) != nil || unix.Stat(path, &b) != nil || a.Dev == b.Dev
+}
+
+func (p *processes) close() {
+	_ = p.dir.Close()
+	if p.root != nil {
+		_ = p.root.Close()
+	}
+}
+
+// list returns the process ids in the sandbox, without the helper's.
+func (p *processes) list() []int {
+	if _, err := p.dir.Seek(0, 0); err != nil {
+		return nil
+	}
+	names, err := p.dir.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	pids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid != 1 {
+			pids = append(pids, pid)
+		}
+	}
+	if p.tree != 0 {
+		return p.descendants(pids)
+	}
+	return pids
+}
+
+// descendants keeps those below p.tree.
+func (p *processes) descendants(pids []int) []int {
+	parents := make(map[int]int, len(pids))
+	for _, pid := range pids {
+		if stat, ok := p.stat(pid); ok {
+			parents[pid] = stat.parent
+		}
+	}
+	var below []int
+	for pid := range parents {
+		for up, steps := parents[pid], 0; up > 1 && steps < len(pids); up, steps = parents[up], steps+1 {
+			if up == p.tree {
+				below = append(below, pid)
+				break
+			}
+		}
+	}
+	return below
+}
+
+// usage is what the processes of a sandbox use together.
+type usage struct {
+	cpu     time.Duration
+	threads int
+	anon    int64 // private memory; shared pages of forks count more than once
+	shared  int64 // mapped shared memory
+	scratch int64 // used in the private in-memory directories
+}
+
+// memory is an upper bound, cheap to compute.
+func (u usage) memory() int64 { return u.anon + max(u.shared, u.scratch) }
+
+func (p *processes) usage(pids []int) usage {
+	var use usage
+	// Process 1 inherits the times of processes that ended as orphans.
+	helper := 1
+	if p.tree != 0 {
+		helper = p.tree
+	}
+	if stat, ok := p.stat(helper); ok {
+		use.cpu += stat.childTime
+	}
+	for _, pid := range pids {
+		stat, ok := p.stat(pid)
+		if !ok {
+			continue
+		}
+		use.cpu += stat.ownTime + stat.childTime
+		use.threads += stat.threads
+		anon, shared := p.resident(pid)
+		use.anon += anon
+		use.shared += shared
+	}
+	use.scratch = p.scratch()
+	return use
+}
+
+type procStat struct {
+	parent             int
+	threads            int
+	ownTime, childTime time.Duration
+}
+
+// stat reads /proc/PID/stat. The name of the program stands in parentheses and
+// may contain any character, so fields are counted from the last one.
+func (p *processes) stat(pid int) (procStat, bool) {
+	data, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", p.path, pid))
+	if err != nil {
+		return procStat{}, false
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 18 {
+		return procStat{}, false
+	}
+	number := func(i int) int64 {
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		return n
+	}
+	return procStat{
+		parent:    int(number(1)),
+		ownTime:   time.Duration(number(11)+number(12)) * clockTick,
+		childTime: time.Duration(number(13)+number(14)) * clockTick,
+		threads:   int(number(17)),
+	}, true
+}
+
+func (p *processes) resident(pid int) (anon, shared int64) {
+	data, err := os.ReadFile(fmt.Sprintf("%s/%d/status", p.path, pid))
+	if err != nil {
+		return 0, 0
+	}
+	return kilobytes(data, "RssAnon:"), kilobytes(data, "RssShmem:")
+}
+
+// kilobytes reads a line like "RssAnon:      1234 kB", in bytes.
+func kilobytes(data []byte, label string) int64 {
+	_, rest, found := bytes.Cut(data, []byte("\n"+label))
+	if !found {
+		return 0
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(line)), " kB"), 10, 64)
+	return n * 1024
+}
+
+// scratch is what lies in the private directories: it is memory, but of no
+// process.
+func (p *processes) scratch() int64 {
+	if p.root == nil {
+		return 0
+	}
+	var total int64
+	for _, dir := range []string{"/tmp", Home, "/dev/shm"} {
+		var stat unix.Statfs_t
+		if unix.Statfs(fmt.Sprintf("/proc/self/fd/%d%s", p.root.Fd(), dir), &stat) == nil {
+			total += int64(stat.Blocks-stat.Bfree) * stat.Bsize
+		}
+	}
+	return total
+}
+
+// exactMemory divides shared pages among those who share them. It walks page
+// tables, so it is asked only when the upper bound is over the limit. Where it
+// cannot be read the upper bound stands.
+func (p *processes) exactMemory(pids []int) int64 {
+	var anon, shared int64
+	for _, pid := range pids {
+		data, err := os.ReadFile(fmt.Sprintf("%s/%d/smaps_rollup", p.path, pid))
+		if err != nil {
+			a, s := p.resident(pid)
+			anon, shared = anon+a, shared+s
+			continue
+		}
+		anon += kilobytes(data, "Pss_Anon:")
+		shared += kilobytes(data, "Pss_Shmem:")
+	}
+	return anon + max(shared, p.scratch())
+}
