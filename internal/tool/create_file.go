@@ -1,0 +1,91 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed create_file.md
+var createFileDescription string
+
+type createFileParams struct {
+	Path    string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to create, relative to the workspace."`
+	Content string `json:"content" jsonschema_description:"The whole content of the file."`
+}
+
+func createFile() Tool {
+	return define(Definition{Name: CreateFile, Description: createFileDescription},
+		func(_ context.Context, env Env, p createFileParams) (Result, error) {
+			f, err := openFiles(env)
+			if err != nil {
+				return Result{}, err
+			}
+			defer f.close()
+			return answer(f.create(p))
+		})
+}
+
+func (f *files) create(p createFileParams) (Result, error) {
+	name, err := cleanPath(p.Path)
+	if err != nil {
+		return Result{}, err
+	}
+	if name == "." {
+		return Result{}, refuse("", "%s is a directory, not a file.", p.Path)
+	}
+	content := []byte(p.Content)
+	if len(content) > f.limits.WriteBytes {
+		return Result{}, tooLarge(name, int64(len(content)), int64(f.limits.WriteBytes))
+	}
+	if err := f.makeParents(name); err != nil {
+		return Result{}, err
+	}
+	// O_EXCL also keeps a symbolic link of that name from being followed.
+	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return f.createOver(name, content)
+	}
+	if err != nil {
+		return Result{}, explain(name, err)
+	}
+	_, err = file.Write(content)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return Result{}, explain(name, err)
+	}
+	return Result{OK: true, Changed: true, Text: fmt.Sprintf("Created %s with %d lines.", name, countLines(content))}, nil
+}
+
+// createOver answers when there is something of that name. To create what is
+// there already is fine: it happens when a call is repeated.
+func (f *files) createOver(name string, content []byte) (Result, error) {
+	there, err := f.readWhole(name, int64(f.limits.WriteBytes))
+	if err == nil && bytes.Equal(there, content) {
+		return Result{OK: true, Text: name + " exists already, with this very content."}, nil
+	}
+	var seen refusal
+	if errors.As(err, &seen) && seen.Code == contract.CodePathEscape {
+		return Result{}, err
+	}
+	return Result{}, refuse("", "%s exists already and was left as it is. Change it with edit_file, or delete it first.", name)
+}
+
+func (f *files) makeParents(name string) error {
+	dir := path.Dir(name)
+	if dir == "." {
+		return nil
+	}
+	err := f.root.MkdirAll(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
+		return refuse("", "A part of %s is a file, not a directory.", name)
+	}
+	return explain(dir, err)
+}

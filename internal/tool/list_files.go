@@ -1,0 +1,105 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed list_files.md
+var listFilesDescription string
+
+type listFilesParams struct {
+	Path string `json:"path,omitempty" jsonschema_description:"Directory to list, relative to the workspace. Default: all of the workspace."`
+	Glob string `json:"glob,omitempty" jsonschema_description:"Pattern that paths must match, such as **/*.go."`
+}
+
+func listFiles() Tool {
+	return define(Definition{Name: ListFiles, Description: listFilesDescription, ReadOnly: true},
+		func(ctx context.Context, env Env, p listFilesParams) (Result, error) {
+			f, err := openFiles(env)
+			if err != nil {
+				return Result{}, err
+			}
+			defer f.close()
+			text, err := f.list(ctx, p)
+			return answer(Result{OK: true, Text: text}, err)
+		})
+}
+
+func (f *files) list(ctx context.Context, p listFilesParams) (string, error) {
+	dir, err := cleanDir(p.Path)
+	if err != nil {
+		return "", err
+	}
+	if p.Glob != "" && !doublestar.ValidatePattern(p.Glob) {
+		return "", refuse(contract.CodeInvalidOutput, "The glob %q is not valid. Examples: **/*.go, src/*.{js,ts}.", p.Glob)
+	}
+	if err := f.checkDir(dir); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	shown, more := 0, 0
+	complete, err := f.walk(ctx, dir, func(name string, _ fs.DirEntry) error {
+		if !matches(p.Glob, dir, name) {
+			return nil
+		}
+		if shown == f.limits.ListEntries {
+			more++
+			return nil
+		}
+		shown++
+		text.WriteString(strings.ToValidUTF8(name, "\uFFFD") + "\n")
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case shown == 0 && complete:
+		return "[no files]\n", nil
+	case !complete:
+		fmt.Fprintf(&text, "[%d files shown; there are too many to look at them all, narrow the list with path or glob]\n", shown)
+	case more > 0:
+		fmt.Fprintf(&text, "[%d of %d files shown; narrow the list with path or glob]\n", shown, shown+more)
+	}
+	return text.String(), nil
+}
+
+// cleanDir is cleanPath where nothing means the top of the workspace.
+func cleanDir(name string) (string, error) {
+	if name == "" {
+		return ".", nil
+	}
+	return cleanPath(name)
+}
+
+func (f *files) checkDir(dir string) error {
+	info, err := f.root.Stat(dir)
+	if err != nil {
+		return explain(dir, err)
+	}
+	if !info.IsDir() {
+		return refuse("", "%s is a file, not a directory.", dir)
+	}
+	return nil
+}
+
+// matches reports whether a path matches a glob, taken relative to dir or, as
+// models often write it, to the workspace.
+func matches(glob, dir, name string) bool {
+	if glob == "" {
+		return true
+	}
+	if ok, _ := doublestar.Match(glob, strings.TrimPrefix(name, dir+"/")); ok {
+		return true
+	}
+	ok, _ := doublestar.Match(glob, name)
+	return ok
+}

@@ -1,0 +1,115 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+//go:embed run_command.md
+var runCommandDescription string
+
+type runCommandParams struct {
+	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command to run."`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"After how many seconds to stop it."`
+}
+
+func runCommand() Tool {
+	return define(Definition{Name: RunCommand, Description: runCommandDescription, Long: true}, run)
+}
+
+func run(ctx context.Context, env Env, p runCommandParams) (Result, error) {
+	if env.Runner == nil {
+		return failed(contract.CodeForbidden, "Commands cannot be run here."), nil
+	}
+	if strings.ContainsRune(p.Command, 0) {
+		return failed(contract.CodeInvalidOutput, "The command holds a NUL byte."), nil
+	}
+	c := env.Command
+	c.Shell, c.Args, c.Root, c.OnOutput = p.Command, nil, env.Root, env.OnOutput
+	c.Limits.Timeout = timeout(env.Limits, p.TimeoutSeconds)
+	result, err := env.Runner.Run(ctx, c)
+	if err != nil {
+		return Result{}, runFault(ctx, err)
+	}
+	return Result{
+		OK: result.OK(), Code: commandCode(result), Changed: true,
+		Text: commandText(result, c.Limits.Timeout, env.Limits.OutputBytes),
+	}, nil
+}
+
+func timeout(l Limits, seconds int) time.Duration {
+	if seconds <= 0 {
+		return min(l.CommandTimeout, l.MaxTimeout)
+	}
+	if int64(seconds) > int64(l.MaxTimeout/time.Second) {
+		return l.MaxTimeout
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// runFault explains that a command could not be run in isolation.
+func runFault(ctx context.Context, err error) error {
+	if errors.Is(err, sandbox.ErrInvalid) {
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox refused how commands are set up here")
+	}
+	f := fault.Of(err)
+	if ctx.Err() == nil && f.Code == contract.CodeUnknown {
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the command could not be run in isolation; rgpt doctor says what the sandbox lacks")
+	}
+	return fault.Wrap(err, f.Class, f.Code, "the command could not be run to its end")
+}
+
+func commandCode(r sandbox.Result) contract.Code {
+	switch {
+	case r.TimedOut:
+		return contract.CodeTimeout
+	case r.LimitExceeded != "" || r.Signal != "":
+		return contract.CodeCommandCrashed
+	}
+	return ""
+}
+
+func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) string {
+	var b strings.Builder
+	switch {
+	case r.TimedOut:
+		fmt.Fprintf(&b, "The command was stopped: it ran longer than %s.\n", timeout)
+	case r.LimitExceeded != "":
+		fmt.Fprintf(&b, "The command was stopped: it used more than its limit of %s.\n", r.LimitExceeded)
+	case r.Signal != "":
+		fmt.Fprintf(&b, "The command was ended by a signal (%s).\n", r.Signal)
+	default:
+		fmt.Fprintf(&b, "exit code: %d\n", r.ExitCode)
+	}
+	output(&b, "stdout", r.Stdout, outputBytes)
+	output(&b, "stderr", r.Stderr, outputBytes)
+	if len(r.Stdout)+len(r.Stderr) == 0 {
+		b.WriteString("(no output)\n")
+	}
+	return b.String()
+}
+
+// output writes the beginning and, of what is too long, the larger part from
+// the end: there a build or a test says what went wrong.
+func output(b *strings.Builder, name string, content []byte, limit int) {
+	if len(content) == 0 {
+		return
+	}
+	text := strings.ToValidUTF8(string(content), "\uFFFD")
+	if len(text) > limit {
+		head, tail := text[:limit/4], text[len(text)-(limit-limit/4):]
+		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes are left out …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")
+	}
+	fmt.Fprintf(b, "--- %s ---\n%s", name, text)
+	if !strings.HasSuffix(text, "\n") {
+		b.WriteByte('\n')
+	}
+}

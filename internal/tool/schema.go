@@ -1,0 +1,117 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	reflector "github.com/invopop/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// typed is a tool whose arguments are the struct P.
+type typed[P any] struct {
+	definition Definition
+	call       func(ctx context.Context, env Env, params P) (Result, error)
+}
+
+// Definition implements Tool.
+func (t typed[P]) Definition() Definition { return t.definition }
+
+// Call implements Tool.
+func (t typed[P]) Call(ctx context.Context, env Env, args json.RawMessage) (Result, error) {
+	var params P
+	if err := json.Unmarshal(args, &params); err != nil {
+		// A number such as 1.0 or 1e9 passes a schema's integer but no int.
+		return badArguments(t.definition, err.Error()), nil
+	}
+	return t.call(ctx, env, params)
+}
+
+// define makes a tool of a function. The schema comes from P: its tags, and
+// every field without omitempty is required.
+func define[P any](d Definition, call func(ctx context.Context, env Env, params P) (Result, error)) Tool {
+	d.Parameters = schemaOf[P]()
+	d.Description = strings.TrimSpace(d.Description)
+	return typed[P]{definition: d, call: call}
+}
+
+func schemaOf[P any]() json.RawMessage {
+	r := reflector.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: true}
+	s := r.Reflect(new(P))
+	s.Version = ""
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("schema of %T: %v", *new(P), err)) //nolint:forbidigo // a mistake in this package, which its tests find
+	}
+	return raw
+}
+
+// schema checks arguments.
+type schema struct{ compiled *jsonschema.Schema }
+
+func compile(raw json.RawMessage) (*schema, error) {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	const name = "arguments.json"
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(name, document); err != nil {
+		return nil, err
+	}
+	compiled, err := c.Compile(name)
+	if err != nil {
+		return nil, err
+	}
+	return &schema{compiled}, nil
+}
+
+// check returns what is wrong with arguments, "" for nothing.
+func (s *schema) check(args json.RawMessage) string {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
+	if err != nil {
+		return "they are not JSON (" + err.Error() + ")"
+	}
+	var invalid *jsonschema.ValidationError
+	if err := s.compiled.Validate(value); errors.As(err, &invalid) {
+		return strings.Join(problems(invalid), "; ")
+	} else if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// problems flattens a validation error to its leaves.
+func problems(e *jsonschema.ValidationError) []string {
+	if len(e.Causes) == 0 {
+		text := strings.TrimSpace(e.Error())
+		if i := strings.LastIndex(text, "at '"); i >= 0 {
+			text = text[i:]
+		}
+		return []string{clip(text, 300)}
+	}
+	var all []string
+	for _, cause := range e.Causes {
+		all = append(all, problems(cause)...)
+	}
+	return all
+}
+
+// failed is a result that tells the model why.
+func failed(code contract.Code, format string, args ...any) Result {
+	return Result{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// clip cuts a text after n bytes, at a rune's border.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

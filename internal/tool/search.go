@@ -1,0 +1,152 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed search.md
+var searchDescription string
+
+type searchParams struct {
+	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Regular expression (RE2), matched within each line."`
+	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob to search in, relative to the workspace. Default: all of the workspace."`
+}
+
+func search() Tool {
+	return define(Definition{Name: Search, Description: searchDescription, ReadOnly: true},
+		func(ctx context.Context, env Env, p searchParams) (Result, error) {
+			f, err := openFiles(env)
+			if err != nil {
+				return Result{}, err
+			}
+			defer f.close()
+			text, err := f.search(ctx, p)
+			return answer(Result{OK: true, Text: text}, err)
+		})
+}
+
+func (f *files) search(ctx context.Context, p searchParams) (string, error) {
+	pattern, err := regexp.Compile(p.Pattern)
+	if err != nil {
+		return "", refuse(contract.CodeInvalidOutput, "The pattern is not a valid regular expression: %v. Characters such as ( [ . * need a \\ before them to stand for themselves.", err)
+	}
+	place, err := f.searchPlace(p.Path)
+	if err != nil {
+		return "", err
+	}
+	hits := &hits{limits: f.limits, pattern: pattern}
+	if place.file {
+		err = f.searchFile(place.dir, hits)
+		if err != nil {
+			return "", err
+		}
+		return hits.text(true), nil
+	}
+	complete, err := f.walk(ctx, place.dir, func(name string, entry fs.DirEntry) error {
+		if !entry.Type().IsRegular() || !matches(place.glob, ".", name) {
+			return nil
+		}
+		// A file that cannot be searched is left out, as the description says.
+		_ = f.searchFile(name, hits)
+		if hits.full {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return hits.text(complete), nil
+}
+
+// place is where to search.
+type place struct {
+	dir  string
+	file bool // dir is a file
+	glob string
+}
+
+func (f *files) searchPlace(name string) (place, error) {
+	dir, err := cleanDir(name)
+	if err != nil {
+		return place{}, err
+	}
+	info, err := f.root.Stat(dir)
+	if err == nil {
+		return place{dir: dir, file: !info.IsDir()}, nil
+	}
+	if !strings.ContainsAny(dir, "*?[{") {
+		return place{}, explain(dir, err)
+	}
+	if !doublestar.ValidatePattern(dir) {
+		return place{}, refuse(contract.CodeInvalidOutput, "The glob %q is not valid. Examples: **/*.go, src/*.{js,ts}.", name)
+	}
+	return place{dir: ".", glob: dir}, nil
+}
+
+// hits collects lines that match.
+type hits struct {
+	limits  Limits
+	pattern *regexp.Regexp
+	lines   strings.Builder
+	count   int
+	full    bool
+}
+
+func (f *files) searchFile(name string, h *hits) error {
+	content, err := f.readWhole(name, f.limits.SearchFileBytes)
+	if err != nil {
+		return err
+	}
+	if isBinary(content) {
+		return binaryRefusal(name, int64(len(content)))
+	}
+	number := 0
+	for line := range bytes.Lines(content) {
+		number++
+		line = bytes.TrimRight(line, "\r\n")
+		if !h.pattern.Match(line) {
+			continue
+		}
+		if h.count == h.limits.SearchHits {
+			h.full = true
+			return nil
+		}
+		h.count++
+		h.add(name, number, line)
+	}
+	return nil
+}
+
+// maxHitBytes keeps minified files from filling an answer.
+const maxHitBytes = 300
+
+func (h *hits) add(name string, number int, line []byte) {
+	text := strings.ToValidUTF8(string(line[:min(len(line), maxHitBytes)]), "\uFFFD")
+	if len(line) > maxHitBytes {
+		text += "…"
+	}
+	fmt.Fprintf(&h.lines, "%s:%d: %s\n", strings.ToValidUTF8(name, "\uFFFD"), number, text)
+}
+
+func (h *hits) text(complete bool) string {
+	switch {
+	case h.full:
+		fmt.Fprintf(&h.lines, "[the first %d lines that match; narrow the search with path or pattern]\n", h.count)
+	case !complete:
+		h.lines.WriteString("[there are too many files to look at them all, narrow the search with path]\n")
+	case h.count == 0:
+		return "[nothing matches]\n"
+	}
+	return h.lines.String()
+}

@@ -1,0 +1,257 @@
+// Package tool holds the tools that agents may call. Each tool is one file with
+// its description for models beside it.
+//
+// A failure that the model should see is a Result; a Go error means that the
+// call could not be carried out, and may work when it is made again. Files are
+// touched only below the workspace, through os.Root, whatever a path or a
+// symbolic link says; commands run only in the sandbox.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+// The names of the built-in tools.
+const (
+	ReadFile   = "read_file"
+	ListFiles  = "list_files"
+	Search     = "search"
+	EditFile   = "edit_file"
+	CreateFile = "create_file"
+	DeleteFile = "delete_file"
+	RunCommand = "run_command"
+	Finish     = "finish"
+)
+
+// Definition is what a model is told of a tool, and how a call of it is
+// scheduled.
+type Definition struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage // JSON schema of the arguments, an object
+	ReadOnly    bool            // leaves the workspace as it is, may run beside others
+	Long        bool            // may take more than 2 s
+}
+
+// Result is the outcome of a call that was carried out.
+type Result struct {
+	OK bool
+	// Code says why a call failed, for programs: path_escape, forbidden,
+	// invalid_output, timeout, command_crashed. It is empty for what happens
+	// every day, such as a missing file or a command that ends with an error.
+	Code    contract.Code
+	Text    string // what the model sees
+	Changed bool   // the workspace may have changed
+	Finish  bool   // the model says that it is done
+	Summary string // of what it did, with Finish
+}
+
+// Env is what a call works on and with.
+type Env struct {
+	// Root is the workspace's directory on this host.
+	Root string
+	// Runner runs commands; nil where an agent has none.
+	Runner Runner
+	// Command holds what every command of the agent gets: limits, environment,
+	// network, further paths. Shell, Root and OnOutput are set by the call, and
+	// its time-out when the model asks for a shorter one.
+	Command sandbox.Command
+	// Limits bound what a call reads, writes and answers.
+	Limits Limits
+	// OnOutput receives a command's output as it comes. May be nil.
+	OnOutput func(stream sandbox.Stream, chunk []byte)
+}
+
+// Runner runs commands in isolation.
+type Runner interface {
+	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
+}
+
+// Limits bound one call. Zero means the default of the same name.
+type Limits struct {
+	ReadBytes       int   // text that read_file answers
+	LineBytes       int   // of a line that read_file and search answer
+	WriteBytes      int   // size of a file that create_file or edit_file makes or changes
+	ListEntries     int   // files that list_files names
+	SearchHits      int   // lines that search finds
+	SearchFileBytes int64 // larger files are not searched
+	WalkEntries     int   // files that list_files and search look at
+	OutputBytes     int   // of each output stream of a command, in the answer
+
+	CommandTimeout time.Duration // of a command whose call names none
+	MaxTimeout     time.Duration // longest that a call may ask for
+}
+
+// DefaultLimits leave a model room to work and keep one answer within a small
+// part of its window.
+var DefaultLimits = Limits{
+	ReadBytes:       256 << 10,
+	LineBytes:       2000,
+	WriteBytes:      1 << 20,
+	ListEntries:     2000,
+	SearchHits:      200,
+	SearchFileBytes: 1 << 20,
+	WalkEntries:     200_000,
+	OutputBytes:     16 << 10,
+	CommandTimeout:  2 * time.Minute,
+	MaxTimeout:      10 * time.Minute,
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits
+	return Limits{
+		ReadBytes:       positive(l.ReadBytes, d.ReadBytes),
+		LineBytes:       positive(l.LineBytes, d.LineBytes),
+		WriteBytes:      positive(l.WriteBytes, d.WriteBytes),
+		ListEntries:     positive(l.ListEntries, d.ListEntries),
+		SearchHits:      positive(l.SearchHits, d.SearchHits),
+		SearchFileBytes: positive(l.SearchFileBytes, d.SearchFileBytes),
+		WalkEntries:     positive(l.WalkEntries, d.WalkEntries),
+		OutputBytes:     positive(l.OutputBytes, d.OutputBytes),
+		CommandTimeout:  positive(l.CommandTimeout, d.CommandTimeout),
+		MaxTimeout:      positive(l.MaxTimeout, d.MaxTimeout),
+	}
+}
+
+func positive[T ~int | ~int64](value, fallback T) T {
+	if value <= 0 {
+		return fallback
+	}
+	return value
+}
+
+// Tool is one tool. Arguments have passed its schema.
+type Tool interface {
+	Definition() Definition
+	Call(ctx context.Context, env Env, args json.RawMessage) (Result, error)
+}
+
+// Registry holds tools by name.
+type Registry struct{ tools []entry }
+
+type entry struct {
+	tool       Tool
+	definition Definition
+	schema     *schema
+}
+
+// NewRegistry returns a registry of tools. A name that comes twice or a schema
+// that is none is an error.
+func NewRegistry(tools ...Tool) (*Registry, error) {
+	r := &Registry{}
+	for _, t := range tools {
+		d := t.Definition()
+		if _, ok := r.find(d.Name); ok || d.Name == "" {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there are two tools named %q, or one without a name", d.Name)
+		}
+		s, err := compile(d.Parameters)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the tool %s has no valid schema of its arguments", d.Name)
+		}
+		r.tools = append(r.tools, entry{tool: t, definition: d, schema: s})
+	}
+	return r, nil
+}
+
+// Builtin returns the registry of the built-in tools.
+func Builtin() *Registry {
+	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), finish())
+	if err != nil {
+		panic(err) //nolint:forbidigo // a mistake in this package, which its tests find
+	}
+	return r
+}
+
+func (r *Registry) find(name string) (entry, bool) {
+	i := slices.IndexFunc(r.tools, func(e entry) bool { return e.definition.Name == name })
+	if i < 0 {
+		return entry{}, false
+	}
+	return r.tools[i], true
+}
+
+// Names returns the names of all tools, in their order.
+func (r *Registry) Names() []string {
+	names := make([]string, len(r.tools))
+	for i, e := range r.tools {
+		names[i] = e.definition.Name
+	}
+	return names
+}
+
+// Set returns the tools that an agent may use; all when no name is given.
+func (r *Registry) Set(names ...string) (*Set, error) {
+	if len(names) == 0 {
+		names = r.Names()
+	}
+	for _, name := range names {
+		if _, ok := r.find(name); !ok {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no tool %q; there is %s", name, strings.Join(r.Names(), ", "))
+		}
+	}
+	return &Set{registry: r, allowed: slices.Clone(names)}, nil
+}
+
+// Set is what one agent may use.
+type Set struct {
+	registry *Registry
+	allowed  []string
+}
+
+// Definitions returns the tools of the set in the registry's order.
+func (s *Set) Definitions() []Definition {
+	var all []Definition
+	for _, e := range s.registry.tools {
+		if slices.Contains(s.allowed, e.definition.Name) {
+			all = append(all, e.definition)
+		}
+	}
+	return all
+}
+
+// Definition returns the definition of a tool of the set.
+func (s *Set) Definition(name string) (Definition, bool) {
+	e, ok := s.registry.find(name)
+	return e.definition, ok && slices.Contains(s.allowed, name)
+}
+
+// Call carries out a call of a model. A tool that does not exist or arguments
+// that break its schema are results with code invalid_output, a tool that is
+// not in the set one with code forbidden.
+func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessage) (Result, error) {
+	e, ok := s.registry.find(name)
+	if !ok {
+		return failed(contract.CodeInvalidOutput, "There is no tool %q. The tools are: %s.", clip(name, 100), strings.Join(s.names(), ", ")), nil
+	}
+	if !slices.Contains(s.allowed, name) {
+		return failed(contract.CodeForbidden, "The tool %s is not allowed here. The tools are: %s.", name, strings.Join(s.names(), ", ")), nil
+	}
+	if len(strings.TrimSpace(string(args))) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if problem := e.schema.check(args); problem != "" {
+		return badArguments(e.definition, problem), nil
+	}
+	env.Limits = env.Limits.withDefaults()
+	return e.tool.Call(ctx, env, args)
+}
+
+func (s *Set) names() []string {
+	var names []string
+	for _, d := range s.Definitions() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func badArguments(d Definition, problem string) Result {
+	return failed(contract.CodeInvalidOutput, "The arguments of %s are not valid: %s. They must be a JSON object of this schema: %s", d.Name, problem, d.Parameters)
+}

@@ -1,0 +1,142 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// errEnough ends a walk early.
+var errEnough = errors.New("enough")
+
+// walk calls visit for each regular file and symbolic link below a directory,
+// in the order of paths, leaving out what .gitignore files name and git
+// directories. Links are not followed. It reports false when there was more
+// than WalkEntries allows.
+func (f *files) walk(ctx context.Context, dir string, visit func(name string, entry fs.DirEntry) error) (complete bool, err error) {
+	left := f.limits.WalkEntries
+	err = f.walkDir(ctx, dir, nil, &left, visit)
+	if errors.Is(err, errEnough) {
+		return left > 0, nil
+	}
+	return true, err
+}
+
+func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, left *int, visit func(string, fs.DirEntry) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	entries, err := f.readDir(dir)
+	if err != nil {
+		return err
+	}
+	rules = append(slices.Clip(rules), f.ignoreRules(dir)...)
+	// Directories sort with their slash, so that paths come out in order.
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortName(a), sortName(b)) })
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		if workspace.IsGitName(entry.Name()) || ignored(rules, name, entry.IsDir()) {
+			continue
+		}
+		if *left--; *left <= 0 {
+			return errEnough
+		}
+		switch {
+		case entry.IsDir():
+			// A directory that cannot be read or vanished is left out.
+			if err := f.walkDir(ctx, name, rules, left, visit); err != nil && !errors.As(err, new(refusal)) {
+				return err
+			}
+		case entry.Type().IsRegular() || entry.Type()&fs.ModeSymlink != 0:
+			if err := visit(name, entry); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readDir lists a directory. Root.FS would refuse names that are not UTF-8.
+func (f *files) readDir(dir string) ([]fs.DirEntry, error) {
+	file, err := f.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, explain(dir, err)
+	}
+	defer file.Close()
+	entries, err := file.ReadDir(-1)
+	return entries, explain(dir, err)
+}
+
+func sortName(entry fs.DirEntry) string {
+	if entry.IsDir() {
+		return entry.Name() + "/"
+	}
+	return entry.Name()
+}
+
+// ignoreRule is one line of a .gitignore file.
+type ignoreRule struct {
+	base    string // directory of the file
+	pattern string // for doublestar, relative to base
+	dirOnly bool
+	keep    bool // a line with ! takes an earlier one back
+}
+
+// maxIgnoreFile bounds the .gitignore files that are looked at.
+const maxIgnoreFile = 256 << 10
+
+func (f *files) ignoreRules(dir string) []ignoreRule {
+	content, err := f.readWhole(path.Join(dir, ".gitignore"), maxIgnoreFile)
+	if err != nil {
+		return nil
+	}
+	var rules []ignoreRule
+	for line := range strings.Lines(string(content)) {
+		if rule, ok := parseIgnore(dir, line); ok {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+func parseIgnore(dir, line string) (ignoreRule, bool) {
+	line = strings.TrimRight(line, " \t\r\n")
+	if line == "" || strings.HasPrefix(line, "#") {
+		return ignoreRule{}, false
+	}
+	rule := ignoreRule{base: dir}
+	line, rule.keep = strings.CutPrefix(line, "!")
+	line, rule.dirOnly = strings.CutSuffix(line, "/")
+	if strings.Contains(line, "/") {
+		rule.pattern = strings.TrimPrefix(line, "/")
+	} else {
+		rule.pattern = "**/" + line // a bare name counts at any depth
+	}
+	return rule, line != "" && doublestar.ValidatePattern(rule.pattern)
+}
+
+// ignored reports what the last rule that matches says.
+func ignored(rules []ignoreRule, name string, isDir bool) bool {
+	for _, rule := range slices.Backward(rules) {
+		if rule.dirOnly && !isDir {
+			continue
+		}
+		rel := name
+		if rule.base != "." {
+			rel = strings.TrimPrefix(name, rule.base+"/")
+		}
+		if ok, _ := doublestar.Match(rule.pattern, rel); ok {
+			return !rule.keep
+		}
+	}
+	return false
+}

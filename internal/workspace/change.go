@@ -1,0 +1,133 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// change is the difference between the base's tree and another.
+type change struct {
+	patch     []byte
+	lostLinks []gitlink // submodules of the base that are not in the tree
+}
+
+type gitlink struct{ path, id string }
+
+// limits bound a change. size tells the size of a changed file; nil when files
+// were measured before.
+type limits struct {
+	files    int
+	patch    int64
+	fileSize int64
+	size     func(path string) int64
+}
+
+const modeGitlink = "160000"
+
+// change compares a tree with the base's. One process lists the changed files
+// and then writes the patch; the list is looked at before the patch is read, so
+// that an outsized change is stopped early.
+func (r *mirror) change(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
+	if tree == baseTree {
+		return change{}, nil
+	}
+	w := &changeWriter{limit: limit}
+	_, err := r.run(ctx, call{stdout: w, args: []string{
+		"diff-tree", "-r", "--raw", "-p", "--binary", "--full-index", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv",
+		"--no-color", "--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", baseTree, tree,
+	}})
+	if w.err != nil {
+		return change{}, w.err
+	}
+	if err != nil {
+		return change{}, localFault(err, "the changes of a workspace could not be compared with its base")
+	}
+	if err := w.finish(); err != nil {
+		return change{}, err
+	}
+	return change{patch: w.buffer.Bytes(), lostLinks: w.lostLinks}, nil
+}
+
+// changeWriter takes git's raw list of files apart, then collects the patch.
+type changeWriter struct {
+	limit     limits
+	buffer    bytes.Buffer
+	inPatch   bool
+	lostLinks []gitlink
+	err       error
+}
+
+var patchStart = []byte("\n\ndiff --git ")
+
+func (w *changeWriter) Write(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.buffer.Write(p)
+	if !w.inPatch {
+		if end := bytes.Index(w.buffer.Bytes(), patchStart); end >= 0 {
+			w.inPatch = true
+			w.err = w.readList(string(w.buffer.Next(end + 2)))
+		}
+	}
+	if w.err == nil && int64(w.buffer.Len()) > w.limit.patch {
+		w.err = tooLarge("the changes together are larger than %d MB; remove generated files or list them in .gitignore", w.limit.patch>>20)
+	}
+	return len(p), w.err
+}
+
+// finish handles a list that no patch follows, which git writes for nothing
+// that we know of.
+func (w *changeWriter) finish() error {
+	if !w.inPatch {
+		return runtimeFault("git listed changed files but wrote no patch")
+	}
+	return nil
+}
+
+// readList reads lines such as
+// ":100644 100755 <id> <id> M\tpath", with unusual paths quoted.
+func (w *changeWriter) readList(list string) error {
+	count := 0
+	for line := range strings.SplitSeq(strings.TrimSpace(list), "\n") {
+		head, path, _ := strings.Cut(strings.TrimPrefix(line, ":"), "\t")
+		fields := strings.Fields(head)
+		if len(fields) < 5 {
+			return runtimeFault("git wrote the line %q, which is not understood", line)
+		}
+		path = unquotePath(path)
+		if fields[0] == modeGitlink {
+			w.lostLinks = append(w.lostLinks, gitlink{path: path, id: fields[2]})
+		} else if fields[1] == modeGitlink {
+			return fault.New(contract.ClassSafety, contract.CodeForbidden, "a git repository was made at %s inside the workspace; remove it", path)
+		}
+		if count++; count > w.limit.files {
+			return tooLarge("more than %d files changed; remove generated files or list them in .gitignore", w.limit.files)
+		}
+		if w.limit.size != nil && w.limit.size(path) > w.limit.fileSize {
+			return tooLarge("the file %s is larger than %d MB; remove it or list it in .gitignore", path, w.limit.fileSize>>20)
+		}
+	}
+	return nil
+}
+
+func tooLarge(format string, args ...any) error {
+	return fault.Wrap(ErrTooLarge, contract.ClassSafety, contract.CodeForbidden, format, args...)
+}
+
+// unquotePath undoes git's quoting of unusual paths, the C language's with
+// octal bytes.
+func unquotePath(path string) string {
+	if !strings.HasPrefix(path, `"`) {
+		return path
+	}
+	if plain, err := strconv.Unquote(path); err == nil {
+		return plain
+	}
+	return path
+}

@@ -1,0 +1,158 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// CleanUp removes the directories of a key and of all keys below it: "42" stands
+// for "42" and "42/step-001/1", not for "421". It waits for those who use them.
+func (m *Manager) CleanUp(ctx context.Context, key string) error {
+	name, err := dirName(strings.TrimSuffix(key, "/"))
+	if err != nil {
+		return err
+	}
+	names, err := m.dirNames()
+	if err != nil {
+		return err
+	}
+	for _, dir := range names {
+		if dir != name && !strings.HasPrefix(dir, name+"+") {
+			continue
+		}
+		lock, err := m.locks.exclusive(ctx, m.dirLock(dir))
+		if err != nil {
+			return err
+		}
+		if err := m.removeDir(lock, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Prune removes what nobody used for a while: directories, mirrors, and objects
+// from before the host's last restart. What is in use stays. All of it can be
+// made again.
+func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
+	before := time.Now().Add(-unused)
+	names, err := m.dirNames()
+	if err != nil {
+		return err
+	}
+	for _, dir := range names {
+		if ctx.Err() != nil {
+			return wrapf(context.Cause(ctx), "pruning was stopped")
+		}
+		if err := m.pruneDir(dir, before); err != nil {
+			return err
+		}
+	}
+	return m.pruneMirrors(ctx, before)
+}
+
+func (m *Manager) pruneDir(dir string, before time.Time) error {
+	lock, err := m.locks.tryExclusive(m.dirLock(dir))
+	if err != nil || lock == nil {
+		return err
+	}
+	if lastUse(filepath.Join(m.dirsRoot(), dir)).After(before) {
+		lock.release()
+		return nil
+	}
+	return m.removeDir(lock, dir)
+}
+
+func (m *Manager) removeDir(lock *heldLock, dir string) error {
+	defer lock.release()
+	if err := removeTree(filepath.Join(m.dirsRoot(), dir)); err != nil {
+		return wrapf(err, "a workspace directory could not be removed")
+	}
+	if err := lock.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return wrapf(err, "a lock file could not be removed")
+	}
+	return nil
+}
+
+func (m *Manager) pruneMirrors(ctx context.Context, before time.Time) error {
+	entries, err := os.ReadDir(filepath.Join(m.options.CacheDir, "repos"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return wrapf(err, "the cache directory cannot be read")
+	}
+	for _, entry := range entries {
+		if ctx.Err() != nil {
+			return wrapf(context.Cause(ctx), "pruning was stopped")
+		}
+		r := &mirror{m: m, id: entry.Name(), root: filepath.Join(m.options.CacheDir, "repos", entry.Name())}
+		if err := r.prune(before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *mirror) prune(before time.Time) error {
+	lock, err := r.m.locks.tryExclusive(r.useLock())
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.release()
+	boots, err := filepath.Glob(filepath.Join(r.root, "boot-*"))
+	if err != nil {
+		return wrapf(err, "the cache directory cannot be read")
+	}
+	used := lastUse(r.gitDir())
+	for _, boot := range boots {
+		at := lastUse(filepath.Join(boot, "known"))
+		if at.After(used) {
+			used = at
+		}
+		if boot != r.bootDir() || !at.After(before) {
+			err = errors.Join(err, removeTree(boot))
+		}
+	}
+	if err == nil && !used.After(before) {
+		// The lock's file goes last: who waits for it starts anew.
+		err = errors.Join(removeTree(filepath.Join(r.root, "bases")), removeTree(r.root))
+	}
+	if err != nil {
+		return wrapf(err, "the cache of a repository could not be removed")
+	}
+	return nil
+}
+
+// lastUse is the latest change of a directory or of what lies directly in it.
+func lastUse(dir string) time.Time {
+	var last time.Time
+	if info, err := os.Stat(dir); err == nil {
+		last = info.ModTime()
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
+
+func (m *Manager) dirLock(dir string) string {
+	return filepath.Join(m.options.CacheDir, "locks", dir+".lock")
+}
+
+func (m *Manager) dirNames() ([]string, error) {
+	entries, err := os.ReadDir(m.dirsRoot())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, wrapf(err, "the cache directory cannot be read")
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}

@@ -1,0 +1,285 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Dir is an open directory that holds the content of a workspace. Close it.
+//
+// On disk, beside each other:
+//
+//	work/   the work tree, all that a sandbox sees
+//	index   git's index
+//	tree    the marker: repository, boot and tree that work holds
+//
+// The marker is gone while somebody may write, so what a crash leaves behind is
+// never taken for a state.
+type Dir struct {
+	m        *Manager
+	repo     *mirror
+	root     string
+	ws       contract.Workspace
+	baseTree string
+	writable bool
+	use      *heldLock
+	lock     *heldLock
+}
+
+// Open returns a directory for the key that holds exactly the workspace's
+// content, for one writer; others wait. Files that git ignores survive while
+// the content under the key goes from state to state by Save, and are removed
+// when it changes in any other way.
+//
+// The key is a path-like name such as "42/step-001/1". Whatever happens to the
+// directory without Save is undone by the next Open.
+func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	d, err := m.attach(ctx, ws, key)
+	if err != nil {
+		return nil, err
+	}
+	if d.lock, err = m.locks.exclusive(ctx, d.lockPath()); err == nil {
+		if err = d.prepare(ctx); err == nil {
+			err = d.removeMarker()
+		}
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	d.writable = true
+	return d, nil
+}
+
+// viewTries bounds how often View makes the directory before it gives way to
+// writers who change it each time.
+const viewTries = 5
+
+// View is Open for readers, many at a time. Nothing may be written below Path.
+func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	d, err := m.attach(ctx, ws, key)
+	if err != nil {
+		return nil, err
+	}
+	for range viewTries {
+		if d.lock, err = m.locks.shared(ctx, d.lockPath()); err != nil {
+			break
+		}
+		if d.marked() {
+			return d, nil
+		}
+		d.lock.release()
+		if d.lock, err = m.locks.exclusive(ctx, d.lockPath()); err != nil {
+			break
+		}
+		if err = d.prepare(ctx); err == nil {
+			err = d.writeMarker()
+		}
+		if err != nil {
+			break
+		}
+		d.lock.release()
+		d.lock = nil
+	}
+	d.Close()
+	if err == nil {
+		err = runtimeFault("the directory %s was changed again and again while a reader waited", key)
+	}
+	return nil, err
+}
+
+func (m *Manager) attach(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	name, err := dirName(key)
+	if err != nil {
+		return nil, err
+	}
+	repo, baseTree, use, err := m.use(ctx, ws.Repo, ws.Base)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{m: m, repo: repo, root: filepath.Join(m.dirsRoot(), name), ws: ws, baseTree: baseTree, use: use}, nil
+}
+
+func (m *Manager) dirsRoot() string { return filepath.Join(m.options.CacheDir, "dirs") }
+
+// Path returns the work tree's absolute path, free of symbolic links.
+func (d *Dir) Path() string { return filepath.Join(d.root, "work") }
+
+// Workspace returns the state that the directory was opened with or last saved.
+func (d *Dir) Workspace() contract.Workspace { return d.ws }
+
+// Close gives the directory back. It may be called more than once.
+func (d *Dir) Close() {
+	if d.lock != nil {
+		d.lock.release()
+		d.lock = nil
+	}
+	if d.use != nil {
+		d.use.release()
+		d.use = nil
+	}
+}
+
+func (d *Dir) lockPath() string {
+	return filepath.Join(d.m.options.CacheDir, "locks", filepath.Base(d.root)+".lock")
+}
+func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
+func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }
+
+func (d *Dir) marker(tree string) string {
+	return strings.Join([]string{d.repo.id, d.m.boot, tree}, " ") + "\n"
+}
+
+// marked reports whether the directory holds the wanted tree already.
+func (d *Dir) marked() bool {
+	content, err := os.ReadFile(d.markerPath())
+	return err == nil && string(content) == d.marker(d.ws.Tree)
+}
+
+func (d *Dir) removeMarker() error {
+	if err := os.Remove(d.markerPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return wrapf(err, "a workspace directory cannot be written")
+	}
+	return nil
+}
+
+func (d *Dir) writeMarker() error {
+	if err := writeFile(d.markerPath(), d.marker(d.ws.Tree)); err != nil {
+		return wrapf(err, "a workspace directory cannot be written")
+	}
+	return nil
+}
+
+// prepare makes the directory hold the wanted tree; the caller has the
+// exclusive lock.
+func (d *Dir) prepare(ctx context.Context) error {
+	content, err := os.ReadFile(d.markerPath())
+	if err == nil && string(content) == d.marker(d.ws.Tree) {
+		return nil
+	}
+	trusted := err == nil && strings.HasPrefix(string(content), strings.TrimSuffix(d.marker(""), "\n"))
+	if err := d.repo.ensure(ctx, d.ws, d.baseTree); err != nil {
+		return err
+	}
+	if err := d.removeMarker(); err != nil {
+		return err
+	}
+	if !trusted {
+		if err := d.wipe(); err != nil {
+			return err
+		}
+	}
+	return d.checkOut(ctx, trusted)
+}
+
+// wipe empties a directory about which nothing is known.
+func (d *Dir) wipe() error {
+	if err := removeTree(d.root); err != nil {
+		return wrapf(err, "a workspace directory cannot be emptied")
+	}
+	if err := os.MkdirAll(d.Path(), 0o755); err != nil {
+		return wrapf(err, "a workspace directory cannot be made")
+	}
+	return nil
+}
+
+func (d *Dir) checkOut(ctx context.Context, clean bool) error {
+	_ = os.Remove(d.indexPath() + ".lock")
+	if _, err := d.git(ctx, "read-tree", "--reset", "-u", d.ws.Tree); err != nil {
+		return checkOutFault(err)
+	}
+	if !clean {
+		return nil
+	}
+	if _, err := d.git(ctx, "clean", "-ffdxq"); err != nil {
+		return localFault(err, "a workspace directory could not be cleaned")
+	}
+	return nil
+}
+
+func checkOutFault(err error) error {
+	var ge *gitError
+	if errors.As(err, &ge) && strings.Contains(ge.stderr, "invalid path") {
+		return repoFault("the repository holds a file that would be dangerous to check out: %s", ge.stderr)
+	}
+	return localFault(err, "a workspace could not be checked out")
+}
+
+// git runs git on the work tree.
+func (d *Dir) git(ctx context.Context, args ...string) ([]byte, error) {
+	return d.gitCall(ctx, call{args: args})
+}
+
+func (d *Dir) gitCall(ctx context.Context, c call) ([]byte, error) {
+	c.dir = d.Path()
+	c.env = append(c.env, "GIT_WORK_TREE="+d.Path(), "GIT_INDEX_FILE="+d.indexPath())
+	c.hold = []*os.File{d.lock.file}
+	return d.repo.run(ctx, c)
+}
+
+// removeTree is os.RemoveAll for trees whose directories a command made
+// unwritable.
+func removeTree(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	makeAccessible(path)
+	return os.RemoveAll(path)
+}
+
+// makeAccessible gives the owner back the rights on directories and regular
+// files below path. Only files that cannot be handled otherwise come here.
+func makeAccessible(path string) {
+	_ = filepath.WalkDir(path, func(p string, _ fs.DirEntry, _ error) error {
+		if info, err := os.Lstat(p); err == nil {
+			openMode(p, info.Mode())
+		}
+		return nil
+	})
+}
+
+func openMode(path string, mode fs.FileMode) {
+	switch {
+	case mode.IsDir() && mode.Perm()&0o700 != 0o700:
+		_ = os.Chmod(path, mode.Perm()|0o700)
+	case mode.IsRegular() && mode.Perm()&0o600 != 0o600:
+		_ = os.Chmod(path, mode.Perm()|0o600)
+	}
+}
+
+// Keys become directory names that can be told back into keys, so that a
+// prefix of keys is a prefix of names.
+const maxNameLength = 200
+
+func dirName(key string) (string, error) {
+	name := encodeKey(key)
+	if key == "" || len(name) > maxNameLength || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") {
+		return "", runtimeFault("%q cannot be the key of a workspace directory", key)
+	}
+	return name, nil
+}
+
+func encodeKey(key string) string {
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	for _, c := range []byte(key) {
+		switch {
+		case c == '/':
+			b.WriteByte('+')
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-':
+			b.WriteByte(c)
+		case c == '.' && b.Len() > 0:
+			b.WriteByte(c)
+		default:
+			b.WriteString("_" + string(hex[c>>4]) + string(hex[c&15]))
+		}
+	}
+	return b.String()
+}

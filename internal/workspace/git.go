@@ -1,0 +1,309 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// safeSettings keep anything of a repository from running. Like ownSettings
+// they are given as git's command scope, which wins over the configuration of
+// any repository.
+var safeSettings = [][2]string{
+	{"core.hooksPath", "/dev/null"},
+	{"core.fsmonitor", "false"},
+	{"core.alternateRefsCommand", "true"}, // the program true, which lists nothing
+	{"core.attributesFile", "/dev/null"},
+	{"core.excludesFile", "/dev/null"},
+	{"credential.helper", ""},
+	{"protocol.ext.allow", "never"},
+	{"safe.directory", "*"},
+	{"submodule.recurse", "false"},
+	{"fetch.recurseSubmodules", "false"},
+	{"gc.auto", "0"},
+	{"maintenance.auto", "false"},
+}
+
+// ownSettings hold, on top of those, for work on our own mirrors. In the user's
+// repository the user's own are in force.
+var ownSettings = [][2]string{
+	// Content is taken byte for byte.
+	{"core.autocrlf", "false"},
+	{"core.safecrlf", "false"},
+	{"core.fileMode", "true"},
+	{"core.symlinks", "true"},
+	{"core.ignoreCase", "false"},
+	{"core.precomposeUnicode", "false"},
+	{"core.sparseCheckout", "false"},
+	// A tree must be harmless on the systems of those who check it out.
+	{"core.protectHFS", "true"},
+	{"core.protectNTFS", "true"},
+	// The same input gives the same output everywhere.
+	{"core.quotePath", "true"},
+	{"core.abbrev", "12"},
+	{"diff.renames", "false"},
+	{"merge.renames", "true"},
+	// A file that one step adds stays where it put it, also when another step
+	// moved its neighbours.
+	{"merge.directoryRenames", "false"},
+	// Objects of runs live for minutes.
+	{"core.looseCompression", "1"},
+	{"core.bigFileThreshold", "64m"},
+	{"core.logAllRefUpdates", "false"},
+	{"fetch.unpackLimit", "1"},
+	// A server that says nothing for a minute is gone.
+	{"http.lowSpeedLimit", "1"},
+	{"http.lowSpeedTime", "60"},
+	{"fetch.writeCommitGraph", "false"},
+}
+
+// serverSettings go to upload-pack and receive-pack in a repository on this
+// host. Git takes the settings above away from them, as they belong to another
+// repository, so they stand on their command line.
+var serverSettings = [][2]string{
+	{"core.hooksPath", "/dev/null"},
+	{"core.fsmonitor", "false"},
+	{"core.alternateRefsCommand", "true"},
+	{"safe.directory", "*"},
+	{"protocol.allow", "never"},
+	{"uploadpack.allowAnySHA1InWant", "true"},
+	{"receive.denyCurrentBranch", "refuse"}, // never updateInstead, which writes the work tree
+	{"receive.denyNonFastForwards", "true"},
+	{"receive.autogc", "false"},
+	{"receive.shallowUpdate", "false"},
+	{"core.logAllRefUpdates", "false"},
+	{"gc.auto", "0"},
+	{"maintenance.auto", "false"},
+}
+
+const (
+	maxGitStderr = 16 << 10
+	maxGitStdout = 512 << 20
+	// gitStopGrace is how long git's helpers may keep its pipes open after it
+	// was killed.
+	gitStopGrace = 2 * time.Second
+)
+
+// call is one git process.
+type call struct {
+	args   []string
+	dir    string   // working directory
+	env    []string // on top of the clean environment
+	config [][2]string
+	stdin  io.Reader
+	stdout io.Writer // nil: captured and returned
+	allow  string    // protocols, separated by colons; "" is none
+	net    bool      // talks to another host
+	user   bool      // works in the user's repository, to read
+	// hold are lock files that the process inherits: when the worker is killed,
+	// a git process that outlives it keeps the lock until it ends too.
+	hold []*os.File
+}
+
+// gitError is a git process that ended with an error.
+type gitError struct {
+	command string
+	code    int
+	stderr  string
+}
+
+func (e *gitError) Error() string {
+	return fmt.Sprintf("git %s ended with exit code %d: %s", e.command, e.code, e.stderr)
+}
+
+// git runs one git process and returns its output. Errors are *gitError, or a
+// fault where git could not be run to its end.
+func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, m.options.Git, c.args...)
+	cmd.Dir = c.dir
+	cmd.Env = m.gitEnv(c)
+	cmd.Stdin = c.stdin
+	cmd.ExtraFiles = c.hold
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = gitStopGrace
+	var stdout bytes.Buffer
+	stderr := &limitedBuffer{limit: maxGitStderr}
+	cmd.Stderr = stderr
+	cmd.Stdout = c.stdout
+	if c.stdout == nil {
+		cmd.Stdout = &limitedWriter{w: &stdout, left: maxGitStdout}
+	}
+	err := cmd.Run()
+	if err == nil {
+		return stdout.Bytes(), nil
+	}
+	if ctx.Err() != nil {
+		return nil, wrapf(context.Cause(ctx), "git %s was stopped", c.args[0])
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		// Output is kept: merge-tree and config use exit codes as answers.
+		return stdout.Bytes(), &gitError{command: c.args[0], code: exit.ExitCode(), stderr: tidyStderr(stderr.String())}
+	}
+	return nil, wrapf(err, "git %s could not be run", c.args[0])
+}
+
+func (m *Manager) gitEnv(c call) []string {
+	env := []string{
+		"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=/nonexistent",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=false",
+		// Of a partial clone, missing objects stay missing: to fetch them git
+		// would run programs that the repository's configuration names.
+		"GIT_NO_LAZY_FETCH=1",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_LITERAL_PATHSPECS=1",
+		"GIT_ALLOW_PROTOCOL=" + c.allow,
+		"GIT_AUTHOR_NAME=" + defaultAuthor, "GIT_AUTHOR_EMAIL=" + defaultEmail,
+		"GIT_COMMITTER_NAME=" + defaultAuthor, "GIT_COMMITTER_EMAIL=" + defaultEmail,
+	}
+	if c.net {
+		env = append(env, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15")
+		env = append(env, m.options.NetworkEnv...)
+	}
+	all := slices.Concat(safeSettings, ownSettings, c.config)
+	if c.user {
+		all = slices.Concat(safeSettings, c.config)
+	}
+	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(all)))
+	for i, kv := range all {
+		n := strconv.Itoa(i)
+		env = append(env, "GIT_CONFIG_KEY_"+n+"="+kv[0], "GIT_CONFIG_VALUE_"+n+"="+kv[1])
+	}
+	return append(env, c.env...)
+}
+
+// server returns the command for the other end in a repository on this host.
+func (m *Manager) server(program string) string {
+	parts := []string{shellQuote(m.options.Git)}
+	for _, kv := range serverSettings {
+		parts = append(parts, "-c", shellQuote(kv[0]+"="+kv[1]))
+	}
+	return strings.Join(append(parts, program), " ")
+}
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/@\s'"]+@`)
+
+// Redact takes user names and passwords out of the URLs in a text.
+func Redact(text string) string { return userinfo.ReplaceAllString(text, "$1") }
+
+// tidyStderr makes git's complaint short and free of secrets.
+func tidyStderr(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(Redact(strings.ToValidUTF8(text, "?")), "\n") {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "hint:") && !strings.HasPrefix(line, "warning:") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// symptoms tell the class of a failed git process by what it says.
+var symptoms = []struct {
+	text  string
+	class contract.Class
+	code  contract.Code
+}{
+	{"No space left on device", contract.ClassInfra, contract.CodeDiskFull},
+	{"Disk quota exceeded", contract.ClassInfra, contract.CodeDiskFull},
+	{"Authentication failed", contract.ClassConfig, contract.CodeUnauthorized},
+	{"could not read Username", contract.ClassConfig, contract.CodeUnauthorized},
+	{"could not read Password", contract.ClassConfig, contract.CodeUnauthorized},
+	{"Permission denied (", contract.ClassConfig, contract.CodeUnauthorized},
+	{"Host key verification failed", contract.ClassConfig, contract.CodeUnauthorized},
+	{"returned error: 401", contract.ClassConfig, contract.CodeUnauthorized},
+	{"returned error: 403", contract.ClassConfig, contract.CodeUnauthorized},
+	{"returned error: 404", contract.ClassHuman, contract.CodeRepository},
+	{"ot found", contract.ClassHuman, contract.CodeRepository}, // Repository not found, repository '…' not found
+	{"does not appear to be a git repository", contract.ClassHuman, contract.CodeRepository},
+	{"does not exist", contract.ClassHuman, contract.CodeRepository},
+	{"not our ref", contract.ClassHuman, contract.CodeRepository},
+	{"Could not resolve host", contract.ClassInfra, contract.CodeUnavailable},
+	{"onnection ", contract.ClassInfra, contract.CodeUnavailable}, // refused, reset, timed out, closed
+	{"returned error: 5", contract.ClassInfra, contract.CodeUnavailable},
+	{"returned error: 429", contract.ClassInfra, contract.CodeRateLimited},
+	{"early EOF", contract.ClassInfra, contract.CodeUnavailable},
+	{"hung up unexpectedly", contract.ClassInfra, contract.CodeUnavailable},
+	{"RPC failed", contract.ClassInfra, contract.CodeUnavailable},
+	{"timed out", contract.ClassInfra, contract.CodeTimeout},
+}
+
+// remoteFault explains a failed talk with another repository by what git said.
+func remoteFault(err error, format string, args ...any) error {
+	var ge *gitError
+	if !errors.As(err, &ge) {
+		return wrapf(err, format, args...)
+	}
+	for _, s := range symptoms {
+		if strings.Contains(ge.stderr, s.text) {
+			return fault.Wrap(err, s.class, s.code, format+": "+escapePercent(ge.stderr), args...)
+		}
+	}
+	return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, format+": "+escapePercent(ge.stderr), args...)
+}
+
+// localFault explains a failed git process that worked on our own files.
+func localFault(err error, format string, args ...any) error {
+	var ge *gitError
+	if !errors.As(err, &ge) {
+		return wrapf(err, format, args...)
+	}
+	if strings.Contains(ge.stderr, "No space left on device") || strings.Contains(ge.stderr, "Disk quota exceeded") {
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, format, args...)
+	}
+	return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, format, args...)
+}
+
+func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
+
+// limitedBuffer keeps the first bytes and drops the rest.
+type limitedBuffer struct {
+	bytes.Buffer
+	limit int
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if room := b.limit - b.Len(); room > 0 {
+		b.Buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// errOutputLimit ends a git process that writes more than is wanted.
+var errOutputLimit = errors.New("git wrote more than is allowed")
+
+// limitedWriter fails after a number of bytes, which ends the git process.
+type limitedWriter struct {
+	w    io.Writer
+	left int64
+	cut  bool // there was more
+}
+
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > l.left {
+		n, err := l.w.Write(p[:l.left])
+		l.left, l.cut = 0, true
+		if err == nil {
+			err = errOutputLimit
+		}
+		return n, err
+	}
+	l.left -= int64(len(p))
+	return l.w.Write(p)
+}

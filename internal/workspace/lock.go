@@ -1,0 +1,181 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/unix"
+)
+
+// How long to wait before looking again at a lock that another process holds.
+// Within a process waiting needs no looking.
+const (
+	lockPollFirst   = time.Millisecond
+	lockPollLongest = 50 * time.Millisecond
+)
+
+// locks are reader-writer locks by path that work among goroutines and among
+// processes: a semaphore, which is fair and can be waited for with a context,
+// and below it flock, which the kernel releases however a process ends.
+type locks struct {
+	mu    sync.Mutex
+	paths map[string]*pathLock
+}
+
+type pathLock struct {
+	sem   *semaphore.Weighted
+	users int // holders and waiters; at 0 the entry goes
+}
+
+func newLocks() *locks { return &locks{paths: map[string]*pathLock{}} }
+
+// heldLock is a lock that somebody holds.
+type heldLock struct {
+	locks  *locks
+	path   string
+	weight int64
+	file   *os.File
+}
+
+const allReaders = math.MaxInt64
+
+func (l *locks) shared(ctx context.Context, path string) (*heldLock, error) {
+	return l.acquire(ctx, path, 1, unix.LOCK_SH)
+}
+
+func (l *locks) exclusive(ctx context.Context, path string) (*heldLock, error) {
+	return l.acquire(ctx, path, allReaders, unix.LOCK_EX)
+}
+
+func (l *locks) acquire(ctx context.Context, path string, weight int64, how int) (*heldLock, error) {
+	entry := l.enter(path)
+	if err := entry.sem.Acquire(ctx, weight); err != nil {
+		l.leave(path)
+		return nil, wrapf(context.Cause(ctx), "waiting for %s was stopped", filepath.Base(path))
+	}
+	file, err := flockWait(ctx, path, how)
+	if err != nil {
+		entry.sem.Release(weight)
+		l.leave(path)
+		return nil, wrapf(err, "the lock %s could not be taken", filepath.Base(path))
+	}
+	return &heldLock{locks: l, path: path, weight: weight, file: file}, nil
+}
+
+// tryExclusive takes the lock if nobody has it; otherwise it returns nil.
+func (l *locks) tryExclusive(path string) (*heldLock, error) {
+	entry := l.enter(path)
+	if !entry.sem.TryAcquire(allReaders) {
+		l.leave(path)
+		return nil, nil
+	}
+	file, err := flock(path, unix.LOCK_EX)
+	if err != nil || file == nil {
+		entry.sem.Release(allReaders)
+		l.leave(path)
+		if err != nil {
+			err = wrapf(err, "the lock %s could not be taken", filepath.Base(path))
+		}
+		return nil, err
+	}
+	return &heldLock{locks: l, path: path, weight: allReaders, file: file}, nil
+}
+
+func (l *locks) enter(path string) *pathLock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry := l.paths[path]
+	if entry == nil {
+		entry = &pathLock{sem: semaphore.NewWeighted(allReaders)}
+		l.paths[path] = entry
+	}
+	entry.users++
+	return entry
+}
+
+func (l *locks) leave(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if entry := l.paths[path]; entry.users == 1 {
+		delete(l.paths, path)
+	} else {
+		entry.users--
+	}
+}
+
+// release gives the lock back; closing the file ends the flock.
+func (h *heldLock) release() {
+	_ = h.file.Close()
+	h.locks.mu.Lock()
+	entry := h.locks.paths[h.path]
+	h.locks.mu.Unlock()
+	entry.sem.Release(h.weight)
+	h.locks.leave(h.path)
+}
+
+// remove deletes the lock's file. Waiters see that theirs is not the file of
+// that name any more and start again.
+func (h *heldLock) remove() error { return os.Remove(h.path) }
+
+func flockWait(ctx context.Context, path string, how int) (*os.File, error) {
+	pause := lockPollFirst
+	for {
+		file, err := flock(path, how)
+		if err != nil || file != nil {
+			return file, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+		}
+		pause = min(2*pause, lockPollLongest)
+	}
+}
+
+// flock tries once; nil without an error means that another process has it.
+func flock(path string, how int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		_ = file.Close()
+		return nil, nil
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	if !stillNamed(file, path) {
+		_ = file.Close()
+		return nil, nil
+	}
+	return file, nil
+}
+
+// stillNamed reports whether a lock's file was not removed while we waited.
+func stillNamed(file *os.File, path string) bool {
+	mine, err1 := file.Stat()
+	named, err2 := os.Stat(path)
+	return err1 == nil && err2 == nil && os.SameFile(mine, named)
+}

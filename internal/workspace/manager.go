@@ -1,0 +1,146 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Blobs stores content under its digest, sha256:<hex>. Patches go there.
+type Blobs interface {
+	// Put stores content and returns its digest. A repeat is harmless.
+	Put(ctx context.Context, content []byte) (digest string, err error)
+	// Get returns the content of a digest.
+	Get(ctx context.Context, digest string) ([]byte, error)
+}
+
+// Defaults of Options.
+const (
+	// DefaultMaxFileBytes bounds each file that a change adds or edits.
+	DefaultMaxFileBytes = 100 << 20
+	// DefaultMaxChangedFiles bounds how many files a change touches.
+	DefaultMaxChangedFiles = 50_000
+	// DefaultMaxPatchBytes bounds a change as a whole: the patch is held in
+	// memory when it is stored and applied.
+	DefaultMaxPatchBytes = 256 << 20
+)
+
+// Options configure a Manager. CacheDir and Blobs are required; zero elsewhere
+// means the default.
+type Options struct {
+	// CacheDir is where mirrors and directories live. Several processes of a
+	// host may share one; hosts may not.
+	CacheDir string
+	// Blobs stores patches.
+	Blobs Blobs
+	// Git is the git program; default: the one in PATH.
+	Git string
+	// MaxFileBytes, MaxChangedFiles and MaxPatchBytes bound what Save accepts,
+	// compared with the base.
+	MaxFileBytes    int64
+	MaxChangedFiles int
+	MaxPatchBytes   int64
+	// NetworkEnv is the environment (KEY=value) that git gets on top of its
+	// clean one when it talks to another host, for credentials and proxies.
+	// Default: the worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS, SSH_ASKPASS,
+	// GIT_SSH_COMMAND, GIT_SSL_CAINFO, SSL_CERT_FILE and proxy variables.
+	NetworkEnv []string
+}
+
+// ErrTooLarge is wrapped by the error of Save for a change over the limits of
+// Options; its message says what to do, fit for a model to read.
+var ErrTooLarge = errors.New("the change is too large")
+
+// Manager makes directories of workspaces and workspaces of directories. It
+// may be used by many goroutines, and by many processes with the same cache.
+type Manager struct {
+	options Options
+	boot    string // identifies this start of the host, see bootID
+	locks   *locks
+}
+
+// New returns a Manager and makes its cache directory.
+func New(options Options) (*Manager, error) {
+	if options.Blobs == nil || options.CacheDir == "" {
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "workspaces need a cache directory and a blob store")
+	}
+	if options.Git == "" {
+		path, err := exec.LookPath("git")
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the git program was not found; install git 2.38 or newer")
+		}
+		options.Git = path
+	}
+	dir, err := filepath.Abs(options.CacheDir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		// The sandbox mounts work trees and refuses paths with symbolic links.
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return nil, wrapf(err, "the cache directory %s cannot be used", options.CacheDir)
+	}
+	options.CacheDir = dir
+	setDefault(&options.MaxFileBytes, DefaultMaxFileBytes)
+	setDefault(&options.MaxChangedFiles, DefaultMaxChangedFiles)
+	setDefault(&options.MaxPatchBytes, DefaultMaxPatchBytes)
+	if options.NetworkEnv == nil {
+		options.NetworkEnv = workerNetworkEnv()
+	}
+	return &Manager{options: options, boot: bootID(), locks: newLocks()}, nil
+}
+
+func setDefault[T ~int | ~int64](value *T, fallback T) {
+	if *value <= 0 {
+		*value = fallback
+	}
+}
+
+func workerNetworkEnv() []string {
+	var env []string
+	for _, key := range []string{
+		"HOME", "SSH_AUTH_SOCK", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "SSL_CERT_FILE",
+		"http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
+	} {
+		if value, ok := os.LookupEnv(key); ok {
+			env = append(env, key+"="+value)
+		}
+	}
+	return env
+}
+
+// bootID changes when the host restarts. What was written without fsync
+// (work trees, objects of runs) is trusted only within one start: after a power
+// loss files may be empty although their names are there.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "boot"
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// wrapf adds what was tried to an error and keeps the class that it stands for.
+func wrapf(err error, format string, args ...any) error {
+	f := fault.Of(err)
+	return fault.Wrap(err, f.Class, f.Code, format, args...)
+}
+
+// repoFault says that a repository or base cannot be used, which only the user
+// can mend.
+func repoFault(format string, args ...any) error {
+	return fault.New(contract.ClassHuman, contract.CodeRepository, format, args...)
+}
+
+// runtimeFault is for what should not happen.
+func runtimeFault(format string, args ...any) error {
+	return fault.New(contract.ClassRuntime, contract.CodeUnknown, format, args...)
+}

@@ -1,0 +1,132 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Merge brings together what two workspaces changed since base. All three are
+// of one repository and base commit; ours and theirs may be slim. Changes that
+// do not go together come back as a Conflict, whose step the caller knows.
+func (m *Manager) Merge(ctx context.Context, base, ours, theirs contract.Workspace) (contract.Workspace, *contract.Conflict, error) {
+	repo, baseTree, lock, err := m.use(ctx, base.Repo, base.Base)
+	if err != nil {
+		return contract.Workspace{}, nil, err
+	}
+	defer lock.release()
+	return repo.merge(ctx, baseTree, base, ours.Of(base), theirs.Of(base))
+}
+
+// Fold integrates changes into a workspace, in order. A change that starts
+// where the one before ended is taken over as it is; any other is merged with
+// what its step found as the common start. It returns the workspace after all
+// changes and after each of them; with a Conflict, as far as it came.
+func (m *Manager) Fold(ctx context.Context, start contract.Workspace, changes []contract.Change) (final contract.Workspace, stages []contract.Workspace, conflict *contract.Conflict, err error) {
+	final = start
+	for len(changes) > 0 {
+		_, rest := contract.FastForward(final, changes)
+		for _, c := range changes[:len(changes)-len(rest)] {
+			final = c.To.Of(start)
+			stages = append(stages, final)
+		}
+		if len(rest) == 0 {
+			break
+		}
+		c := rest[0]
+		final, conflict, err = m.Merge(ctx, c.From.Of(start), final, c.To)
+		if conflict != nil {
+			conflict.Step = c.Step
+		}
+		if err != nil || conflict != nil {
+			return lastOr(stages, start), stages, conflict, err
+		}
+		stages = append(stages, final)
+		changes = rest[1:]
+	}
+	return final, stages, nil, nil
+}
+
+func lastOr(stages []contract.Workspace, start contract.Workspace) contract.Workspace {
+	if len(stages) == 0 {
+		return start
+	}
+	return stages[len(stages)-1]
+}
+
+func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs contract.Workspace) (contract.Workspace, *contract.Conflict, error) {
+	switch {
+	case ours.Tree == base.Tree || ours.Tree == theirs.Tree:
+		return theirs, nil, nil
+	case theirs.Tree == base.Tree:
+		return ours, nil, nil
+	}
+	for _, ws := range []contract.Workspace{base, ours, theirs} {
+		if err := r.ensure(ctx, ws, baseTree); err != nil {
+			return contract.Workspace{}, nil, err
+		}
+	}
+	tree, paths, err := r.mergeTrees(ctx, base.Tree, ours.Tree, theirs.Tree)
+	if err != nil {
+		return contract.Workspace{}, nil, err
+	}
+	if len(paths) > 0 {
+		return contract.Workspace{}, &contract.Conflict{Paths: paths}, nil
+	}
+	// Sizes of files were looked at when each side was saved.
+	change, err := r.change(ctx, baseTree, tree, limits{files: 2 * r.m.options.MaxChangedFiles, patch: r.m.options.MaxPatchBytes})
+	if err != nil {
+		return contract.Workspace{}, nil, err
+	}
+	ws, err := r.state(ctx, base, tree, change)
+	return ws, nil, err
+}
+
+// mergeTrees merges trees. Git wants commits, so each tree gets one.
+func (r *mirror) mergeTrees(ctx context.Context, base, ours, theirs string) (tree string, conflicts []string, err error) {
+	parent, err := r.writeCommit(commitObject{tree: base, message: "base\n"})
+	if err != nil {
+		return "", nil, err
+	}
+	var sides []string
+	for i, tree := range []string{ours, theirs} {
+		side, err := r.writeCommit(commitObject{tree: tree, parent: parent, message: []string{"ours\n", "theirs\n"}[i]})
+		if err != nil {
+			return "", nil, err
+		}
+		sides = append(sides, side)
+	}
+	out, err := r.run(ctx, call{args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", sides[0], sides[1]}})
+	var ge *gitError
+	if err != nil && (!errors.As(err, &ge) || ge.code != 1) {
+		return "", nil, localFault(err, "two changes could not be merged")
+	}
+	fields := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	if err == nil {
+		return fields[0], nil, nil
+	}
+	return "", conflictPaths(fields[1:]), nil
+}
+
+// sideSuffix is what git adds to a path when a file and a directory want the
+// same name: the commit that it comes from.
+var sideSuffix = regexp.MustCompile(`~[0-9a-f]{40,64}(_[0-9]+)?$`)
+
+func conflictPaths(fields []string) []string {
+	var paths []string
+	for _, path := range fields {
+		if path != "" {
+			paths = append(paths, sideSuffix.ReplaceAllString(path, ""))
+		}
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	if len(paths) == 0 {
+		return []string{"."} // git says that there is a conflict, not where
+	}
+	return paths
+}

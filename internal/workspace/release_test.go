@@ -1,0 +1,201 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// release is a repository with two stages of work on it.
+func release(t *testing.T) (m *Manager, repo string, r contract.Repo, stages []contract.Workspace, messages []CommitMessage) {
+	t.Helper()
+	repo = newRepo(t, map[string]string{"a.txt": "a\n"})
+	m = newManager(t)
+	r, ws := start(t, m, repo)
+	one := edit(t, m, ws, "1", func(dir string) { write(t, dir, "one.txt", "1\n") })
+	two := edit(t, m, one, "1", func(dir string) { write(t, dir, "two.txt", "2\n") })
+	date := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return m, repo, r, []contract.Workspace{one.Slim(), one.Slim(), two.Slim()}, []CommitMessage{
+		{Subject: "Add one", Body: "Because.\r\n\r\nReally.", Trailers: [][2]string{{"RGPT-Run", "1"}, {"RGPT-Step", "step-001"}}, AuthorName: "Ada", AuthorEmail: "ada@example.com", Date: date},
+		{Subject: "nothing"},
+		{Subject: "Add\ntwo", Trailers: [][2]string{{"RGPT-Run", "1"}, {"Empty", ""}}, AuthorName: " <>\n", Date: date},
+	}
+}
+
+func TestCommitsAreLinearSkipEmptyStagesAndRepeatExactly(t *testing.T) {
+	t.Parallel()
+	m, repo, r, stages, messages := release(t)
+	commit, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	again, err := anotherHost(t, m).Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	require.Equal(t, commit, again)
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
+	log := userGit(t, repo, "log", "--format=%an <%ae> %aI %cn%n%B", "--reverse", r.Base+".."+commit)
+	require.Equal(t, "Ada <ada@example.com> 2026-01-02T03:04:05+00:00 Ada\nAdd one\n\nBecause.\n\nReally.\n\nRGPT-Run: 1\nRGPT-Step: step-001\n\n"+
+		"RocketGPT <rgpt@localhost> 2026-01-02T03:04:05+00:00 RocketGPT\nAdd two\n\nRGPT-Run: 1", log)
+	require.Equal(t, "1", userGit(t, repo, "log", "-1", "--format=%(trailers:key=RGPT-Run,valueonly,separator=)", commit))
+	userGit(t, repo, "fsck", "--strict")
+	_, err = m.Commits(t.Context(), r, stages[:1], nil)
+	require.Error(t, err)
+}
+
+func TestNothingToReleaseIsAnEmptyChange(t *testing.T) {
+	t.Parallel()
+	m, repo, r, _, messages := release(t)
+	_, ws := start(t, m, repo)
+	_, err := m.Commits(t.Context(), r, []contract.Workspace{ws, ws}, messages[:2])
+	require.True(t, fault.Is(err, contract.CodeEmptyChange))
+}
+
+func TestPublishIsIdempotentAndNeverMovesABranch(t *testing.T) {
+	t.Parallel()
+	m, repo, r, stages, messages := release(t)
+	commit, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	first, err := m.Commits(t.Context(), r, stages[:1], messages[:1])
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
+	}
+	userGit(t, repo, "branch", "ahead", "main")
+	userGit(t, repo, "branch", "rgpt/run-2", first)
+	userGit(t, repo, "branch", "taken")
+	for branch, to := range map[string]string{"rgpt/run-1": first, "rgpt/run-2": commit, "ahead": commit, "main": commit, "taken/below": commit} {
+		err = m.Publish(t.Context(), r, to, branch, PublishOptions{})
+		require.True(t, fault.Is(err, contract.CodeBranchConflict), "%s: %v", branch, err)
+		require.Equal(t, contract.ClassLogic, fault.Of(err).Class)
+		require.Contains(t, err.Error(), "rename or delete")
+	}
+	require.Equal(t, r.Base, userGit(t, repo, "rev-parse", "ahead"))
+	for _, bad := range []string{"", "a..b", "-x", "a b", "x.lock", "@{", "/x"} {
+		err = m.Publish(t.Context(), r, commit, bad, PublishOptions{})
+		require.True(t, fault.Is(err, contract.CodeInvalidConfig), "%q: %v", bad, err)
+	}
+}
+
+func TestPublishPushesToARemoteThatLacksTheBase(t *testing.T) {
+	t.Parallel()
+	m, repo, _, _, messages := release(t)
+	origin := filepath.Join(t.TempDir(), "origin.git")
+	userGit(t, repo, "clone", "-q", "--bare", repo, origin)
+	userGit(t, repo, "remote", "add", "origin", origin)
+	for i := range 3 { // the remote is behind
+		write(t, repo, "a.txt", fmt.Sprint(i))
+		userGit(t, repo, "commit", "-qam", fmt.Sprint(i))
+	}
+	r, ws := start(t, m, repo)
+	after := edit(t, m, ws, "2", func(dir string) { write(t, dir, "b.txt", "b") })
+	commit, err := m.Commits(t.Context(), r, []contract.Workspace{after}, messages[:1])
+	require.NoError(t, err)
+	relative, err := filepath.Rel(repo, origin)
+	require.NoError(t, err)
+	userGit(t, repo, "remote", "add", "near", relative)
+	for range 2 {
+		require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{Remote: "origin"}))
+	}
+	require.Equal(t, commit, userGit(t, origin, "rev-parse", "rgpt/run-1"))
+	userGit(t, origin, "fsck", "--strict")
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-2", PublishOptions{Remote: "file://" + origin}))
+	require.Equal(t, commit, userGit(t, origin, "rev-parse", "rgpt/run-2"))
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-3", PublishOptions{Remote: "near"}))
+	require.Equal(t, commit, userGit(t, origin, "rev-parse", "rgpt/run-3"))
+	for _, remote := range []string{"nowhere", "-x", "--mirror"} {
+		err = m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{Remote: remote})
+		require.True(t, fault.Is(err, contract.CodeInvalidConfig), "%v", err)
+	}
+	edit(t, m, ws, "2", func(string) {}) // the mirror with history still works
+}
+
+func TestPublishPushesToTheURLThatARunStartedFrom(t *testing.T) {
+	t.Parallel()
+	source := newRepo(t, map[string]string{"a.txt": "a\n"})
+	write(t, source, "a.txt", "b\n")
+	userGit(t, source, "commit", "-qam", "second")
+	bare := filepath.Join(t.TempDir(), "bare.git")
+	userGit(t, source, "clone", "-q", "--bare", source, bare)
+	m := newManager(t)
+	r, ws := start(t, m, "file://"+bare)
+	after := edit(t, m, ws, "1", func(dir string) { write(t, dir, "b.txt", "b") })
+	commit, err := m.Commits(t.Context(), r, []contract.Workspace{after}, []CommitMessage{{Subject: "b"}})
+	require.NoError(t, err)
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{Remote: "origin"}))
+	require.Equal(t, commit, userGit(t, bare, "rev-parse", "rgpt/run-1"))
+	userGit(t, bare, "branch", "other", "rgpt/run-1~1")
+	err = m.Publish(t.Context(), r, commit, "other", PublishOptions{})
+	require.True(t, fault.Is(err, contract.CodeBranchConflict))
+	require.NoError(t, os.RemoveAll(bare))
+	requireRepoFault(t, m.Publish(t.Context(), r, commit, "rgpt/run-3", PublishOptions{}), "does not exist")
+}
+
+// The ssh that git is given here carries out the command on this host.
+func TestSSHURLsAreFetchedAndPushedTo(t *testing.T) {
+	t.Parallel()
+	source := newRepo(t, map[string]string{"a.txt": "a\n"})
+	bare := filepath.Join(t.TempDir(), "bare.git")
+	userGit(t, source, "clone", "-q", "--bare", source, bare)
+	ssh := filepath.Join(t.TempDir(), "ssh")
+	require.NoError(t, os.WriteFile(ssh, []byte("#!/bin/sh\ncase \"$*\" in *-G*) exit 0;; esac\nfor last; do :; done\nexec sh -c \"$last\"\n"), 0o755))
+	m := newManager(t, func(o *Options) { o.NetworkEnv = []string{"GIT_SSH_COMMAND=" + ssh} })
+	for i, address := range []string{"ssh://git@host.example" + bare, "git@host.example:" + bare} {
+		r, ws := start(t, m, address)
+		after := edit(t, m, ws, "1", func(dir string) { write(t, dir, "b.txt", address) })
+		commit, err := m.Commits(t.Context(), r, []contract.Workspace{after}, []CommitMessage{{Subject: "b"}})
+		require.NoError(t, err)
+		branch := fmt.Sprintf("rgpt/run-%d", i)
+		require.NoError(t, m.Publish(t.Context(), r, commit, branch, PublishOptions{}))
+		require.Equal(t, commit, userGit(t, bare, "rev-parse", branch))
+		userGit(t, bare, "branch", fmt.Sprint("conflict-", i), "main")
+		err = m.Publish(t.Context(), r, commit, fmt.Sprint("conflict-", i), PublishOptions{})
+		require.True(t, fault.Is(err, contract.CodeBranchConflict), "%v", err)
+	}
+	failing := newManager(t, func(o *Options) {
+		o.NetworkEnv = []string{"GIT_SSH_COMMAND=echo 'git@h: Permission denied (publickey).' >&2; false"}
+	})
+	_, _, err := failing.Resolve(t.Context(), "git@host.example:x", "")
+	require.True(t, fault.Is(err, contract.CodeUnauthorized), "%v", err)
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+}
+
+func TestDiffStatAndFilesTellWhatChanged(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "1\n2\n", "b.bin": "\x00", "old.txt": strings.Repeat("same\n", 20)})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	empty, err := m.Diff(t.Context(), ws, 0)
+	require.NoError(t, err)
+	require.Empty(t, empty)
+	after := edit(t, m, ws, "1", func(dir string) {
+		write(t, dir, "a.txt", "1\nzwei \xff\n3\n")
+		write(t, dir, "b.bin", "\x00\x01")
+		write(t, dir, "tab\there", "x\n")
+		require.NoError(t, os.Rename(filepath.Join(dir, "old.txt"), filepath.Join(dir, "new.txt")))
+	})
+	other := anotherHost(t, m)
+	diff, err := other.Diff(t.Context(), after, 0)
+	require.NoError(t, err)
+	require.Contains(t, diff, "-2\n+zwei \uFFFD\n+3\n")
+	require.Contains(t, diff, "rename from old.txt")
+	require.Contains(t, diff, "Binary files")
+	cut, err := m.Diff(t.Context(), after, 200)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(diff, strings.Split(cut, "[the diff is cut")[0]))
+	require.Contains(t, cut, "longer than 200 bytes")
+	stat, err := m.DiffStat(t.Context(), after)
+	require.NoError(t, err)
+	require.Equal(t, Stat{Added: 23, Deleted: 21, Files: []FileStat{
+		{Path: "a.txt", Added: 2, Deleted: 1}, {Path: "b.bin", Binary: true}, {Path: "new.txt", Added: 20}, {Path: "old.txt", Deleted: 20}, {Path: "tab\there", Added: 1},
+	}}, stat)
+	require.Equal(t, "5 files changed, 23 lines added, 21 removed", stat.String())
+	between, err := m.DiffBetween(t.Context(), after, ws.Slim(), 0)
+	require.NoError(t, err)
+	require.Contains(t, between, "+2\n")
+}

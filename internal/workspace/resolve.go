@@ -1,0 +1,284 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Info is what a person should know about a repository before a run.
+type Info struct {
+	// Path is the top of the work tree of a repository on this host, else "".
+	Path string
+	// Branch is the branch that is checked out, or a URL's default branch; ""
+	// when none is.
+	Branch string
+	// Dirty says that the work tree has changes or files that are in no
+	// commit. They are no part of a run.
+	Dirty bool
+}
+
+// Resolve finds the repository and the commit that a user means. The repository
+// is an absolute path, perhaps of a folder inside a work tree, or a URL; rev ""
+// is what is checked out, or the default branch of a URL. Whatever is wrong
+// with them is a HUMAN_ERROR with code repository and a message that says what
+// to do.
+func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo, Info, error) {
+	src, err := parseSource(repo)
+	if err == nil && (strings.HasPrefix(rev, "-") || strings.ContainsAny(rev, "\x00\n\r")) {
+		err = repoFault("%q is no base; give a branch, a tag or a commit id", rev)
+	}
+	if err != nil {
+		return contract.Repo{}, Info{}, err
+	}
+	if src.local {
+		return m.resolvePath(ctx, src, rev)
+	}
+	return m.resolveURL(ctx, src, rev)
+}
+
+// local runs git in the user's repository, to read. Its configuration is in
+// force there, below our own settings, which name no program; nothing can be
+// fetched, as no protocol is allowed.
+func (m *Manager) local(ctx context.Context, dir string, config [][2]string, args ...string) (string, error) {
+	out, err := m.git(ctx, call{args: args, dir: dir, config: config, user: true})
+	return strings.TrimRight(string(out), "\n"), err
+}
+
+func (m *Manager) resolvePath(ctx context.Context, src source, rev string) (contract.Repo, Info, error) {
+	top, err := m.workTree(ctx, src.address)
+	if err != nil {
+		return contract.Repo{}, Info{}, err
+	}
+	info := Info{Path: top}
+	head, headErr := m.local(ctx, top, nil, "symbolic-ref", "-q", "HEAD")
+	if headErr == nil {
+		info.Branch = strings.TrimPrefix(head, "refs/heads/")
+	}
+	commit, err := m.resolveRev(ctx, top, rev, info.Branch)
+	if err != nil {
+		return contract.Repo{}, Info{}, err
+	}
+	if info.Dirty, err = m.dirty(ctx, top); err != nil {
+		return contract.Repo{}, Info{}, err
+	}
+	return contract.Repo{URL: top, Base: commit, Branch: firstOf(rev, info.Branch, "HEAD")}, info, nil
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// workTree returns the top of the work tree that a path lies in.
+func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
+	stat, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", repoFault("the repository %s does not exist on this host", path)
+	case err != nil:
+		return "", repoFault("the repository %s cannot be read: %v", path, err)
+	case !stat.IsDir():
+		return "", repoFault("%s is a file; give the folder of a git repository", path)
+	}
+	out, err := m.local(ctx, path, nil, "rev-parse", "--is-bare-repository", "--is-inside-git-dir")
+	var ge *gitError
+	if errors.As(err, &ge) {
+		if strings.Contains(ge.stderr, "not a git repository") {
+			return "", repoFault("%s is not a git repository; run `git init` there and commit something, or give the path of another one", path)
+		}
+		return "", repoFault("git cannot use the repository %s: %s", path, ge.stderr)
+	}
+	if err != nil {
+		return "", err
+	}
+	switch out {
+	case "true\ntrue", "true\nfalse":
+		return "", repoFault("%s is a bare repository; give the path of a clone with a work tree (git clone %s)", path, path)
+	case "false\ntrue":
+		return "", repoFault("%s lies inside a git directory; give the path of the work tree that it belongs to", path)
+	}
+	top, err := m.local(ctx, path, nil, "rev-parse", "--show-toplevel")
+	if err != nil || !filepath.IsAbs(top) {
+		return "", repoFault("git cannot tell the work tree of %s", path)
+	}
+	return top, nil
+}
+
+func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (string, error) {
+	commit, err := m.local(ctx, top, nil, "rev-parse", "--verify", "-q", firstOf(rev, "HEAD")+"^{commit}")
+	if err == nil && commitID.MatchString(commit) {
+		return commit, nil
+	}
+	if ctx.Err() != nil {
+		return "", err
+	}
+	out, err := m.local(ctx, top, nil, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/remotes", "refs/tags")
+	if err != nil {
+		return "", repoFault("git cannot list the branches of %s", top)
+	}
+	names := strings.Fields(out)
+	switch {
+	case len(names) == 0:
+		return "", emptyFault(top)
+	case rev == "":
+		return "", repoFault("the branch %s that is checked out in %s has no commits; name a base, such as %s", branch, top, list(nearest(branch, names)))
+	default:
+		return "", unknownBase(top, rev, names)
+	}
+}
+
+func emptyFault(repo string) error {
+	return repoFault("the repository %s is empty: it has no commits; commit something first", repo)
+}
+
+func unknownBase(repo, rev string, names []string) error {
+	return repoFault("%s has no branch, tag or commit %q; there is %s", repo, rev, list(nearest(rev, names)))
+}
+
+func list(names []string) string { return strings.Join(names, ", ") }
+
+// dirty tells whether a work tree has changes. To compare files git would run
+// the filters of the repository's configuration, so they are blanked.
+func (m *Manager) dirty(ctx context.Context, top string) (bool, error) {
+	names, err := m.local(ctx, top, nil, "config", "-z", "--name-only", "--get-regexp", `^filter\.`)
+	var ge *gitError
+	if err != nil && (!errors.As(err, &ge) || ge.code != 1) {
+		return false, localFault(err, "the configuration of %s could not be read", top)
+	}
+	var config [][2]string
+	for name := range strings.SplitSeq(names, "\x00") {
+		if driver := strings.LastIndexByte(name, '.'); driver > len("filter.") {
+			for _, key := range []string{".clean", ".smudge", ".process"} {
+				config = append(config, [2]string{name[:driver] + key, ""})
+			}
+			config = append(config, [2]string{name[:driver] + ".required", "false"})
+		}
+	}
+	// Files that git does not track count: a new one that nobody committed is
+	// what a user would miss in a run.
+	out, err := m.local(ctx, top, config, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all")
+	if err != nil {
+		return false, localFault(err, "the state of %s could not be read", top)
+	}
+	return out != "", nil
+}
+
+func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contract.Repo, Info, error) {
+	args := []string{"ls-remote", "--symref"}
+	if !src.remote() {
+		args = append(args, "--upload-pack="+m.server("upload-pack"))
+	}
+	args = append(args, "--", src.address)
+	out, err := m.git(ctx, call{args: args, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
+	if err != nil {
+		return contract.Repo{}, Info{}, remoteFault(err, "the repository %s cannot be read", escapePercent(src.String()))
+	}
+	refs := parseRemoteRefs(out)
+	if len(refs.ids) == 0 {
+		return contract.Repo{}, Info{}, emptyFault(src.String())
+	}
+	info := Info{Branch: refs.head}
+	commit := refs.find(rev)
+	if commit == "" && commitID.MatchString(rev) {
+		if _, err := m.Start(ctx, contract.Repo{URL: src.address, Base: rev}); err != nil {
+			return contract.Repo{}, Info{}, err
+		}
+		commit = rev
+	}
+	if commit == "" && rev == "" {
+		return contract.Repo{}, Info{}, repoFault("%s does not say what its default branch is; name a base, such as %s", src, list(nearest("main", refs.names)))
+	}
+	if commit == "" {
+		return contract.Repo{}, Info{}, unknownBase(src.String(), rev, refs.names)
+	}
+	return contract.Repo{URL: src.address, Base: commit, Branch: firstOf(rev, info.Branch, "HEAD")}, info, nil
+}
+
+// remoteRefs are the references of another repository.
+type remoteRefs struct {
+	head  string            // default branch
+	ids   map[string]string // full name → commit, tags peeled
+	names []string          // short names of branches and tags
+}
+
+func parseRemoteRefs(out []byte) remoteRefs {
+	refs := remoteRefs{ids: map[string]string{}}
+	for line := range bytes.Lines(out) {
+		id, name, ok := strings.Cut(strings.TrimSpace(string(line)), "\t")
+		if !ok {
+			continue
+		}
+		if target, ok := strings.CutPrefix(id, "ref: refs/heads/"); ok && name == "HEAD" {
+			refs.head = target
+			continue
+		}
+		name, peeled := strings.CutSuffix(name, "^{}")
+		refs.ids[name] = id
+		if short, ok := strings.CutPrefix(name, "refs/heads/"); ok {
+			refs.names = append(refs.names, short)
+		} else if short, ok := strings.CutPrefix(name, "refs/tags/"); ok && !peeled {
+			refs.names = append(refs.names, short)
+		}
+	}
+	return refs
+}
+
+func (r remoteRefs) find(rev string) string {
+	if rev == "" {
+		return r.ids["HEAD"]
+	}
+	for _, prefix := range []string{"refs/heads/", "refs/tags/", ""} {
+		if id := r.ids[prefix+rev]; id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// maxSuggestions is how many names a message about an unknown base lists.
+const maxSuggestions = 5
+
+// nearest returns the names most like the wanted one, best first.
+func nearest(wanted string, names []string) []string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	slices.SortStableFunc(names, func(a, b string) int { return unlikeness(wanted, a) - unlikeness(wanted, b) })
+	return names[:min(len(names), maxSuggestions)]
+}
+
+// unlikeness is the edit distance, better when one name holds the other.
+func unlikeness(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	if a != "" && (strings.Contains(b, a) || strings.Contains(a, b)) {
+		return row[len(b)] / 4
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,232 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Save returns the state that the directory holds now and stores the patch
+// that leads to it. It is the last thing a writer does: what changes after it
+// may be lost.
+//
+// What is not a file, directory or symbolic link, and whatever some system
+// would take for a git directory, is removed first. Submodules of the base stay
+// as they are. A change over the limits is refused with ErrTooLarge.
+func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
+	if !d.writable || d.lock == nil {
+		return contract.Workspace{}, runtimeFault("a workspace directory that is not open for writing cannot be saved")
+	}
+	if err := d.removeMarker(); err != nil {
+		return contract.Workspace{}, err
+	}
+	if err := scrub(d.Path()); err != nil {
+		return contract.Workspace{}, wrapf(err, "a workspace directory could not be read")
+	}
+	tree, err := d.stage(ctx)
+	if err != nil {
+		return contract.Workspace{}, err
+	}
+	if tree != d.ws.Tree {
+		if err := d.record(ctx, tree); err != nil {
+			return contract.Workspace{}, err
+		}
+	}
+	return d.ws, d.writeMarker()
+}
+
+// Unchanged says, instead of Save, that the writer changed nothing, so that the
+// next one finds the directory as it was. It costs no git process.
+func (d *Dir) Unchanged() error {
+	if !d.writable || d.lock == nil {
+		return nil
+	}
+	return d.writeMarker()
+}
+
+// record makes a changed tree the directory's workspace.
+func (d *Dir) record(ctx context.Context, tree string) error {
+	change, err := d.repo.change(ctx, d.baseTree, tree, d.limits())
+	if err == nil && len(change.lostLinks) > 0 {
+		if tree, err = d.restoreLinks(ctx, change.lostLinks); err == nil {
+			change, err = d.repo.change(ctx, d.baseTree, tree, d.limits())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	ws, err := d.repo.state(ctx, d.ws, tree, change)
+	if err != nil {
+		return err
+	}
+	d.ws = ws
+	return nil
+}
+
+// state stores a change's patch and returns the workspace that it leads to.
+func (r *mirror) state(ctx context.Context, of contract.Workspace, tree string, c change) (contract.Workspace, error) {
+	ws := contract.Workspace{Repo: of.Repo, Base: of.Base, Tree: tree}
+	if len(c.patch) > 0 {
+		digest, err := r.m.options.Blobs.Put(ctx, c.patch)
+		if err != nil {
+			return ws, wrapf(err, "the patch of a workspace could not be stored")
+		}
+		ws.Patch = digest
+	}
+	return ws, r.markKnown(tree)
+}
+
+func (d *Dir) limits() limits {
+	return limits{
+		files: d.m.options.MaxChangedFiles,
+		patch: d.m.options.MaxPatchBytes,
+		size: func(path string) int64 {
+			info, err := os.Lstat(filepath.Join(d.Path(), path))
+			if err != nil || !info.Mode().IsRegular() {
+				return 0
+			}
+			return info.Size()
+		},
+		fileSize: d.m.options.MaxFileBytes,
+	}
+}
+
+// addTries bounds how often staging makes room for git and tries again.
+const addTries = 50
+
+// stage adds the work tree to the index and returns its tree.
+func (d *Dir) stage(ctx context.Context) (string, error) {
+	_ = os.Remove(d.indexPath() + ".lock")
+	accessible := false
+	for try := 0; ; try++ {
+		_, err := d.git(ctx, "add", "-A")
+		if err == nil {
+			break
+		}
+		var ge *gitError
+		if !errors.As(err, &ge) || try == addTries {
+			return "", localFault(err, "the changes of a workspace could not be recorded")
+		}
+		switch {
+		case d.removeInvalid(ge.stderr):
+		case strings.Contains(ge.stderr, "ermission denied") && !accessible:
+			makeAccessible(d.Path())
+			accessible = true
+		default:
+			return "", localFault(err, "the changes of a workspace could not be recorded")
+		}
+	}
+	return d.writeTree(ctx)
+}
+
+func (d *Dir) writeTree(ctx context.Context) (string, error) {
+	out, err := d.git(ctx, "write-tree")
+	if err != nil {
+		return "", localFault(err, "the changes of a workspace could not be recorded")
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// removeInvalid removes a file whose name git refuses, such as a symbolic link
+// named .gitmodules, and reports whether there was one. Git has more such rules
+// than scrub knows.
+func (d *Dir) removeInvalid(stderr string) bool {
+	_, rest, found := strings.Cut(stderr, "invalid path '")
+	path, _, closed := strings.Cut(rest, "'")
+	if !found || !closed || !filepath.IsLocal(path) {
+		return false
+	}
+	root, err := os.OpenRoot(d.Path())
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	if _, err := root.Lstat(path); err != nil {
+		return false
+	}
+	return root.RemoveAll(path) == nil
+}
+
+// restoreLinks puts back submodules that a command removed or replaced.
+func (d *Dir) restoreLinks(ctx context.Context, links []gitlink) (string, error) {
+	root, err := os.OpenRoot(d.Path())
+	if err != nil {
+		return "", wrapf(err, "a workspace directory could not be read")
+	}
+	defer root.Close()
+	args := []string{"update-index", "--add", "--replace"}
+	for _, link := range links {
+		if err := makeEmptyDir(root, link.path); err != nil {
+			return "", fault.Wrap(err, contract.ClassSafety, contract.CodeForbidden, "the submodule %s may not be replaced", link.path)
+		}
+		args = append(args, "--cacheinfo", "160000,"+link.id+","+link.path)
+	}
+	if _, err := d.git(ctx, args...); err != nil {
+		return "", localFault(err, "a removed submodule could not be put back")
+	}
+	return d.writeTree(ctx)
+}
+
+// makeEmptyDir makes a directory, as git does for a submodule, in place of
+// whatever stands in its way. Links on the way are removed, not followed.
+func makeEmptyDir(root *os.Root, path string) error {
+	for i := range len(path) + 1 {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		if info, err := root.Lstat(path[:i]); err == nil && !info.IsDir() {
+			if err := root.Remove(path[:i]); err != nil {
+				return err
+			}
+		}
+	}
+	return root.MkdirAll(path, 0o755)
+}
+
+// scrub removes from a work tree what must not get near git on the host: names
+// that some system takes for .git, and what is neither file, directory nor
+// symbolic link. Links are not followed.
+func scrub(root string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrPermission) && entry != nil:
+			return openDirectory(path, err)
+		case err != nil:
+			return err
+		case path == root:
+			return nil
+		case IsGitName(entry.Name()):
+			if err := removeTree(path); err != nil {
+				return err
+			}
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+		case !entry.IsDir() && !entry.Type().IsRegular() && entry.Type()&fs.ModeSymlink == 0:
+			return os.Remove(path)
+		}
+		return nil
+	})
+}
+
+// openDirectory makes a directory readable that a command closed, and scrubs
+// what is in it.
+func openDirectory(path string, cause error) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Perm()&0o700 == 0o700 {
+		return cause
+	}
+	if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
+		return err
+	}
+	if err := scrub(path); err != nil {
+		return err
+	}
+	return fs.SkipDir
+}

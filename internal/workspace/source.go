@@ -1,0 +1,84 @@
+package workspace
+
+import (
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// source is where a repository comes from.
+type source struct {
+	address string // as git gets it
+	local   bool   // a path on this host
+	allow   string // the protocol that git may use for it
+}
+
+// remote reports whether another program than git itself is asked: ssh or a
+// web server, perhaps on another host.
+func (s source) remote() bool { return s.allow != "file" }
+
+// String returns the address fit for messages.
+func (s source) String() string { return Redact(s.address) }
+
+var scpLike = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:]`)
+
+// parseSource accepts absolute paths, file:, ssh: and https: URLs and the short
+// form of ssh (host:path). Everything else is refused, above all ext:: and
+// other transports that name a program.
+func parseSource(address string) (source, error) {
+	switch {
+	case address == "":
+		return source{}, repoFault("no repository was given; give an absolute path or a URL (https or ssh)")
+	case strings.ContainsAny(address, "\x00\n\r") || strings.HasPrefix(address, "-"):
+		return source{}, repoFault("%q is no repository; give an absolute path or a URL (https or ssh)", Redact(address))
+	case filepath.IsAbs(address):
+		return source{address: filepath.Clean(address), local: true, allow: "file"}, nil
+	case strings.Contains(address, "://"):
+		return parseURL(address)
+	case strings.Contains(address, "::"):
+		return source{}, repoFault("the transport of %q is not allowed; give an absolute path or a URL (https or ssh)", Redact(address))
+	case scpLike.MatchString(address):
+		return source{address: address, allow: "ssh"}, nil
+	default:
+		return source{}, repoFault("%q is neither an absolute path nor a URL (https or ssh)", Redact(address))
+	}
+}
+
+func parseURL(address string) (source, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return source{}, repoFault("%q is not a valid URL", Redact(address))
+	}
+	_, hasPassword := u.User.Password()
+	switch u.Scheme {
+	case "file":
+		if u.Host != "" && u.Host != "localhost" || !filepath.IsAbs(u.Path) {
+			return source{}, repoFault("%q does not name a file of this host", Redact(address))
+		}
+		return source{address: "file://" + u.Path, allow: "file"}, nil
+	case "ssh", "git+ssh", "ssh+git":
+		if hasPassword {
+			return source{}, credentialsFault(address)
+		}
+	case "https":
+		// A run's repository is stored and shown; a token would be too.
+		if u.User != nil {
+			return source{}, credentialsFault(address)
+		}
+	default:
+		return source{}, repoFault("the transport %q of %s is not allowed; use https or ssh", u.Scheme, Redact(address))
+	}
+	if u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-") {
+		return source{}, repoFault("%q names no host", Redact(address))
+	}
+	allow := "ssh"
+	if u.Scheme == "https" {
+		allow = "https"
+	}
+	return source{address: address, allow: allow}, nil
+}
+
+func credentialsFault(address string) error {
+	return repoFault("the URL %s holds credentials, which would be stored with the run; give it without them and let the worker have them (an ssh key, a .netrc file or GIT_ASKPASS)", Redact(address))
+}
