@@ -1,0 +1,186 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// call is one call under way.
+type call struct {
+	client    *Client
+	provider  *endpoint
+	entry     CatalogueEntry
+	req       Request
+	key       string
+	scrub     *scrubber
+	watch     *watch
+	streaming bool
+	body      *countedBody // of a successful response
+}
+
+// run makes the call within its own deadline: streamed, or in one piece where
+// the provider says that it cannot stream.
+func (x *call) run(ctx context.Context) (Response, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
+	defer cancel()
+	if _, known := x.provider.whole.Load(x.req.Choice.Model); !known {
+		resp, err := x.send(ctx, true)
+		var status *statusError
+		if !errors.As(err, &status) || !status.deniesStreaming() {
+			return x.conclude(ctx, resp, err)
+		}
+		x.provider.whole.Store(x.req.Choice.Model, true)
+	}
+	resp, err := x.send(ctx, false)
+	return x.conclude(ctx, resp, err)
+}
+
+func (x *call) timeout() time.Duration {
+	if x.req.Timeout > 0 {
+		return x.req.Timeout
+	}
+	return x.provider.Timeout
+}
+
+// send makes one HTTP request and collects its answer.
+func (x *call) send(ctx context.Context, stream bool) (Response, error) {
+	x.streaming, x.body = stream, nil
+	if stream {
+		x.watch.touch()
+	} else {
+		x.watch.ignoreSilence()
+	}
+	params, err := x.params()
+	if err != nil {
+		return Response{}, err
+	}
+	start := time.Now()
+	var raw *http.Response
+	// Not openai.NewClient, which would send keys and headers of the
+	// environment's OPENAI_ variables to whatever provider this is.
+	client := openai.Client{}
+	if err := client.Post(ctx, "chat/completions", params, &raw, x.options(stream)...); err != nil {
+		return Response{}, err
+	}
+	defer func() { _ = raw.Body.Close() }()
+	c := collector{limit: x.client.opts.MaxResponse}
+	if isStream(raw) {
+		err = c.stream(ssestream.NewStream[openai.ChatCompletionChunk](ssestream.NewDecoder(raw), nil))
+	} else {
+		err = c.whole(raw.Body)
+	}
+	if x.body != nil && x.body.err != nil {
+		err = x.body.err // the reason, not what the parser made of it
+	}
+	resp := c.response()
+	resp.Latency, resp.Streamed = time.Since(start), isStream(raw)
+	return resp, err
+}
+
+// isStream reports whether a response is a stream of events; some servers
+// answer in one piece although they were asked to stream.
+func isStream(r *http.Response) bool {
+	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return t == "text/event-stream"
+}
+
+// conclude turns what came of a call into what its caller gets.
+func (x *call) conclude(ctx context.Context, resp Response, err error) (Response, error) {
+	if err == nil {
+		err = check(&resp)
+	}
+	if resp.Model == "" {
+		resp.Model = x.req.Choice.Model
+	}
+	if err == nil {
+		x.account(&resp)
+		return resp, nil
+	}
+	explained := x.explain(ctx, err)
+	if explained.Class != contract.ClassLLM {
+		return Response{}, explained
+	}
+	var status *statusError
+	if !errors.As(err, &status) { // a refused request costs nothing
+		x.account(&resp)
+	}
+	return resp, explained
+}
+
+// account completes the usage of an answer: estimated where the provider said
+// nothing, with its price. An answer that could not be read at all has none.
+func (x *call) account(r *Response) {
+	u := &r.Usage
+	u.Calls = 1
+	u.PromptTokens, u.CompletionTokens = clamp(u.PromptTokens), clamp(u.CompletionTokens)
+	if u.Tokens() == 0 {
+		size := len(r.Text)
+		for _, c := range r.ToolCalls {
+			size += len(c.Name) + len(c.Arguments)
+		}
+		if size == 0 && r.FinishReason == "" {
+			return
+		}
+		r.Estimated = true
+		u.PromptTokens, u.CompletionTokens = EstimateTokens(x.req.Messages, x.req.Tools), int64(size+3)/4
+	}
+	u.MicroUSD = Cost(*u, x.entry)
+}
+
+// Reasons why an answer that arrived cannot be used.
+type unusable struct {
+	code   contract.Code
+	reason string
+}
+
+func (e *unusable) Error() string { return e.reason }
+
+// check says whether an answer is whole and usable, and puts it in order.
+func check(r *Response) error {
+	switch r.FinishReason {
+	case "":
+		return io.ErrUnexpectedEOF
+	case "length":
+		return &unusable{contract.CodeTruncated, "the answer was cut at the output limit"}
+	case "content_filter":
+		return &unusable{contract.CodeRefusal, "the model declined, or a content filter stopped the answer"}
+	}
+	for i := range r.ToolCalls {
+		if err := checkCall(i, &r.ToolCalls[i]); err != nil {
+			return err
+		}
+	}
+	if len(r.ToolCalls) > 0 {
+		r.FinishReason = "tool_calls" // some say stop
+	}
+	return nil
+}
+
+func checkCall(i int, c *ToolCall) error {
+	if c.ID == "" {
+		c.ID = fmt.Sprintf("call_%d", i)
+	}
+	if len(bytes.TrimSpace([]byte(c.Arguments))) == 0 {
+		c.Arguments = "{}"
+	}
+	if c.Name == "" {
+		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("tool call %d names no tool", i+1)}
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(c.Arguments), &object); err != nil || object == nil {
+		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("the arguments of tool call %d (%s) are no JSON object", i+1, clip(c.Name, 64))}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package model
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/go-playground/validator/v10"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+func TestTheEmbeddedCatalogueIsValid(t *testing.T) {
+	t.Parallel()
+	v := validator.New(validator.WithRequiredStructEnabled())
+	seen := map[[2]string]bool{}
+	kinds := map[string]bool{}
+	for _, e := range DefaultCatalogue() {
+		require.NoError(t, v.Struct(e), "%s/%s", e.Provider, e.Model)
+		require.False(t, seen[[2]string{e.Provider, e.Model}], "%s/%s is there twice", e.Provider, e.Model)
+		seen[[2]string{e.Provider, e.Model}] = true
+		kinds[e.Provider] = true
+		require.Contains(t, kindDefaults, Kind(e.Provider))
+		require.NotEmpty(t, e.Capabilities)
+		if e.Provider != "ollama" {
+			require.Positive(t, e.PriceIn, "%s/%s", e.Provider, e.Model)
+		}
+	}
+	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama, KindScripted} {
+		require.True(t, kinds[string(k)], k)
+	}
+	for _, p := range DefaultProviders() {
+		require.NoError(t, v.Struct(p))
+		require.NoError(t, p.Check())
+	}
+}
+
+func TestFindPrefersWhatIsNearestToTheProvider(t *testing.T) {
+	t.Parallel()
+	c := Catalogue{
+		{Provider: "openai", Model: "m", PriceIn: 1},
+		{Provider: "openai", Model: "dear", PriceIn: 9, PriceOut: 8},
+		{Provider: "ollama", Model: "*", PriceIn: 0.5},
+	}.With(CatalogueEntry{Provider: "mine", Model: "m", PriceIn: 2}, CatalogueEntry{Provider: "openai", Model: "m", PriceIn: 3})
+	mine := Provider{Name: "mine", Kind: KindOpenAI}
+	cases := map[string]struct {
+		p     Provider
+		model string
+		price float64
+		known bool
+	}{
+		"by name":                                {mine, "m", 2, true},
+		"by kind, the later entry":               {Provider{Name: "other", Kind: KindOpenAI}, "m", 3, true},
+		"by any":                                 {Provider{Name: "o", Kind: KindOllama}, "llama", 0.5, true},
+		"unknown: the dearest of who charges":    {mine, "new", 9, false},
+		"unknown and nothing known of who sells": {Provider{Name: "c", Kind: KindCompatible}, "new", 0, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, known := c.Find(tc.p, tc.model)
+			require.Equal(t, tc.known, known)
+			require.InDelta(t, tc.price, e.PriceIn, 0)
+			require.Equal(t, tc.p.Name, e.Provider)
+			require.Equal(t, tc.model, e.Model)
+		})
+	}
+}
+
+func TestCostIsExactAndRoundedUp(t *testing.T) {
+	t.Parallel()
+	e := CatalogueEntry{PriceIn: 0.1, PriceOut: 0.4}
+	cost := func(in, out int64) int64 { return Cost(contract.Usage{PromptTokens: in, CompletionTokens: out}, e) }
+	require.EqualValues(t, 0, cost(0, 0))
+	require.EqualValues(t, 1, cost(1, 0), "never nothing for something")
+	require.EqualValues(t, 1, cost(10, 0))
+	require.EqualValues(t, 3, cost(30, 0), "0.1 × 30 is 3.0000000000000004 in binary")
+	require.EqualValues(t, 500_000, cost(1_000_000, 1_000_000))
+	require.EqualValues(t, 0, cost(-5, math.MinInt64))
+	require.Positive(t, cost(math.MaxInt64, math.MaxInt64))
+}
+
+func TestCostNeverFallsWhenTokensGrow(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := CatalogueEntry{PriceIn: rapid.Float64Range(0, 1000).Draw(t, "in"), PriceOut: rapid.Float64Range(0, 1000).Draw(t, "out")}
+		u := contract.Usage{PromptTokens: rapid.Int64().Draw(t, "prompt"), CompletionTokens: rapid.Int64().Draw(t, "completion")}
+		more := u
+		more.PromptTokens += rapid.Int64Range(0, math.MaxInt64-max(0, u.PromptTokens)).Draw(t, "more")
+		require.GreaterOrEqual(t, Cost(more, e), Cost(u, e))
+		require.GreaterOrEqual(t, Cost(u, e), int64(0))
+	})
+}
+
+func TestEstimateTokensErrsOnTheHighSide(t *testing.T) {
+	t.Parallel()
+	text := make([]byte, 4000)
+	for i := range text {
+		text[i] = 'a'
+	}
+	n := EstimateTokens([]Message{{Role: RoleUser, Text: string(text)}}, nil)
+	require.Greater(t, n, int64(1000))
+	require.Less(t, n, int64(1200))
+	require.Greater(t, EstimateTokens([]Message{{Text: string(text), ToolCalls: []ToolCall{{Arguments: string(text)}}}},
+		[]Tool{{Parameters: json.RawMessage(text)}}), 3*n-50)
+	require.Positive(t, EstimateTokens(nil, nil))
+}
+
+func TestATranscriptSurvivesItsJSON(t *testing.T) {
+	t.Parallel()
+	in := []Message{
+		{Role: RoleSystem, Text: "s"},
+		Response{Text: "t", ToolCalls: []ToolCall{{ID: "a", Name: "f", Arguments: `{"x": 1}`}}}.Message(),
+		{Role: RoleTool, Text: "result", ToolCallID: "a"},
+	}
+	data, err := json.Marshal(in)
+	require.NoError(t, err)
+	var out []Message
+	require.NoError(t, json.Unmarshal(data, &out))
+	require.Equal(t, in, out)
+}
+
+func TestProvidersWithMistakesAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string][]Provider{
+		"no name":     {{Kind: KindOpenAI}},
+		"no kind":     {{Name: "a"}},
+		"wrong kind":  {{Name: "a", Kind: "azure"}},
+		"no address":  {{Name: "a", Kind: KindCompatible}},
+		"no scheme":   {{Name: "a", Kind: KindCompatible, BaseURL: "localhost:8080/v1"}},
+		"a query":     {{Name: "a", Kind: KindCompatible, BaseURL: "http://h/v1?x=y"}},
+		"twice":       {{Name: "a", Kind: KindOllama}, {Name: "a", Kind: KindOpenAI}},
+		"less than 0": {{Name: "a", Kind: KindOllama, MaxConcurrent: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := New(list, nil, Options{})
+			_ = requireFault(t, err, contract.ClassConfig, contract.CodeInvalidConfig)
+		})
+	}
+}
+
+func TestAChoiceThatIsNotConfiguredIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, Provider{Kind: KindOllama}, Options{})
+	for _, choice := range []contract.ModelChoice{{Provider: "other", Model: "m"}, {Provider: "p"}} {
+		req := question()
+		req.Choice = choice
+		_, err := c.Complete(t.Context(), req)
+		_ = requireFault(t, err, contract.ClassConfig, contract.CodeInvalidConfig)
+	}
+	e, known := c.Entry(contract.ModelChoice{Provider: "p", Model: "m"})
+	require.True(t, known)
+	require.True(t, e.Can(CapabilityTools))
+	_, known = c.Entry(contract.ModelChoice{Provider: "other", Model: "m"})
+	require.False(t, known)
+}

@@ -1,0 +1,190 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// CheckJSON checks that a model's text is one JSON document that fits a schema,
+// and returns the document. A Markdown fence around the whole text is taken
+// off; a property that may be null may be left out. What does not fit is an
+// LLM_ERROR with the code invalid_output that names the first places, fit to be
+// shown to the model. A schema that is none itself is a RUNTIME_ERROR.
+func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
+	doc := bytes.TrimSpace([]byte(unfence(text)))
+	value, err := decodeOne(doc)
+	if err != nil {
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not one JSON document: %v", err)
+	}
+	compiled, err := compile(schema.JSON)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the JSON schema %q is not valid", schema.Name)
+	}
+	var invalid *jsonschema.ValidationError
+	switch err := compiled.Validate(value); {
+	case err == nil:
+		return doc, nil
+	case errors.As(err, &invalid):
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer does not fit its JSON schema: %s", places(invalid))
+	default:
+		return nil, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the answer could not be compared with its JSON schema")
+	}
+}
+
+// decodeOne reads exactly one JSON value, numbers as they are written.
+func decodeOne(doc []byte) (any, error) {
+	if len(doc) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return nil, errors.New("it ends too early")
+		}
+		return nil, fmt.Errorf("%w (byte %d)", err, dec.InputOffset())
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("text follows it at byte %d", dec.InputOffset())
+	}
+	return value, nil
+}
+
+// compile makes a validator of a schema in which whatever may be null is
+// optional.
+func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		return nil, err
+	}
+	relax(doc)
+	const name = "schema.json"
+	c := jsonschema.NewCompiler()
+	c.UseLoader(nowhere{})
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(name)
+}
+
+// nowhere keeps schemas from naming files or addresses.
+type nowhere struct{}
+
+// Load refuses every reference outside the schema.
+func (nowhere) Load(string) (any, error) {
+	return nil, errors.New("a schema refers to nothing outside itself")
+}
+
+// relax takes properties that may be null out of the required ones, everywhere.
+func relax(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			relax(e)
+		}
+	case map[string]any:
+		for _, e := range v {
+			relax(e)
+		}
+		properties, _ := v["properties"].(map[string]any)
+		required, _ := v["required"].([]any)
+		kept := []any{}
+		for _, name := range required {
+			if key, ok := name.(string); !ok || !mayBeNull(properties[key]) {
+				kept = append(kept, name)
+			}
+		}
+		if len(required) > 0 {
+			v["required"] = kept
+		}
+	}
+}
+
+func mayBeNull(schema any) bool {
+	s, _ := schema.(map[string]any)
+	switch t := s["type"].(type) {
+	case string:
+		return t == "null"
+	case []any:
+		for _, e := range t {
+			if e == "null" {
+				return true
+			}
+		}
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		list, _ := s[key].([]any)
+		for _, e := range list {
+			if mayBeNull(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Bounds of what an error says of a document that does not fit.
+const (
+	mostPlaces = 5
+	mostWords  = 200 // of one place, in bytes
+)
+
+// places lists where a document does not fit.
+func places(e *jsonschema.ValidationError) string {
+	printer := message.NewPrinter(language.English)
+	var all []string
+	var visit func(*jsonschema.ValidationError)
+	visit = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 {
+			where := "/" + strings.Join(e.InstanceLocation, "/")
+			all = append(all, clip("at "+where+": "+e.ErrorKind.LocalizedString(printer), mostWords))
+		}
+		for _, c := range e.Causes {
+			visit(c)
+		}
+	}
+	visit(e)
+	if more := len(all) - mostPlaces; more > 0 {
+		all = append(all[:mostPlaces], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// unfence takes off a Markdown fence if the whole text is one fenced block.
+func unfence(text string) string {
+	s := strings.TrimSpace(text)
+	ticks := len(s) - len(strings.TrimLeft(s, "`"))
+	if ticks < 3 {
+		return text
+	}
+	fence := s[:ticks]
+	first, rest, ok := strings.Cut(s[ticks:], "\n")
+	if !ok || strings.ContainsAny(strings.TrimSpace(first), " `{[") {
+		return text
+	}
+	body, ok := strings.CutSuffix(rest, fence)
+	if !ok || (body != "" && !strings.HasSuffix(body, "\n")) {
+		return text
+	}
+	return body
+}
+
+// clip shortens a text of uncertain origin for a message.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

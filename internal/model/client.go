@@ -1,0 +1,138 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Options configure a client. The zero value is usable.
+type Options struct {
+	// MaxResponse is the largest answer, in bytes of its text and tool
+	// arguments; 0 means DefaultMaxResponse.
+	MaxResponse int64
+	// IdleTimeout is the longest silence of a provider within a streamed call,
+	// from the request on; 0 means DefaultIdleTimeout.
+	IdleTimeout time.Duration
+	// Transport carries the requests, for telemetry and tests; nil means one of
+	// the client's own.
+	Transport http.RoundTripper
+	// Getenv reads the environment; nil means os.Getenv.
+	Getenv func(string) string
+}
+
+// Defaults of a client.
+const (
+	DefaultMaxResponse = 8 << 20
+	DefaultIdleTimeout = 3 * time.Minute // reasoning models may think for long without a word
+)
+
+// Client calls models. It is safe for use by any number of goroutines.
+type Client struct {
+	providers map[string]*endpoint
+	catalogue Catalogue
+	opts      Options
+	http      *http.Client
+	close     func()
+}
+
+// endpoint is a provider at work.
+type endpoint struct {
+	Provider
+	slots chan struct{} // one token for each call under way
+	whole sync.Map      // models that were found unable to stream
+}
+
+// New makes a client. A provider that cannot be used is a CONFIG_ERROR; missing
+// keys show when they are needed, since a run uses few of its providers.
+func New(providers []Provider, catalogue Catalogue, opts Options) (*Client, error) {
+	c := &Client{providers: map[string]*endpoint{}, catalogue: catalogue, opts: opts.withDefaults()}
+	for _, p := range providers {
+		if err := p.Check(); err != nil {
+			return nil, err
+		}
+		p = p.WithDefaults()
+		if c.providers[p.Name] != nil {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "two model providers have the name %s", p.Name)
+		}
+		c.providers[p.Name] = &endpoint{Provider: p, slots: make(chan struct{}, p.MaxConcurrent)}
+	}
+	c.http, c.close = newHTTPClient(c.opts.Transport)
+	return c, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxResponse <= 0 {
+		o.MaxResponse = DefaultMaxResponse
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = DefaultIdleTimeout
+	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	return o
+}
+
+// Close gives back idle connections.
+func (c *Client) Close() { c.close() }
+
+// Entry returns what the catalogue knows of a model; see Catalogue.Find. It
+// reports false also when the provider is not configured.
+func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
+	p, ok := c.providers[choice.Provider]
+	if !ok {
+		return CatalogueEntry{Provider: choice.Provider, Model: choice.Model}, false
+	}
+	return c.catalogue.Find(p.Provider, choice.Model)
+}
+
+// Complete makes one call and waits for the whole answer.
+//
+// Every error is a *fault.Error. With an LLM_ERROR the response holds what
+// arrived and its usage: a refused, truncated or unusable answer is paid for
+// like a good one. With any other error it is empty.
+func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
+	p, ok := c.providers[req.Choice.Provider]
+	if !ok {
+		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"no model provider has the name %q; configure it under models.providers", req.Choice.Provider)
+	}
+	if req.Choice.Model == "" {
+		return Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model of provider %s is chosen", p.Name)
+	}
+	key, err := p.key(c.opts.Getenv)
+	if err != nil {
+		return Response{}, err
+	}
+	entry, _ := c.catalogue.Find(p.Provider, req.Choice.Model)
+	x := &call{client: c, provider: p, entry: entry, req: req, key: key, scrub: newScrubber(p.Provider, key)}
+	ctx, x.watch = startWatch(ctx, req.Beat, c.opts.IdleTimeout)
+	defer x.watch.stop()
+	if err := p.acquire(ctx); err != nil {
+		return Response{}, x.explain(ctx, err)
+	}
+	defer p.release()
+	return x.run(ctx)
+}
+
+// errNoSlot marks a call that ended while it waited for its turn.
+var errNoSlot = errors.New("all places of the provider stayed taken")
+
+// acquire waits for one of the provider's places.
+func (p *endpoint) acquire(ctx context.Context) error {
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errNoSlot
+	}
+}
+
+func (p *endpoint) release() { <-p.slots }

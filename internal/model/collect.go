@@ -1,0 +1,179 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// collector puts an answer together and ends it when it grows over a limit.
+type collector struct {
+	limit, size int64
+
+	text, refusal strings.Builder
+	calls         []*callBuilder
+	byIndex       map[int64]*callBuilder
+	finish, model string
+	usage         contract.Usage
+}
+
+type callBuilder struct {
+	id, name  string
+	arguments strings.Builder
+}
+
+// providerError is an error that a provider reports inside an answer.
+type providerError struct{ body []byte }
+
+func (e *providerError) Error() string { return "the provider reported an error within its answer" }
+
+// malformedError is an answer that is not the protocol's JSON.
+type malformedError struct{ err error }
+
+func (e *malformedError) Error() string { return e.err.Error() }
+
+// stream collects server-sent events.
+func (c *collector) stream(s *ssestream.Stream[openai.ChatCompletionChunk]) error {
+	defer func() { _ = s.Close() }()
+	for s.Next() {
+		chunk := s.Current()
+		if err := c.add(&chunk); err != nil {
+			return err
+		}
+	}
+	var reported *ssestream.StreamError
+	switch err := s.Err(); {
+	case err == nil:
+		return nil
+	case errors.As(err, &reported):
+		return &providerError{body: reported.Event.Data}
+	default:
+		return &malformedError{err}
+	}
+}
+
+func (c *collector) add(chunk *openai.ChatCompletionChunk) error {
+	if chunk.Model != "" {
+		c.model = chunk.Model
+	}
+	if chunk.JSON.Usage.Valid() {
+		c.use(chunk.Usage)
+	}
+	for i := range chunk.Choices {
+		choice := &chunk.Choices[i]
+		if choice.Index != 0 {
+			continue // only one answer was asked for
+		}
+		if choice.FinishReason != "" {
+			c.finish = choice.FinishReason
+		}
+		c.text.WriteString(choice.Delta.Content)
+		c.refusal.WriteString(choice.Delta.Refusal)
+		c.size += int64(len(choice.Delta.Content) + len(choice.Delta.Refusal))
+		for j := range choice.Delta.ToolCalls {
+			c.addCall(&choice.Delta.ToolCalls[j])
+		}
+	}
+	return c.checkSize()
+}
+
+// addCall adds a piece of a tool call. Pieces belong together by their index;
+// a new id under an old index is a new call, since some providers number all
+// calls 0.
+func (c *collector) addCall(d *openai.ChatCompletionChunkChoiceDeltaToolCall) {
+	b := c.byIndex[d.Index]
+	if b == nil || (d.ID != "" && b.id != "" && d.ID != b.id) {
+		b = &callBuilder{}
+		if c.byIndex == nil {
+			c.byIndex = map[int64]*callBuilder{}
+		}
+		c.byIndex[d.Index] = b
+		c.calls = append(c.calls, b)
+		c.size += callOverhead
+	}
+	if d.ID != "" {
+		b.id = d.ID
+	}
+	if b.name == "" {
+		b.name = d.Function.Name
+	}
+	b.arguments.WriteString(d.Function.Arguments)
+	c.size += int64(len(d.ID) + len(d.Function.Name) + len(d.Function.Arguments))
+}
+
+// callOverhead is what an empty tool call counts, so that endless empty calls
+// reach the limit too.
+const callOverhead = 64
+
+func (c *collector) checkSize() error {
+	if c.size > c.limit {
+		return errTooLarge
+	}
+	return nil
+}
+
+// whole collects an answer in one piece.
+func (c *collector) whole(body io.Reader) error {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	var doc struct {
+		Error json.RawMessage `json:"error"`
+	}
+	var answer openai.ChatCompletion
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return &malformedError{err}
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return &malformedError{err}
+	}
+	if len(answer.Choices) == 0 {
+		if len(doc.Error) > 0 && string(doc.Error) != "null" {
+			return &providerError{body: data}
+		}
+		return &malformedError{errors.New("it holds no choice")}
+	}
+	c.model = answer.Model
+	if answer.JSON.Usage.Valid() {
+		c.use(answer.Usage)
+	}
+	c.take(&answer.Choices[0])
+	return c.checkSize()
+}
+
+func (c *collector) take(choice *openai.ChatCompletionChoice) {
+	c.finish = choice.FinishReason
+	c.text.WriteString(choice.Message.Content)
+	c.refusal.WriteString(choice.Message.Refusal)
+	c.size += int64(len(choice.Message.Content) + len(choice.Message.Refusal))
+	for _, tc := range choice.Message.ToolCalls {
+		b := &callBuilder{id: tc.ID, name: tc.Function.Name}
+		b.arguments.WriteString(tc.Function.Arguments)
+		c.calls = append(c.calls, b)
+		c.size += callOverhead + int64(len(tc.ID)+len(tc.Function.Name)+len(tc.Function.Arguments))
+	}
+}
+
+func (c *collector) use(u openai.CompletionUsage) {
+	c.usage.PromptTokens, c.usage.CompletionTokens = u.PromptTokens, u.CompletionTokens
+}
+
+// response returns what was collected, whole or not.
+func (c *collector) response() Response {
+	r := Response{Text: c.text.String(), FinishReason: c.finish, Usage: c.usage, Model: c.model}
+	if c.refusal.Len() > 0 {
+		r.FinishReason = "content_filter"
+		r.Text += c.refusal.String()
+	}
+	for _, b := range c.calls {
+		r.ToolCalls = append(r.ToolCalls, ToolCall{ID: b.id, Name: b.name, Arguments: b.arguments.String()})
+	}
+	return r
+}

@@ -1,0 +1,97 @@
+package model
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Role says who speaks in a message.
+type Role string
+
+// The roles of a conversation.
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool" // the result of a tool call
+)
+
+// Message is one turn of a conversation. Its JSON form is what transcripts
+// store.
+type Message struct {
+	Role       Role       `json:"role"`
+	Text       string     `json:"text,omitempty"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant
+	ToolCallID string     `json:"tool_call_id,omitempty"` // of a tool's result: which call it answers
+}
+
+// ToolCall is a model's wish to call a tool. Arguments is the JSON object as
+// the model wrote it.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Tool is a tool that a model may call. Parameters is the JSON schema of its
+// arguments; SchemaOf makes one from a Go type.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// Identity says on whose behalf a call is made. It goes with the request as
+// X-RGPT-Run, -Agent, -Phase, -Step, -Attempt and -Turn; what is zero is left
+// out.
+type Identity struct {
+	Run     int64  `json:"run"`
+	Agent   string `json:"agent"`
+	Phase   string `json:"phase"` // planner_running
+	Step    string `json:"step,omitempty"`
+	Attempt int    `json:"attempt"`
+	Turn    int    `json:"turn"`
+}
+
+// Request is one call of a model.
+type Request struct {
+	Choice   contract.ModelChoice
+	Messages []Message
+	Tools    []Tool
+	// Schema, when set, asks for one JSON document that fits it. Whether it does
+	// is for the caller to see, with CheckJSON.
+	Schema  *Schema
+	Headers Identity
+	// MaxOutput bounds the answer in tokens, at most by what the catalogue says
+	// that the model can do; 0 leaves it to the provider.
+	MaxOutput int64
+	// Timeout bounds the call, without the wait for one of the provider's
+	// places; 0 means the provider's. The context bounds both.
+	Timeout time.Duration
+	// IdempotencyKey is the same for the same question, so that a provider that
+	// knows the header does not answer, and charge, twice.
+	IdempotencyKey string
+	// Beat, when set, is called at the start and about every beatInterval until
+	// Complete returns, never from two goroutines at once. It tells that the
+	// process lives; that the provider does is watched on its own.
+	Beat func()
+}
+
+// Response is a model's answer.
+type Response struct {
+	Text         string         `json:"text"`
+	ToolCalls    []ToolCall     `json:"tool_calls,omitempty"`
+	FinishReason string         `json:"finish_reason"`       // stop, tool_calls, length, content_filter
+	Usage        contract.Usage `json:"usage"`               // with the price, by the catalogue
+	Estimated    bool           `json:"estimated,omitempty"` // the provider did not tell the usage
+	Model        string         `json:"model"`               // as the provider named it
+	Latency      time.Duration  `json:"latency"`             // from request to the answer's end
+	Streamed     bool           `json:"streamed"`
+}
+
+// Message returns the answer as the assistant's turn of the conversation.
+func (r Response) Message() Message {
+	return Message{Role: RoleAssistant, Text: r.Text, ToolCalls: r.ToolCalls}
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// probeTimeout bounds a probe: a person waits for it.
+const probeTimeout = 10 * time.Second
+
+// Probe sees, without spending a token, whether a provider can be reached and
+// accepts its key: it asks for the list of models. An INFRA_ERROR says that it
+// cannot be reached, a CONFIG_ERROR what to set; messages name provider, base
+// URL and where the key comes from. A provider that is reached but busy (HTTP
+// 429) is well.
+func Probe(ctx context.Context, p Provider) error {
+	client, closeIdle := newHTTPClient(nil)
+	defer closeIdle()
+	return probe(ctx, client, p, os.Getenv)
+}
+
+// Probe is Probe for one of the client's providers, by name.
+func (c *Client) Probe(ctx context.Context, provider string) error {
+	p, ok := c.providers[provider]
+	if !ok {
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model provider has the name %q; configure it under models.providers", provider)
+	}
+	return probe(ctx, c.http, p.Provider, c.opts.Getenv)
+}
+
+func probe(ctx context.Context, client *http.Client, p Provider, getenv func(string) string) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	p = p.WithDefaults()
+	key, err := p.key(getenv)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	path := "/models"
+	if p.Kind == KindOpenRouter { // whose list of models is public
+		path = "/key"
+	}
+	status, err := ask(ctx, client, p, key, path)
+	if err == nil && status == http.StatusNotFound && path != "/models" {
+		status, err = ask(ctx, client, p, key, "/models")
+	}
+	who := fmt.Sprintf("model provider %s (%s)", p.Name, p.Address())
+	if err != nil {
+		return unreachable(ctx, err, newScrubber(p, key), who)
+	}
+	return probed(p, who, status)
+}
+
+// ask makes one request and returns its status.
+func ask(ctx context.Context, client *http.Client, p Provider, key, path string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.BaseURL, "/")+path, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("User-Agent", userAgent)
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if p.Kind == KindAnthropic && key != "" { // the list of models is not part of the compatible endpoint
+		req.Header.Del("Authorization")
+		req.Header.Set("X-Api-Key", key)
+		req.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+	for name, value := range p.Headers {
+		req.Header.Set(name, value)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if resp.StatusCode == http.StatusBadRequest && saysBadKey.MatchString(readAPIError(body).words()) {
+		return http.StatusUnauthorized, nil // Gemini
+	}
+	return resp.StatusCode, nil
+}
+
+func unreachable(ctx context.Context, err error, scrub *scrubber, who string) error {
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return fault.Wrap(context.Canceled, contract.ClassInfra, contract.CodeCancelled, "the probe of %s was cancelled", who)
+	}
+	return fault.Wrap(scrub.cause(err), contract.ClassInfra, contract.CodeUnavailable,
+		"%s cannot be reached; see that it runs and that its base_url is right", who)
+}
+
+// probed judges a probe's HTTP status.
+func probed(p Provider, who string, status int) error {
+	switch {
+	case status >= 200 && status < 300, status == http.StatusTooManyRequests:
+		return nil
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return fault.New(contract.ClassConfig, contract.CodeUnauthorized, "%s refuses the key (HTTP %d); the key comes from %s", who, status, p.KeySource())
+	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
+		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "%s is not well (HTTP %d)", who, status)
+	case status < 400:
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s redirects elsewhere (HTTP %d); set base_url to the final address", who, status)
+	case p.Kind != KindScripted && p.BaseURL != kindDefaults[p.Kind].baseURL:
+		return nil // many compatible servers have no list of models; the first call will tell
+	default:
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s serves no list of models (HTTP %d); see that base_url is right, it usually ends in /v1", who, status)
+	}
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+func TestProbeTellsWhatToMend(t *testing.T) {
+	t.Parallel()
+	status := func(n int) http.HandlerFunc { return answer(n, `{}`) }
+	cases := map[string]struct {
+		kind  Kind
+		h     http.HandlerFunc
+		class contract.Class // empty: it is well
+		code  contract.Code
+	}{
+		"well":                   {kind: KindOpenAI, h: answer(200, `{"data":[]}`)},
+		"busy":                   {kind: KindOpenAI, h: status(429)},
+		"no list, compatible":    {kind: KindCompatible, h: status(404)},
+		"no list, scripted":      {kind: KindScripted, h: status(404), class: contract.ClassConfig, code: contract.CodeInvalidConfig},
+		"401":                    {kind: KindOpenAI, h: status(401), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"403":                    {kind: KindOpenAI, h: status(403), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"Gemini's 400":           {kind: KindGemini, h: answer(400, `[{"error":{"message":"API key not valid."}}]`), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"500":                    {kind: KindOpenAI, h: status(500), class: contract.ClassInfra, code: contract.CodeUnavailable},
+		"a redirect":             {kind: KindOpenAI, h: status(302), class: contract.ClassConfig, code: contract.CodeInvalidConfig},
+		"a broken connection":    {kind: KindOpenAI, h: breakConnection, class: contract.ClassInfra, code: contract.CodeUnavailable},
+		"OpenRouter: bad key":    {kind: KindOpenRouter, h: byPath("/v1/key", 401, "/v1/models", 200), class: contract.ClassConfig, code: contract.CodeUnauthorized},
+		"OpenRouter: good key":   {kind: KindOpenRouter, h: byPath("/v1/key", 200, "", 0)},
+		"OpenRouter's imitation": {kind: KindOpenRouter, h: byPath("/v1/models", 200, "", 0)},
+		"Anthropic's headers": {kind: KindAnthropic, h: func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Api-Key") != "the-key" || r.Header.Get("Anthropic-Version") == "" || r.Header.Get("Authorization") != "" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := serve(t, tc.h)
+			c := newClient(t, Provider{Kind: tc.kind, BaseURL: base, APIKeyEnv: "MY_KEY"}, Options{Getenv: func(string) string { return "the-key" }})
+			err := c.Probe(t.Context(), "p")
+			if tc.class == "" {
+				require.NoError(t, err)
+				return
+			}
+			f := requireFault(t, err, tc.class, tc.code)
+			require.Contains(t, f.Message, "model provider p ("+base+")")
+			if tc.code == contract.CodeUnauthorized {
+				require.Contains(t, f.Message, "MY_KEY")
+			}
+		})
+	}
+}
+
+// byPath answers two paths with a status each and everything else with 404.
+func byPath(path1 string, status1 int, path2 string, status2 int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case path1:
+			w.WriteHeader(status1)
+		case path2:
+			w.WriteHeader(status2)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}
+}
+
+func TestProbeReachesTheScriptedModel(t *testing.T) {
+	t.Parallel()
+	url, _ := scenario(t, "rules: []\n")
+	require.NoError(t, Probe(t.Context(), Provider{Name: "s", Kind: KindScripted, BaseURL: url}))
+	for _, wrong := range []string{url + "/wrong", ""} {
+		_ = requireFault(t, Probe(t.Context(), Provider{Name: "s", Kind: KindScripted, BaseURL: wrong}), contract.ClassConfig, contract.CodeInvalidConfig)
+	}
+}
+
+func TestProbeSaysWhichVariableHoldsNoKey(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, Provider{Kind: KindOpenRouter}, Options{Getenv: func(string) string { return "" }})
+	f := requireFault(t, c.Probe(t.Context(), "p"), contract.ClassConfig, contract.CodeUnauthorized)
+	require.Contains(t, f.Message, "https://openrouter.ai/api/v1")
+	require.Contains(t, f.Message, "OPENROUTER_API_KEY")
+	_ = requireFault(t, c.Probe(t.Context(), "nobody"), contract.ClassConfig, contract.CodeInvalidConfig)
+}
+
+func TestRetryAfterIsReadInAllItsFormsAndLimited(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		header map[string]string
+		want   time.Duration
+	}{
+		"none":             {nil, 0},
+		"seconds":          {map[string]string{"Retry-After": "3"}, 3 * time.Second},
+		"fraction":         {map[string]string{"Retry-After": "0.5"}, 500 * time.Millisecond},
+		"milliseconds win": {map[string]string{"Retry-After": "3", "Retry-After-Ms": "20"}, 20 * time.Millisecond},
+		"a date":           {map[string]string{"Retry-After": now.Add(7 * time.Second).Format(http.TimeFormat)}, 7 * time.Second},
+		"a past date":      {map[string]string{"Retry-After": now.Add(-time.Hour).Format(http.TimeFormat)}, 0},
+		"too long":         {map[string]string{"Retry-After": "86400"}, MaxRetryAfter},
+		"far too long":     {map[string]string{"Retry-After-Ms": "1e300"}, MaxRetryAfter},
+		"less than 0":      {map[string]string{"Retry-After": "-5"}, 0},
+		"no number":        {map[string]string{"Retry-After": "NaN"}, 0},
+		"nonsense":         {map[string]string{"Retry-After": "soon"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := http.Header{}
+			for k, v := range tc.header {
+				h.Set(k, v)
+			}
+			require.Equal(t, tc.want, retryAfter(h, now))
+		})
+	}
+}

@@ -1,0 +1,452 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// answer writes one JSON document with a status.
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// events writes a stream of events.
+func events(data ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		for _, d := range data {
+			_, _ = io.WriteString(w, "data: "+d+"\n\n")
+		}
+	}
+}
+
+func TestWhatProvidersSayOfAnErrorDecidesItsCode(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		h     http.HandlerFunc
+		class contract.Class
+		code  contract.Code
+		says  string
+	}{
+		"OpenAI: quota": {
+			h:     answer(429, `{"error":{"message":"You exceeded your current quota, please check your plan","type":"insufficient_quota","code":"insufficient_quota"}}`),
+			class: contract.ClassInfra, code: contract.CodeQuotaExhausted, says: "quota is used up",
+		},
+		"Anthropic: no credit": {
+			h:     answer(400, `{"error":{"message":"Your credit balance is too low to access the API","type":"invalid_request_error"}}`),
+			class: contract.ClassInfra, code: contract.CodeQuotaExhausted,
+		},
+		"OpenAI: window": {
+			h:     answer(400, `{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}`),
+			class: contract.ClassLLM, code: contract.CodeContextOverflow, says: "8192",
+		},
+		"Anthropic: window": {
+			h:     answer(400, `{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum","type":"invalid_request_error"}}`),
+			class: contract.ClassLLM, code: contract.CodeContextOverflow,
+		},
+		"Gemini: window, as a list": {
+			h:     answer(400, `[{"error":{"code":400,"message":"The input token count (1100000) exceeds the maximum number of tokens allowed","status":"INVALID_ARGUMENT"}}]`),
+			class: contract.ClassLLM, code: contract.CodeContextOverflow,
+		},
+		"Gemini: key": {
+			h:     answer(400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`),
+			class: contract.ClassConfig, code: contract.CodeUnauthorized, says: "the key comes from",
+		},
+		"Azure: filter": {
+			h:     answer(400, `{"error":{"message":"The response was filtered","code":"content_filter"}}`),
+			class: contract.ClassLLM, code: contract.CodeRefusal,
+		},
+		"OpenRouter: model": {
+			h:     answer(400, `{"error":{"message":"foo/bar is not a valid model ID","code":400}}`),
+			class: contract.ClassConfig, code: contract.CodeModelNotFound,
+		},
+		"Groq: JSON":    {h: answer(400, `{"error":{"message":"Failed to generate JSON.","code":"json_validate_failed"}}`), class: contract.ClassLLM, code: contract.CodeInvalidOutput},
+		"plain text":    {h: answer(500, "upstream fell over"), class: contract.ClassInfra, code: contract.CodeUnavailable, says: "HTTP 500"},
+		"error as text": {h: answer(404, `{"error":"model \"m\" not found, try pulling it first"}`), class: contract.ClassConfig, code: contract.CodeModelNotFound, says: "try pulling it"},
+		"a redirect": {h: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, class: contract.ClassConfig, code: contract.CodeInvalidConfig, says: "redirects"},
+		"200 with an error":          {h: answer(200, `{"error":{"message":"rate limited upstream","code":429}}`), class: contract.ClassInfra, code: contract.CodeRateLimited},
+		"200 with no choice":         {h: answer(200, `{"choices":[]}`), class: contract.ClassLLM, code: contract.CodeInvalidOutput},
+		"200 with HTML":              {h: answer(200, `<html>login</html>`), class: contract.ClassLLM, code: contract.CodeInvalidOutput},
+		"stream with an error":       {h: events(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`, `{"error":{"message":"overloaded","code":503}}`), class: contract.ClassInfra, code: contract.CodeUnavailable, says: "overloaded"},
+		"stream without an end":      {h: events(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`), class: contract.ClassInfra, code: contract.CodeUnavailable},
+		"a refusal, streamed":        {h: events(`{"choices":[{"index":0,"delta":{"refusal":"I can't"},"finish_reason":"stop"}]}`, "[DONE]"), class: contract.ClassLLM, code: contract.CodeRefusal},
+		"a refusal, in one piece":    {h: answer(200, `{"choices":[{"message":{"role":"assistant","refusal":"I can't"},"finish_reason":"stop"}]}`), class: contract.ClassLLM, code: contract.CodeRefusal},
+		"a filter, after some text":  {h: events(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"content_filter"}]}`, "[DONE]"), class: contract.ClassLLM, code: contract.CodeRefusal},
+		"a tool call without a name": {h: events(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`), class: contract.ClassLLM, code: contract.CodeInvalidOutput},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int32
+			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				tc.h(w, r)
+			})
+			_, err := newClient(t, Provider{Kind: KindCompatible, BaseURL: url}, Options{}).Complete(t.Context(), question())
+			f := requireFault(t, err, tc.class, tc.code)
+			require.Contains(t, f.Message, tc.says)
+			require.EqualValues(t, 1, requests.Load(), "the client never tries again")
+		})
+	}
+}
+
+func TestUnreachableProvidersAreUnavailable(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for name, url := range map[string]string{"refused": gone.URL + "/v1", "no such host": "http://model.invalid/v1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClient(t, Provider{BaseURL: url}, Options{})
+			_, err := c.Complete(t.Context(), question())
+			_ = requireFault(t, err, contract.ClassInfra, contract.CodeUnavailable)
+			_ = requireFault(t, c.Probe(t.Context(), "p"), contract.ClassInfra, contract.CodeUnavailable)
+		})
+	}
+}
+
+func TestABrokenReusedConnectionIsNotRetriedByTheTransport(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	var key atomic.Value
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			answer(200, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)(w, r)
+			return
+		}
+		key.Store(r.Header.Get("Idempotency-Key"))
+		breakConnection(w, r)
+	})
+	c := newClient(t, Provider{BaseURL: url}, Options{})
+	req := question()
+	req.IdempotencyKey = "k"
+	_, err := c.Complete(t.Context(), req)
+	require.NoError(t, err)
+	_, err = c.Complete(t.Context(), req)
+	_ = requireFault(t, err, contract.ClassInfra, contract.CodeUnavailable)
+	require.EqualValues(t, 2, requests.Load())
+	require.Equal(t, "k", key.Load())
+}
+
+func TestAProviderThatCannotStreamIsAskedForOnePiece(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]http.HandlerFunc{
+		"by param":   answer(400, `{"error":{"message":"bad value","param":"stream"}}`),
+		"by words":   answer(422, `{"error":{"message":"Streaming is not supported for this model."}}`),
+		"by options": answer(400, `{"error":{"message":"Unrecognized request argument supplied: stream_options","param":"stream_options"}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var streamed, whole atomic.Int32
+			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				var body struct{ Stream bool }
+				_ = json.NewDecoder(r.Body).Decode(&body)
+				if body.Stream {
+					streamed.Add(1)
+					refusal(w, r)
+					return
+				}
+				whole.Add(1)
+				answer(200, `{"model":"real-name","choices":[{"message":{"content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`)(w, r)
+			})
+			c := newClient(t, Provider{BaseURL: url}, Options{})
+			for range 3 {
+				r, err := c.Complete(t.Context(), question())
+				require.NoError(t, err)
+				require.Equal(t, "ok", r.Text)
+				require.Equal(t, "real-name", r.Model)
+				require.False(t, r.Streamed)
+			}
+			require.EqualValues(t, 1, streamed.Load(), "asked once only")
+			require.EqualValues(t, 3, whole.Load())
+		})
+	}
+}
+
+func TestAnAnswerInOnePieceToAStreamedRequestIsTaken(t *testing.T) {
+	t.Parallel()
+	url := serve(t, answer(200, `{"choices":[{"message":{"content":"ok","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},"finish_reason":"stop"}]}`))
+	r, err := newClient(t, Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())
+	require.NoError(t, err)
+	require.Equal(t, "ok", r.Text)
+	require.Equal(t, []ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}, r.ToolCalls)
+	require.Equal(t, "tool_calls", r.FinishReason)
+	require.True(t, r.Estimated, "no usage was told")
+	require.Positive(t, r.Usage.PromptTokens)
+	require.Positive(t, r.Usage.MicroUSD)
+}
+
+func TestToolCallsThatShareAnIndexStayApart(t *testing.T) {
+	t.Parallel()
+	url := serve(t, events(
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]}}]}`,
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}`,
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]}}]}`,
+		`{"choices":[{"index":1,"delta":{"content":"another choice"}}]}`,
+		`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`,
+		`{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":9223372036854775807}}`, "[DONE]"))
+	r, err := newClient(t, Provider{BaseURL: url}, Options{}).Complete(t.Context(), question())
+	require.NoError(t, err)
+	require.Equal(t, []ToolCall{{ID: "a", Name: "f", Arguments: `{"x":1}`}, {ID: "b", Name: "g", Arguments: "{}"}}, r.ToolCalls)
+	require.Empty(t, r.Text)
+	require.EqualValues(t, 0, r.Usage.PromptTokens, "hostile numbers are bounded")
+	require.EqualValues(t, mostTokens, r.Usage.CompletionTokens)
+	require.Positive(t, r.Usage.MicroUSD)
+}
+
+func TestTheRequestHoldsWhatTheProtocolAsksFor(t *testing.T) {
+	t.Parallel()
+	type wire struct {
+		header http.Header
+		body   map[string]any
+	}
+	send := func(t *testing.T, kind Kind, catalogue Catalogue, req Request) wire {
+		var got wire
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			got.header = r.Header.Clone()
+			_ = json.NewDecoder(r.Body).Decode(&got.body)
+			events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
+		})
+		c, err := New([]Provider{{Name: "p", Kind: kind, BaseURL: url, APIKeyEnv: "KEY", Headers: map[string]string{"X-Title": "rocket"}}}, catalogue,
+			Options{Getenv: func(string) string { return "the-key" }})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		_, err = c.Complete(t.Context(), req)
+		require.NoError(t, err)
+		return got
+	}
+	full := func() Request {
+		temperature := 0.2
+		schema := SchemaOf[struct {
+			A string `json:"a"`
+		}]()
+		req := question()
+		req.Choice.Temperature = &temperature
+		req.Schema = &schema
+		req.MaxOutput = 5000
+		req.IdempotencyKey = "run-42/turn-1\n"
+		req.Headers.Step = "step-001"
+		req.Tools = []Tool{{Name: "finish", Description: "ends", Parameters: json.RawMessage(`{"type":"object","properties":{"summary":{"type":"string"}}}`)}, {Name: "bare"}}
+		req.Messages = append(req.Messages,
+			Message{Role: RoleAssistant, ToolCalls: []ToolCall{{ID: "c1", Name: "finish", Arguments: "{}"}}},
+			Message{Role: RoleTool, ToolCallID: "c1", Text: "done"})
+		return req
+	}
+	t.Run("headers, tools, schema, temperature", func(t *testing.T) {
+		t.Parallel()
+		got := send(t, KindCompatible, nil, full())
+		for name, want := range map[string]string{
+			"X-RGPT-Run": "42", "X-RGPT-Agent": "planner", "X-RGPT-Phase": "planner_running", "X-RGPT-Step": "step-001",
+			"X-RGPT-Attempt": "1", "X-RGPT-Turn": "1", "Idempotency-Key": "run-42/turn-1?", "Authorization": "Bearer the-key", "X-Title": "rocket",
+		} {
+			require.Equal(t, want, got.header.Get(name), name)
+		}
+		require.Equal(t, true, got.body["stream"])
+		require.Equal(t, map[string]any{"include_usage": true}, got.body["stream_options"])
+		require.InDelta(t, 0.2, got.body["temperature"], 1e-9)
+		require.EqualValues(t, 5000, got.body["max_tokens"])
+		format := got.body["response_format"].(map[string]any)
+		require.Equal(t, "json_schema", format["type"])
+		require.Equal(t, true, format["json_schema"].(map[string]any)["strict"])
+		require.Len(t, got.body["tools"], 2)
+		messages := got.body["messages"].([]any)
+		require.Len(t, messages, 4)
+		require.Equal(t, "c1", messages[3].(map[string]any)["tool_call_id"])
+		require.NotContains(t, messages[2], "content", "an assistant that only calls tools says nothing")
+	})
+	t.Run("OpenAI's names and reasoning models", func(t *testing.T) {
+		t.Parallel()
+		got := send(t, KindOpenAI, Catalogue{{Provider: "p", Model: "m", MaxOutput: 100, Capabilities: []Capability{CapabilityJSONSchema, CapabilityFixedTemperature}}}, full())
+		require.NotContains(t, got.body, "temperature")
+		require.NotContains(t, got.body, "max_tokens")
+		require.EqualValues(t, 100, got.body["max_completion_tokens"], "no more than the model can do")
+	})
+	t.Run("a schema in words where none is enforced", func(t *testing.T) {
+		t.Parallel()
+		got := send(t, KindAnthropic, Catalogue{{Provider: "p", Model: "m", MaxOutput: 7}}, func() Request { r := full(); r.MaxOutput = 0; return r }())
+		require.NotContains(t, got.body, "response_format")
+		require.EqualValues(t, 7, got.body["max_tokens"])
+		system := got.body["messages"].([]any)[0].(map[string]any)["content"].(string)
+		require.Contains(t, system, "You are a planner.\n\nAnswer with one JSON document")
+		require.Contains(t, system, `"additionalProperties":false`)
+	})
+}
+
+func TestAnAnswerOver50MegabytesIsCutWithoutBeingHeld(t *testing.T) {
+	// Not parallel: it measures the process's memory.
+	const size = 50 << 20
+	word := strings.Repeat("x", 1<<20)
+	answers := map[string]http.HandlerFunc{
+		"streamed": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for sent := 0; sent < size; sent += len(word) {
+				if _, err := fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", word); err != nil {
+					return
+				}
+			}
+			_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+		},
+		"streamed in one event": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"`)
+			for sent := 0; sent < size; sent += len(word) {
+				if _, err := io.WriteString(w, word+"\ndata: "); err != nil {
+					return
+				}
+			}
+		},
+		"in one piece": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"choices":[{"finish_reason":"stop","message":{"content":"`)
+			for sent := 0; sent < size; sent += len(word) {
+				if _, err := io.WriteString(w, word); err != nil {
+					return
+				}
+			}
+			_, _ = io.WriteString(w, `"}}]}`)
+		},
+		"endless blank lines in one piece": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for sent := 0; sent < size; sent += len(word) {
+				if _, err := io.WriteString(w, strings.Repeat("\n", len(word))); err != nil {
+					return
+				}
+			}
+		},
+	}
+	for name, h := range answers {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, Provider{BaseURL: serve(t, h)}, Options{MaxResponse: 2 << 20})
+			peak := peakHeap(t)
+			_, err := c.Complete(t.Context(), question())
+			f := requireFault(t, err, contract.ClassLLM, contract.CodeTruncated)
+			require.Contains(t, f.Message, "larger than 2097152 bytes")
+			require.Less(t, peak(), uint64(40<<20), "bytes of heap at the most")
+		})
+	}
+}
+
+// peakHeap samples the heap's growth until the function it returns is called.
+func peakHeap(t *testing.T) func() uint64 {
+	t.Helper()
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	start, peak := m.HeapAlloc, m.HeapAlloc
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapAlloc)
+			}
+		}
+	}()
+	return sync.OnceValue(func() uint64 {
+		close(quit)
+		<-done
+		return peak - start
+	})
+}
+
+func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
+	t.Parallel()
+	const most, calls = 3, 12
+	var now, peak atomic.Int32
+	var proceed sync.Cond
+	proceed.L = &sync.Mutex{}
+	waiting, open := 0, false
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n := now.Add(1)
+		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+		}
+		proceed.L.Lock()
+		waiting++
+		proceed.Broadcast()
+		for !open {
+			proceed.Wait()
+		}
+		proceed.L.Unlock()
+		now.Add(-1)
+		events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
+	})
+	c := newClient(t, Provider{BaseURL: url, MaxConcurrent: most}, Options{})
+	var wg sync.WaitGroup
+	for range calls {
+		wg.Go(func() {
+			_, err := c.Complete(t.Context(), question())
+			require.NoError(t, err)
+		})
+	}
+	proceed.L.Lock()
+	for waiting < most {
+		proceed.Wait()
+	}
+	proceed.L.Unlock()
+
+	// All places are taken: a call that can wait no longer says so.
+	req := question()
+	ctx, cancel := contextWithTimeout(t, 20*time.Millisecond)
+	defer cancel()
+	_, err := c.Complete(ctx, req)
+	f := requireFault(t, err, contract.ClassInfra, contract.CodeTimeout)
+	require.Contains(t, f.Message, "all 3 places")
+
+	proceed.L.Lock()
+	open = true
+	proceed.L.Unlock()
+	proceed.Broadcast()
+	wg.Wait()
+	require.EqualValues(t, most, peak.Load())
+}
+
+func TestBeatGoesOnWhileACallLastsAndEndsWithIt(t *testing.T) {
+	t.Parallel()
+	third := make(chan struct{})
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-third:
+		case <-r.Context().Done():
+		}
+		events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
+	})
+	c := newClient(t, Provider{BaseURL: url}, Options{IdleTimeout: time.Minute})
+	beats := 0 // no lock: Beat is never called from two goroutines, nor after the end
+	req := question()
+	req.Beat = func() {
+		if beats++; beats == 3 {
+			close(third)
+		}
+	}
+	_, err := c.Complete(t.Context(), req)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, beats, 3)
+}

@@ -1,0 +1,172 @@
+package model
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Kind is the kind of a provider. It decides defaults and small differences in
+// the protocol.
+type Kind string
+
+// The kinds of providers.
+const (
+	KindOpenAI     Kind = "openai"
+	KindOpenRouter Kind = "openrouter"
+	KindAnthropic  Kind = "anthropic" // by its OpenAI-compatible endpoint
+	KindGemini     Kind = "gemini"    // by its OpenAI-compatible endpoint
+	KindOllama     Kind = "ollama"
+	KindCompatible Kind = "compatible" // any other OpenAI-compatible endpoint
+	KindScripted   Kind = "scripted"   // the scripted model server
+)
+
+// Provider is one configured model provider. Keys are never part of it: they
+// are read from the environment or a file when a call is made, so that a
+// changed key needs no restart.
+type Provider struct {
+	// Name is how rules and catalogue refer to the provider.
+	Name string `koanf:"name" yaml:"name" json:"name" validate:"required"`
+	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai openrouter anthropic gemini ollama compatible scripted"`
+	// BaseURL is where the protocol's paths begin, such as https://api.openai.com/v1.
+	// Empty: the kind's own.
+	BaseURL string `koanf:"base_url" yaml:"base_url,omitempty" json:"base_url,omitempty" validate:"omitempty,url"`
+	// APIKeyEnv names the environment variable that holds the key, APIKeyFile a
+	// file that does; the file wins. Both empty: the kind's usual variable.
+	APIKeyEnv  string `koanf:"api_key_env" yaml:"api_key_env,omitempty" json:"api_key_env,omitempty"`
+	APIKeyFile string `koanf:"api_key_file" yaml:"api_key_file,omitempty" json:"api_key_file,omitempty"`
+	// Timeout is the longest a single call may take; 0 means DefaultTimeout.
+	Timeout time.Duration `koanf:"timeout" yaml:"timeout,omitempty" json:"timeout,omitempty" validate:"gte=0"`
+	// MaxConcurrent bounds the calls under way at the same time from this
+	// process; 0 means DefaultMaxConcurrent.
+	MaxConcurrent int `koanf:"max_concurrent" yaml:"max_concurrent,omitempty" json:"max_concurrent,omitempty" validate:"gte=0"`
+	// Headers are sent with every request. Their values count as secrets.
+	Headers map[string]string `koanf:"headers" yaml:"headers,omitempty" json:"headers,omitempty"`
+}
+
+// Defaults of a provider.
+const (
+	DefaultTimeout       = 5 * time.Minute
+	DefaultMaxConcurrent = 64
+)
+
+// kindDefaults are what a provider of a kind has where its configuration is
+// silent. A kind without a key variable works without a key.
+var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
+	KindOpenAI:     {"https://api.openai.com/v1", "OPENAI_API_KEY"},
+	KindOpenRouter: {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
+	KindAnthropic:  {"https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"},
+	KindGemini:     {"https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"},
+	KindOllama:     {"http://127.0.0.1:11434/v1", ""},
+	KindCompatible: {},
+	KindScripted:   {},
+}
+
+// DefaultProviders returns the providers that work without any configuration
+// but a key, each named after its kind.
+func DefaultProviders() []Provider {
+	var all []Provider
+	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama} {
+		all = append(all, Provider{Name: string(k), Kind: k}.WithDefaults())
+	}
+	return all
+}
+
+// WithDefaults returns the provider with the defaults of its kind filled in.
+func (p Provider) WithDefaults() Provider {
+	d := kindDefaults[p.Kind]
+	if p.BaseURL == "" {
+		p.BaseURL = d.baseURL
+	}
+	if p.APIKeyEnv == "" && p.APIKeyFile == "" {
+		p.APIKeyEnv = d.keyEnv
+	}
+	if p.Timeout == 0 {
+		p.Timeout = DefaultTimeout
+	}
+	if p.MaxConcurrent == 0 {
+		p.MaxConcurrent = DefaultMaxConcurrent
+	}
+	return p
+}
+
+// Check reports what is wrong with a provider as a CONFIG_ERROR.
+func (p Provider) Check() error {
+	bad := func(format string, args ...any) error {
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, format, args...)
+	}
+	p = p.WithDefaults()
+	if p.Name == "" {
+		return bad("a model provider has no name")
+	}
+	if _, ok := kindDefaults[p.Kind]; !ok {
+		return bad("model provider %s: kind %q is none of openai, openrouter, anthropic, gemini, ollama, compatible, scripted", p.Name, p.Kind)
+	}
+	if p.BaseURL == "" {
+		return bad("model provider %s: kind %s needs a base_url", p.Name, p.Kind)
+	}
+	u, err := url.Parse(p.BaseURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return bad("model provider %s: base_url is no http or https URL", p.Name) // not repeated: it may hold a password
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return bad("model provider %s: base_url must end with its path; send what follows ? or # as headers", p.Name)
+	}
+	if p.Timeout < 0 || p.MaxConcurrent < 0 {
+		return bad("model provider %s: timeout and max_concurrent cannot be less than 0", p.Name)
+	}
+	return nil
+}
+
+// Address returns the base URL without user name, password, query and
+// fragment, fit for messages.
+func (p Provider) Address() string {
+	u, err := url.Parse(p.WithDefaults().BaseURL)
+	if err != nil {
+		return "an invalid base_url"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// KeySource says where the key comes from, in words for messages.
+func (p Provider) KeySource() string {
+	p = p.WithDefaults()
+	switch {
+	case p.APIKeyFile != "":
+		return "the file " + p.APIKeyFile
+	case p.APIKeyEnv != "":
+		return "the environment variable " + p.APIKeyEnv
+	default:
+		return "none (set api_key_env or api_key_file of the provider)"
+	}
+}
+
+// key reads the provider's key. A provider that names no source has none.
+func (p Provider) key(getenv func(string) string) (string, error) {
+	var key string
+	switch {
+	case p.APIKeyFile != "":
+		data, err := os.ReadFile(p.APIKeyFile)
+		if err != nil {
+			return "", fault.Wrap(err, contract.ClassConfig, contract.CodeUnauthorized, "the key of model provider %s cannot be read from %s", p.Name, p.KeySource())
+		}
+		key = strings.TrimSpace(string(data))
+	case p.APIKeyEnv != "":
+		key = strings.TrimSpace(getenv(p.APIKeyEnv))
+	default:
+		return "", nil
+	}
+	if key == "" {
+		return "", fault.New(contract.ClassConfig, contract.CodeUnauthorized,
+			"model provider %s (%s) has no key: %s is empty; set it, or choose another provider", p.Name, p.Address(), p.KeySource())
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", fault.New(contract.ClassConfig, contract.CodeUnauthorized,
+			"the key of model provider %s, from %s, holds control characters; write the key alone, on one line", p.Name, p.KeySource())
+	}
+	return key, nil
+}

@@ -1,0 +1,62 @@
+package model
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// scrubber takes a provider's secrets out of texts: its key, the user name and
+// password of its address, the values of its headers.
+type scrubber struct{ replace *strings.Replacer }
+
+// shortestSecret is the least length of what is taken for a secret; shorter
+// values would tear ordinary words apart.
+const shortestSecret = 4
+
+// keyLike finds keys that a provider quotes in part, as in sk-abc…***xyz.
+var keyLike = regexp.MustCompile(`\b(sk|pk|rk|gsk|xai|AIza)[-_][\w.*…-]{6,}|\bAIza[\w-]{20,}`)
+
+const redacted = "[redacted]"
+
+func newScrubber(p Provider, key string) *scrubber {
+	secrets := []string{key}
+	if u, err := url.Parse(p.BaseURL); err == nil && u.User != nil {
+		password, _ := u.User.Password()
+		secrets = append(secrets, u.User.String(), u.User.Username(), password,
+			base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	for _, v := range p.Headers {
+		secrets = append(secrets, v)
+	}
+	for _, s := range slices.Clone(secrets) {
+		secrets = append(secrets, url.QueryEscape(s), url.PathEscape(s))
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a secret within another goes with it
+	var pairs []string
+	for _, s := range slices.Compact(secrets) {
+		if len(s) >= shortestSecret {
+			pairs = append(pairs, s, redacted)
+		}
+	}
+	return &scrubber{replace: strings.NewReplacer(pairs...)}
+}
+
+// clean returns a text without secrets.
+func (s *scrubber) clean(text string) string {
+	return keyLike.ReplaceAllString(s.replace.Replace(text), redacted)
+}
+
+// cause returns an error fit to be kept: the text of err without secrets and
+// without the request's URL. The error itself is dropped, for it could be
+// printed later with all that it holds.
+func (s *scrubber) cause(err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return errors.New(s.clean(err.Error()))
+}

@@ -1,0 +1,31 @@
+package model
+
+// EstimateTokens estimates what a request costs before it is sent, to reserve
+// budgets and to see whether it fits a window. It errs on the high side for
+// English and code:
+//
+//	bytes of all texts, tool calls and tool definitions / 4, plus a tenth,
+//	plus 8 for each message, 8 for each tool call and 16 for each tool, plus 3
+//
+// Bytes, not characters: scripts with long encodings need more tokens too.
+func EstimateTokens(messages []Message, tools []Tool) int64 {
+	const (
+		perMessage, perCall, perTool, perRequest = 8, 8, 16, 3
+		bytesPerToken                            = 4
+	)
+	size, fixed := int64(0), int64(perRequest)
+	for _, m := range messages {
+		size += int64(len(m.Text))
+		fixed += perMessage
+		for _, c := range m.ToolCalls {
+			size += int64(len(c.Name) + len(c.Arguments))
+			fixed += perCall
+		}
+	}
+	for _, t := range tools {
+		size += int64(len(t.Name) + len(t.Description) + len(t.Parameters))
+		fixed += perTool
+	}
+	tokens := (size + bytesPerToken - 1) / bytesPerToken
+	return tokens + (tokens+9)/10 + fixed
+}

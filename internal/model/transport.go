@@ -1,0 +1,142 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// newHTTPClient makes the HTTP client of all calls. Redirects are not followed:
+// they would carry prompts and keys to an address that nobody configured.
+func newHTTPClient(transport http.RoundTripper) (*http.Client, func()) {
+	closeIdle := func() {}
+	if transport == nil {
+		own := &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			ForceAttemptHTTP2:     true,
+			MaxIdleConns:          256,
+			MaxIdleConnsPerHost:   DefaultMaxConcurrent,
+			IdleConnTimeout:       90 * time.Second,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ExpectContinueTimeout: time.Second,
+		}
+		transport, closeIdle = own, own.CloseIdleConnections
+	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, closeIdle
+}
+
+// statusError is a response other than success.
+type statusError struct {
+	status int
+	header http.Header
+	body   []byte // its beginning
+}
+
+func (e *statusError) Error() string { return http.StatusText(e.status) }
+
+// maxErrorBody is how much of a failed response is read.
+const maxErrorBody = 64 << 10
+
+// errTooLarge marks an answer over the limit.
+var errTooLarge = errors.New("the answer is larger than allowed")
+
+// middleware stands between openai-go and the network.
+func (x *call) middleware(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	hideFromRetry(req.Header)
+	resp, err := next(req)
+	if err != nil {
+		return resp, err
+	}
+	x.watch.touchIf(x.streaming)
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+		_ = resp.Body.Close()
+		return nil, &statusError{status: resp.StatusCode, header: resp.Header, body: body}
+	}
+	x.body = &countedBody{body: resp.Body, seen: func() { x.watch.touchIf(x.streaming) }, limit: x.rawLimit(), events: isStream(resp)}
+	resp.Body = x.body
+	return resp, nil
+}
+
+// hideFromRetry writes the idempotency key's header name in a form that means
+// the same to the server. In its usual form net/http takes it as a permission
+// to repeat a request whose connection broke; Temporal is the only retrier.
+func hideFromRetry(h http.Header) {
+	if v, ok := h["Idempotency-Key"]; ok {
+		delete(h, "Idempotency-Key")
+		h["idempotency-key"] = v
+	}
+}
+
+// touchIf notes a sign of life of a call that is watched for silence.
+func (w *watch) touchIf(watched bool) {
+	if watched {
+		w.touch()
+	}
+}
+
+// rawLimit bounds what must be held in memory at once: an answer in one piece,
+// or one event of a stream. It allows for JSON's escapes.
+func (x *call) rawLimit() int64 { return 2*x.client.opts.MaxResponse + 64<<10 }
+
+// countedBody reports arriving bytes, refuses more than a limit in one event (or
+// in all, where there are no events), and remembers why reading failed.
+type countedBody struct {
+	body   io.ReadCloser
+	seen   func()
+	limit  int64
+	events bool  // a blank line ends an event
+	size   int64 // of the event
+	line   int64 // since the last line break
+	err    error
+}
+
+// Read counts what arrives.
+func (b *countedBody) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	n, err := b.body.Read(p)
+	if n > 0 {
+		b.seen()
+		b.count(p[:n])
+	}
+	switch {
+	case b.size > b.limit:
+		b.err = errTooLarge
+		return 0, b.err
+	case err != nil && !errors.Is(err, io.EOF):
+		b.err = err
+	}
+	return n, err
+}
+
+func (b *countedBody) count(p []byte) {
+	if !b.events {
+		b.size += int64(len(p))
+		return
+	}
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			b.size, b.line = b.size+int64(len(p)), b.line+int64(len(p))
+			return
+		}
+		blank := b.line+int64(i) == 0 || (b.line+int64(i) == 1 && (i == 0 || p[0] == '\r'))
+		b.size, b.line = b.size+int64(i)+1, 0
+		if blank {
+			b.size = 0
+		}
+		p = p[i+1:]
+	}
+}
+
+// Close closes the body.
+func (b *countedBody) Close() error { return b.body.Close() }

@@ -1,0 +1,72 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// beatInterval is how often a call tells that its process lives. It is short
+// because a lost worker shall be noticed within two seconds.
+const beatInterval = 500 * time.Millisecond
+
+// Why a call was ended from this side.
+var (
+	errDeadline = errors.New("the call took longer than it may")
+	errIdle     = errors.New("the provider fell silent")
+)
+
+// watch accompanies one call: it beats for as long as the process lives, and
+// ends the call when the provider sends nothing for too long. The two are
+// apart, since a heartbeat that stands for a hung call would hide it.
+type watch struct {
+	cancel context.CancelCauseFunc
+	idle   time.Duration
+	last   atomic.Int64 // when bytes were last seen, in nanoseconds since began; 0: not watched
+	began  time.Time
+	quit   chan struct{}
+	done   chan struct{}
+}
+
+// startWatch returns a context that ends with the call.
+func startWatch(ctx context.Context, beat func(), idle time.Duration) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{cancel: cancel, idle: idle, began: time.Now(), quit: make(chan struct{}), done: make(chan struct{})}
+	if beat == nil {
+		beat = func() {}
+	}
+	go w.run(beat)
+	return ctx, w
+}
+
+func (w *watch) run(beat func()) {
+	defer close(w.done)
+	ticker := time.NewTicker(min(beatInterval, max(w.idle/4, time.Millisecond)))
+	defer ticker.Stop()
+	for {
+		beat()
+		select {
+		case <-w.quit:
+			return
+		case <-ticker.C:
+		}
+		if last := w.last.Load(); last != 0 && time.Since(w.began)-time.Duration(last) > w.idle {
+			w.cancel(errIdle)
+		}
+	}
+}
+
+// touch notes that the provider gave a sign of life.
+func (w *watch) touch() { w.last.Store(max(1, int64(time.Since(w.began)))) }
+
+// ignoreSilence stops watching for bytes: an answer in one piece has none to
+// show until it is done.
+func (w *watch) ignoreSilence() { w.last.Store(0) }
+
+// stop ends the watch; after it Beat is not called any more.
+func (w *watch) stop() {
+	close(w.quit)
+	<-w.done
+	w.cancel(context.Canceled)
+}

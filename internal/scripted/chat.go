@@ -1,0 +1,169 @@
+package scripted
+
+import (
+	"net/http"
+	"time"
+	"unicode/utf8"
+)
+
+// chat answers POST /v1/chat/completions.
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+	req, problem := s.readChat(w, r)
+	a := answer{server: s, w: w, r: r, entry: entryOf(req)}
+	if problem != nil {
+		a.fail(*problem)
+		return
+	}
+	i, err := s.pick(req)
+	if err != nil {
+		a.fail(apiError{status: http.StatusInternalServerError, kind: "server_error", message: "the scripted model cannot write its state: " + err.Error()})
+		return
+	}
+	if i < 0 {
+		a.fail(apiError{status: http.StatusBadRequest, kind: "invalid_request_error", code: "no_rule",
+			message: "no rule of the scenario answers this request: " + req.caller.String() + ", model " + quote(req.Model)})
+		return
+	}
+	a.entry.Rule = i + 1
+	rule := &s.scenario.rules[i]
+	if !s.wait(r, rule.latency) {
+		a.gone()
+		return
+	}
+	if rule.fault != nil {
+		a.misbehave(req, rule)
+		return
+	}
+	a.complete(newCompletion(req, a.entry.Rule, rule))
+}
+
+// entryOf starts the log line of a request.
+func entryOf(req *chatRequest) LogEntry {
+	c := req.caller
+	return LogEntry{Run: c.run, Agent: c.agent, Phase: c.phase, Step: c.step, Attempt: c.attempt, Turn: c.turn, Model: req.Model}
+}
+
+// answer is one request's way out: whatever is sent, exactly one line is
+// logged, after all but the last bytes of the answer went out. So the line is
+// there once a client has its answer, and tells when it did not get it.
+type answer struct {
+	server *Server
+	w      http.ResponseWriter
+	r      *http.Request
+	entry  LogEntry
+}
+
+// log writes the request's line.
+func (a *answer) log(status int, u usage) {
+	a.entry.Time = time.Now().UTC()
+	a.entry.Status, a.entry.PromptTokens, a.entry.CompletionTokens = status, u.prompt, u.completion
+	if err := a.server.log.write(a.entry); err != nil {
+		a.server.opts.Logger.Error("the scripted model cannot write its request log", "error", err.Error())
+	}
+}
+
+// gone ends a request whose client, or the server itself, left before the answer.
+func (a *answer) gone() {
+	status := StatusDropped
+	if a.r.Context().Err() != nil {
+		status = StatusClientGone
+	}
+	a.log(status, usage{})
+	abort()
+}
+
+// abort breaks the connection, so that nobody takes what was sent for whole.
+func abort() {
+	panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler breaks its connection
+}
+
+// fail answers with an error.
+func (a *answer) fail(e apiError) {
+	a.send(e.status, e.header(), e.body(), usage{})
+}
+
+// complete answers with a completion, streamed if asked for.
+func (a *answer) complete(c *completion) {
+	if c.req.Stream {
+		a.stream(c)
+		return
+	}
+	a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, c.document(), c.usage)
+}
+
+// send answers with a body that is known.
+func (a *answer) send(status int, h http.Header, body []byte, u usage) {
+	a.start(status, h, len(body))
+	last := len(body) - 1
+	if !a.write(body[:last]) {
+		a.gone()
+	}
+	a.log(status, u)
+	_, _ = a.w.Write(body[last:])
+}
+
+// start sends status and headers; a length of less than 0 is not known.
+func (a *answer) start(status int, h http.Header, length int) {
+	for k, v := range h {
+		a.w.Header()[k] = v
+	}
+	if length >= 0 {
+		a.w.Header().Set("Content-Length", itoa(length))
+	}
+	a.w.WriteHeader(status)
+}
+
+// write sends bytes at once and reports whether the client is still there.
+func (a *answer) write(b []byte) bool {
+	return a.put(b) && http.NewResponseController(a.w).Flush() == nil && a.r.Context().Err() == nil
+}
+
+// put sends bytes when enough of them have come together.
+func (a *answer) put(b []byte) bool {
+	_, err := a.w.Write(b)
+	return err == nil
+}
+
+// stream answers with server-sent events. They go out together where they are
+// small: a write each would cost more than all the rest.
+func (a *answer) stream(c *completion) {
+	a.start(http.StatusOK, streamHeader, -1)
+	for event := range c.events() {
+		if !a.put(event) {
+			a.gone()
+		}
+	}
+	if !a.write(nil) {
+		a.gone()
+	}
+	a.log(http.StatusOK, c.usage)
+	_, _ = a.w.Write(doneEvent)
+}
+
+var (
+	streamHeader = http.Header{"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
+	doneEvent    = []byte("data: [DONE]\n\n")
+)
+
+// newCompletion makes what a rule says to a request.
+func newCompletion(req *chatRequest, number int, r *rule) *completion {
+	c := &completion{req: req, text: r.reply.text, calls: r.reply.calls, finish: "stop", id: completionID(req, number)}
+	if len(c.calls) > 0 {
+		c.finish = "tool_calls"
+	}
+	if r.usage != nil {
+		c.usage = *r.usage
+	} else {
+		c.usage = usage{prompt: req.promptTokens(), completion: c.tokens()}
+	}
+	return c
+}
+
+// tokens estimates what a completion costs.
+func (c *completion) tokens() int64 {
+	chars := utf8.RuneCountInString(c.text)
+	for _, call := range c.calls {
+		chars += utf8.RuneCountInString(call.name) + utf8.RuneCountInString(call.arguments)
+	}
+	return tokens(chars)
+}

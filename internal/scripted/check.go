@@ -1,0 +1,195 @@
+package scripted
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// agents are the names that a rule may ask for.
+var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "alpha", "beta", "gamma"}
+
+// checker turns documents into rules and collects every mistake on its way.
+type checker struct {
+	file     *ast.File
+	mistakes []mistake
+}
+
+func (c *checker) add(key, format string, args ...any) {
+	c.mistakes = append(c.mistakes, mistake{line: lineOf(c.file, key), key: key, problem: fmt.Sprintf(format, args...)})
+}
+
+// whole reads a whole number that is at least a minimum; nothing is none.
+func (c *checker) whole(key string, v any, least int64) int64 {
+	var n int64
+	switch v := v.(type) {
+	case nil:
+	case int64:
+		n = v
+	case uint64:
+		n = int64(min(v, math.MaxInt64))
+	default:
+		c.add(key, "%q is no whole number", firstLine(fmt.Sprint(v)))
+		return least
+	}
+	if n < least {
+		c.add(key, "is %d; at least %d", n, least)
+	}
+	return n
+}
+
+func (c *checker) rule(key string, d *ruleDoc) rule {
+	r := rule{when: c.when(key+".when", &d.When)}
+	if d.Times != nil {
+		r.times = c.whole(key+".times", d.Times, 1)
+	}
+	if d.Latency != nil {
+		var err error
+		if r.latency, err = duration(*d.Latency); err != nil {
+			c.add(key+".latency", "%v", err)
+		}
+	}
+	if d.Usage != nil {
+		r.usage = &usage{
+			prompt:     c.whole(key+".usage.prompt_tokens", d.Usage.PromptTokens, 0),
+			completion: c.whole(key+".usage.completion_tokens", d.Usage.CompletionTokens, 0),
+		}
+	}
+	c.answer(key, d, &r)
+	return r
+}
+
+// answer checks that a rule says what happens, and only one thing.
+func (c *checker) answer(key string, d *ruleDoc, r *rule) {
+	if d.Reply != nil {
+		r.reply = c.reply(key+".reply", d.Reply)
+	}
+	if d.Fault != nil {
+		r.fault = c.fault(key+".fault", d.Fault)
+	}
+	switch {
+	case d.Reply == nil && d.Fault == nil:
+		c.add(key, "has neither reply nor fault")
+	case d.Reply == nil && (r.fault.truncate || r.fault.malformed || r.fault.disconnect):
+		r.reply = reply{text: `{"summary": "this answer was to be longer, but the scenario breaks it in its middle"}`}
+	case d.Reply != nil && d.Fault != nil && (r.fault.status != 0 || r.fault.timeout):
+		c.add(key+".reply", "a rule with the fault status or timeout never replies; leave reply out")
+	}
+}
+
+func (c *checker) when(key string, d *whenDoc) when {
+	w := when{agent: d.Agent, step: d.Step, contains: d.Contains, model: d.Model}
+	if d.Agent != nil && !slices.Contains(agents, *d.Agent) {
+		c.add(key+".agent", "%q is no agent; one of %s", firstLine(*d.Agent), strings.Join(agents, ", "))
+	}
+	if d.Phase != nil {
+		if !knownPhase(*d.Phase) {
+			c.add(key+".phase", "%q is no phase; planner_running, builder_running, tester_running or releaser_running", firstLine(*d.Phase))
+		}
+		p := plainPhase(*d.Phase)
+		w.phase = &p
+	}
+	if d.Attempt != nil {
+		n := int(c.whole(key+".attempt", d.Attempt, 1))
+		w.attempt = &n
+	}
+	if d.Turn != nil {
+		n := int(c.whole(key+".turn", d.Turn, 1))
+		w.turn = &n
+	}
+	return w
+}
+
+// knownPhase accepts phases (planner) and statuses of a run (planner_running).
+// The empty phase is that of requests outside any.
+func knownPhase(s string) bool {
+	return s == "" || contract.Phase(s).Valid() || slices.Contains(contract.Statuses(), contract.Status(s))
+}
+
+// plainPhase makes planner of planner_running, so that both forms match.
+func plainPhase(s string) string { return strings.TrimSuffix(s, "_running") }
+
+func (c *checker) reply(key string, d *replyDoc) reply {
+	kinds := 0
+	for _, given := range []bool{d.JSON != nil, d.Text != nil && d.ToolCalls == nil, d.ToolCalls != nil} {
+		if given {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		c.add(key, "needs exactly one of json, text and tool_calls (text may go with tool_calls)")
+		return reply{}
+	}
+	var r reply
+	if d.Text != nil {
+		r.text = *d.Text
+	}
+	if d.JSON != nil {
+		text, err := toJSON(d.JSON)
+		if err != nil {
+			c.add(key+".json", "%v", err)
+		}
+		r.text = text
+	}
+	if d.ToolCalls != nil && len(d.ToolCalls) == 0 {
+		c.add(key+".tool_calls", "is empty; name one call or more")
+	}
+	for i := range d.ToolCalls {
+		r.calls = append(r.calls, c.call(fmt.Sprintf("%s.tool_calls[%d]", key, i), &d.ToolCalls[i]))
+	}
+	return r
+}
+
+func (c *checker) call(key string, d *callDoc) toolCall {
+	if d.Name == "" {
+		c.add(key+".name", "is missing")
+	}
+	call := toolCall{name: d.Name, arguments: "{}"}
+	switch v := d.Arguments.(type) {
+	case nil:
+	case string: // as it is, so that a scenario can break it
+		call.arguments = v
+	default:
+		text, err := toJSON(v)
+		if err != nil {
+			c.add(key+".arguments", "%v", err)
+		}
+		call.arguments = text
+	}
+	return call
+}
+
+func (c *checker) fault(key string, d *faultDoc) *faultSpec {
+	f := &faultSpec{timeout: d.Timeout, truncate: d.Truncate, malformed: d.Malformed, disconnect: d.Disconnect}
+	kinds := 0
+	for _, given := range []bool{d.Status != nil, f.timeout, f.truncate, f.malformed, f.disconnect} {
+		if given {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		c.add(key, "needs exactly one of status, timeout, truncate, malformed and disconnect")
+	}
+	if d.Status != nil {
+		f.status = int(c.whole(key+".status", d.Status, http.StatusBadRequest))
+		if f.status > 599 {
+			c.add(key+".status", "is %d; an HTTP status of a failure is 400 to 599", f.status)
+		}
+	}
+	if d.RetryAfter != nil {
+		if d.Status == nil {
+			c.add(key+".retry_after", "goes with status only")
+		}
+		var err error
+		if f.retryAfter, err = duration(*d.RetryAfter); err != nil {
+			c.add(key+".retry_after", "%v", err)
+		}
+	}
+	return f
+}

@@ -1,0 +1,181 @@
+package scripted
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// completion is one answer, on its way into one of the protocol's two forms.
+type completion struct {
+	req    *chatRequest
+	id     string
+	text   string
+	calls  []toolCall
+	finish string
+	usage  usage
+}
+
+// completionID is the same for the same question, so that a repeated request
+// gets the same tool call ids as before.
+func completionID(req *chatRequest, rule int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s rule %d", req.caller, rule))
+	return hex.EncodeToString(sum[:10])
+}
+
+// The wire forms, as far as clients read them.
+type (
+	wireCompletion struct {
+		ID      string       `json:"id"`
+		Object  string       `json:"object"`
+		Created int64        `json:"created"`
+		Model   string       `json:"model"`
+		Choices []wireChoice `json:"choices"`
+		Usage   *wireUsage   `json:"usage,omitempty"`
+	}
+	wireChoice struct {
+		Index        int          `json:"index"`
+		Message      *wireMessage `json:"message,omitempty"`
+		Delta        *wireMessage `json:"delta,omitempty"`
+		FinishReason *string      `json:"finish_reason"`
+	}
+	wireMessage struct {
+		Role      string     `json:"role,omitempty"`
+		Content   *string    `json:"content,omitempty"`
+		ToolCalls []wireCall `json:"tool_calls,omitempty"`
+	}
+	wireCall struct {
+		Index    *int         `json:"index,omitempty"`
+		ID       string       `json:"id,omitempty"`
+		Type     string       `json:"type,omitempty"`
+		Function wireFunction `json:"function"`
+	}
+	wireFunction struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	}
+	wireUsage struct {
+		PromptTokens     int64 `json:"prompt_tokens"`
+		CompletionTokens int64 `json:"completion_tokens"`
+		TotalTokens      int64 `json:"total_tokens"`
+	}
+)
+
+func (u usage) wire() *wireUsage {
+	return &wireUsage{PromptTokens: u.prompt, CompletionTokens: u.completion, TotalTokens: u.prompt + u.completion}
+}
+
+// document is the completion in one piece.
+func (c *completion) document() []byte {
+	message := &wireMessage{Role: "assistant"}
+	if c.text != "" || len(c.calls) == 0 {
+		message.Content = &c.text
+	}
+	for i, call := range c.calls {
+		message.ToolCalls = append(message.ToolCalls, wireCall{
+			ID: c.callID(i), Type: "function", Function: wireFunction{Name: call.name, Arguments: call.arguments},
+		})
+	}
+	return encode(wireCompletion{
+		ID: "chatcmpl-" + c.id, Object: "chat.completion", Created: time.Now().Unix(), Model: c.req.Model,
+		Choices: []wireChoice{{Message: message, FinishReason: &c.finish}}, Usage: c.usage.wire(),
+	})
+}
+
+// events is the completion as server-sent events, without the closing [DONE].
+func (c *completion) events() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		empty := ""
+		if !yield(c.delta(wireMessage{Role: "assistant", Content: &empty}, nil)) {
+			return
+		}
+		for part := range pieces(c.text) {
+			if !yield(c.delta(wireMessage{Content: &part}, nil)) {
+				return
+			}
+		}
+		for i := range c.calls {
+			if !c.callEvents(i, yield) {
+				return
+			}
+		}
+		if !yield(c.delta(wireMessage{}, &c.finish)) {
+			return
+		}
+		if c.req.StreamOptions.IncludeUsage {
+			yield(event(c.chunk([]wireChoice{}, c.usage.wire())))
+		}
+	}
+}
+
+// callEvents sends a tool call as providers do: the name first, the arguments
+// in pieces.
+func (c *completion) callEvents(i int, yield func([]byte) bool) bool {
+	call := c.calls[i]
+	if !yield(c.delta(wireMessage{ToolCalls: []wireCall{{Index: &i, ID: c.callID(i), Type: "function", Function: wireFunction{Name: call.name}}}}, nil)) {
+		return false
+	}
+	for part := range pieces(call.arguments) {
+		if !yield(c.delta(wireMessage{ToolCalls: []wireCall{{Index: &i, Function: wireFunction{Arguments: part}}}}, nil)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *completion) delta(m wireMessage, finish *string) []byte {
+	return event(c.chunk([]wireChoice{{Delta: &m, FinishReason: finish}}, nil))
+}
+
+func (c *completion) chunk(choices []wireChoice, u *wireUsage) wireCompletion {
+	return wireCompletion{ID: "chatcmpl-" + c.id, Object: "chat.completion.chunk", Created: time.Now().Unix(), Model: c.req.Model, Choices: choices, Usage: u}
+}
+
+func (c *completion) callID(i int) string { return "call_" + c.id + "_" + strconv.Itoa(i) }
+
+// Sizes of the pieces in which a text is streamed: a few for a short one, and
+// none so large that a client would not see the text grow.
+const (
+	fewPieces     = 4
+	smallestPiece = 16
+	largestPiece  = 64 << 10
+)
+
+// pieces cuts a text between characters.
+func pieces(s string) iter.Seq[string] {
+	size := min(max(len(s)/fewPieces+1, smallestPiece), largestPiece)
+	return func(yield func(string) bool) {
+		for len(s) > 0 {
+			n := min(size, len(s))
+			for n < len(s) && !utf8.RuneStart(s[n]) {
+				n++
+			}
+			if !yield(s[:n]) {
+				return
+			}
+			s = s[n:]
+		}
+	}
+}
+
+// event frames one server-sent event.
+func event(v any) []byte {
+	return append(append([]byte("data: "), encode(v)...), "\n\n"...)
+}
+
+// encode writes JSON of the types above, which cannot fail.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("scripted: " + err.Error()) //nolint:forbidigo // a mistake in the types above
+	}
+	return b
+}
+
+func itoa(n int) string     { return strconv.Itoa(n) }
+func quote(s string) string { return strconv.Quote(firstLine(s)) }

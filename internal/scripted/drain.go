@@ -1,0 +1,53 @@
+package scripted
+
+import (
+	"sync"
+	"time"
+)
+
+// drain knows the requests under way, so that a server that ends closes its
+// files after their last lines.
+type drain struct {
+	mu     sync.Mutex
+	active int
+	ending bool
+	empty  chan struct{} // closed when ending and none is under way
+}
+
+// drainTimeout bounds the wait for clients that neither send nor take bytes.
+const drainTimeout = 5 * time.Second
+
+// enter counts a request in; it reports false when the server has ended.
+func (d *drain) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending {
+		return false
+	}
+	d.active++
+	return true
+}
+
+func (d *drain) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.active--; d.ending && d.active == 0 {
+		close(d.empty)
+	}
+}
+
+// wait refuses further requests and waits for those under way.
+func (d *drain) wait() {
+	d.mu.Lock()
+	d.ending, d.empty = true, make(chan struct{})
+	if d.active == 0 {
+		close(d.empty)
+	}
+	d.mu.Unlock()
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
+	select {
+	case <-d.empty:
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,160 @@
+package scripted
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// ledger knows how often each limited rule has answered and to which
+// idempotency keys. It is kept in a file beside the request log, so that a
+// server that was killed goes on where it was; the request log itself has no
+// room for keys.
+//
+// Only rules with times are in it: what an unlimited rule answered once it
+// answers again, because the limited rules before it never come back.
+type ledger struct {
+	rules []rule
+	used  []atomic.Int64
+
+	mu   sync.Mutex
+	keys map[string]int // key → rule that answered it, faults left out
+	file *os.File       // nil: memory only
+}
+
+// header is the state file's first line, entry each one after it.
+type header struct {
+	Scenario string `json:"scenario"`
+}
+
+type entry struct {
+	Rule int    `json:"rule"` // position from 1
+	Key  string `json:"key,omitempty"`
+}
+
+// statePath returns where the state of a log is kept.
+func statePath(logPath string) string { return logPath + ".state" }
+
+func openLedger(s *Scenario, logPath string) (*ledger, error) {
+	l := &ledger{rules: s.rules, used: make([]atomic.Int64, len(s.rules)), keys: map[string]int{}}
+	if logPath == "" {
+		return l, nil
+	}
+	path := statePath(logPath)
+	goesOn := false
+	if _, err := os.Stat(logPath); err == nil {
+		if goesOn, err = l.restore(path, s.digest); err != nil {
+			return nil, unusable(err, path)
+		}
+	}
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if !goesOn {
+		flags |= os.O_TRUNC
+	}
+	file, err := openLines(path, flags)
+	if err != nil {
+		return nil, unusable(err, path)
+	}
+	l.file = file
+	if !goesOn {
+		if err := writeLine(file, header{Scenario: s.digest}); err != nil {
+			_ = file.Close()
+			return nil, unusable(err, path)
+		}
+	}
+	return l, nil
+}
+
+// restore reads the state of an earlier server with the same scenario. It
+// reports false when there is none.
+func (l *ledger) restore(path, digest string) (bool, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	var h header
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &h) != nil || h.Scenario != digest {
+		return false, lines.Err()
+	}
+	for lines.Scan() {
+		var e entry
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Rule < 1 || e.Rule > len(l.rules) {
+			continue // the last line of a server that was killed while it wrote
+		}
+		l.remember(e.Rule-1, e.Key)
+	}
+	return true, lines.Err()
+}
+
+// remember counts one use of a limited rule.
+func (l *ledger) remember(i int, key string) {
+	l.used[i].Add(1)
+	if key != "" && l.rules[i].fault == nil {
+		l.keys[key] = i
+	}
+}
+
+// answered returns the rule that answered a key before.
+func (l *ledger) answered(key string) (int, bool) {
+	if key == "" {
+		return 0, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.keys[key]
+	return i, ok
+}
+
+func (l *ledger) usedUp(i int) bool {
+	return l.rules[i].times > 0 && l.used[i].Load() >= l.rules[i].times
+}
+
+// use takes one answer of a rule. It reports false when another request took
+// the last one meanwhile.
+func (l *ledger) use(i int, key string) (bool, error) {
+	if l.rules[i].times == 0 {
+		return true, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if first, ok := l.keys[key]; ok && first == i {
+		return true, nil // the same request came twice at once
+	}
+	if l.usedUp(i) {
+		return false, nil
+	}
+	if l.file != nil {
+		if err := writeLine(l.file, entry{Rule: i + 1, Key: key}); err != nil {
+			return false, err
+		}
+	}
+	l.remember(i, key)
+	return true, nil
+}
+
+func (l *ledger) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file = nil
+	return err
+}
+
+func unusable(err error, path string) error {
+	return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the scripted model's file %s cannot be used", path)
+}

@@ -1,0 +1,154 @@
+package scripted
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// misbehave carries out a rule's fault.
+func (a *answer) misbehave(req *chatRequest, r *rule) {
+	f := r.fault
+	switch {
+	case f.status != 0:
+		a.fail(statusError(f))
+	case f.timeout:
+		a.hang()
+	case f.truncate:
+		a.complete(truncated(newCompletion(req, a.entry.Rule, r), r))
+	case f.malformed:
+		a.malformed(newCompletion(req, a.entry.Rule, r))
+	default:
+		a.disconnect(newCompletion(req, a.entry.Rule, r))
+	}
+}
+
+// hang never answers.
+func (a *answer) hang() {
+	select {
+	case <-a.r.Context().Done():
+	case <-a.server.closing:
+	}
+	a.gone()
+}
+
+// truncated is a completion that reached the output limit in its middle.
+func truncated(c *completion, r *rule) *completion {
+	c.text = firstHalf(c.text)
+	if n := len(c.calls); n > 0 {
+		calls := append([]toolCall(nil), c.calls...)
+		calls[n-1].arguments = firstHalf(calls[n-1].arguments)
+		c.calls = calls
+	}
+	c.finish = "length"
+	if r.usage == nil {
+		c.usage.completion = c.tokens()
+	}
+	return c
+}
+
+// malformed answers with HTTP 200 and what is not JSON.
+func (a *answer) malformed(c *completion) {
+	if !c.req.Stream {
+		doc := c.document()
+		a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, doc[:len(doc)/2], usage{})
+		return
+	}
+	a.start(http.StatusOK, streamHeader, -1)
+	role := c.delta(wireMessage{Role: "assistant"}, nil)
+	part := c.delta(wireMessage{Content: &c.text}, nil)
+	broken := append(append([]byte(nil), part[:len(part)/2]...), "\n\n"...)
+	if !a.write(role) {
+		a.gone()
+	}
+	a.log(http.StatusOK, usage{}) // before what ends the client's patience
+	_, _ = a.w.Write(append(broken, doneEvent...))
+}
+
+// disconnect breaks the connection when half of the answer was sent.
+func (a *answer) disconnect(c *completion) {
+	if c.req.Stream {
+		a.start(http.StatusOK, streamHeader, -1)
+		a.write(c.delta(wireMessage{Role: "assistant"}, nil))
+		half := firstHalf(c.text)
+		a.write(c.delta(wireMessage{Content: &half}, nil))
+	} else {
+		doc := c.document()
+		a.start(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, len(doc))
+		a.write(doc[:len(doc)/2])
+	}
+	a.log(StatusDropped, usage{})
+	abort()
+}
+
+// firstHalf cuts a text in its middle, between characters.
+func firstHalf(s string) string {
+	n := len(s) / 2
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// apiError is an error in the protocol's form.
+type apiError struct {
+	status     int
+	kind, code string
+	message    string
+	retryAfter time.Duration
+}
+
+// statusError words a status as providers do, so that clients can tell an
+// exhausted quota from a rate limit.
+func statusError(f *faultSpec) apiError {
+	e := apiError{status: f.status, retryAfter: f.retryAfter, kind: "invalid_request_error", message: "the scenario says: " + strconv.Itoa(f.status) + " " + http.StatusText(f.status)}
+	switch f.status {
+	case http.StatusUnauthorized:
+		e.code = "invalid_api_key"
+	case http.StatusPaymentRequired:
+		e.kind, e.code = "insufficient_quota", "insufficient_quota"
+	case http.StatusForbidden:
+		e.kind, e.code = "permission_error", "forbidden"
+	case http.StatusNotFound:
+		e.code = "model_not_found"
+	case http.StatusRequestEntityTooLarge:
+		e.code = "context_length_exceeded"
+	case http.StatusTooManyRequests:
+		e.kind, e.code = "requests", "rate_limit_exceeded"
+	default:
+		if f.status >= http.StatusInternalServerError {
+			e.kind, e.code = "server_error", "server_error"
+		}
+	}
+	return e
+}
+
+// header holds the wait in the two forms that providers use: whole seconds, and
+// milliseconds for what is shorter.
+func (e apiError) header() http.Header {
+	h := http.Header{"Content-Type": {"application/json"}}
+	if e.retryAfter > 0 {
+		seconds := (e.retryAfter + time.Second - 1) / time.Second
+		h["Retry-After"] = []string{strconv.FormatInt(int64(seconds), 10)}
+		h["Retry-After-Ms"] = []string{strconv.FormatInt(e.retryAfter.Milliseconds(), 10)}
+	}
+	return h
+}
+
+func (e apiError) body() []byte {
+	detail := map[string]any{"message": e.message, "type": e.kind, "param": nil, "code": nil}
+	if e.code != "" {
+		detail["code"] = e.code
+	}
+	return encode(map[string]any{"error": detail})
+}
+
+// writeError answers a request that is none of the model's.
+func writeError(w http.ResponseWriter, e apiError) {
+	for k, v := range e.header() {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(e.status)
+	_, _ = w.Write(e.body())
+}

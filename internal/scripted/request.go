@@ -1,0 +1,158 @@
+package scripted
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// caller says on whose behalf a request came, from its headers.
+type caller struct {
+	run                int64
+	agent, phase, step string
+	attempt, turn      int
+}
+
+func callerOf(h http.Header) caller {
+	number := func(name string) int {
+		n, _ := strconv.Atoi(h.Get(name))
+		return n
+	}
+	run, _ := strconv.ParseInt(h.Get("X-RGPT-Run"), 10, 64)
+	return caller{
+		run: run, agent: h.Get("X-RGPT-Agent"), phase: h.Get("X-RGPT-Phase"), step: h.Get("X-RGPT-Step"),
+		attempt: number("X-RGPT-Attempt"), turn: number("X-RGPT-Turn"),
+	}
+}
+
+func (c caller) String() string {
+	return fmt.Sprintf("run %d, agent %q, phase %q, step %q, attempt %d, turn %d",
+		c.run, c.agent, c.phase, c.step, c.attempt, c.turn)
+}
+
+// chatRequest is the part of a chat-completions request that matters here.
+type chatRequest struct {
+	Model    string `json:"model"`
+	Messages []struct {
+		Role    string  `json:"role"`
+		Content content `json:"content"`
+	} `json:"messages"`
+	Stream        bool `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+
+	caller caller
+	key    string // digest of the Idempotency-Key; empty without one
+}
+
+// content is a message's text: a string, null, or a list of parts.
+type content []string
+
+// UnmarshalJSON accepts every form that the protocol allows.
+func (c *content) UnmarshalJSON(data []byte) error {
+	switch {
+	case bytes.Equal(data, []byte("null")):
+		return nil
+	case len(data) > 0 && data[0] == '"':
+		var s string
+		if err := json.Unmarshal(data, &s); err != nil {
+			return err
+		}
+		*c = content{s}
+		return nil
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return errors.New("content is neither a string nor a list of parts")
+	}
+	for _, p := range parts {
+		*c = append(*c, p.Text)
+	}
+	return nil
+}
+
+// contains looks in all message texts.
+func (r *chatRequest) contains(s string) bool {
+	for i := range r.Messages {
+		for _, text := range r.Messages[i].Content {
+			if strings.Contains(text, s) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// promptTokens estimates the request's size for rules without usage.
+func (r *chatRequest) promptTokens() int64 {
+	chars := 0
+	for i := range r.Messages {
+		for _, text := range r.Messages[i].Content {
+			chars += utf8.RuneCountInString(text)
+		}
+	}
+	return tokens(chars)
+}
+
+// tokens counts four characters as one token, and something as at least one.
+func tokens(chars int) int64 {
+	if chars == 0 {
+		return 0
+	}
+	return int64(max(1, chars/4))
+}
+
+// readChat reads and parses a request.
+func (s *Server) readChat(w http.ResponseWriter, r *http.Request) (*chatRequest, *apiError) {
+	req := &chatRequest{caller: callerOf(r.Header), key: keyOf(r.Header)}
+	if problem := s.readBody(w, r, req); problem != nil {
+		return req, problem
+	}
+	if len(req.Messages) == 0 {
+		return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "messages is missing or empty"}
+	}
+	return req, nil
+}
+
+// readBody reads a JSON body of bounded size into v.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any) *apiError {
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 && n <= s.opts.MaxBody {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := io.Copy(&body, http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return &apiError{status: http.StatusRequestEntityTooLarge, kind: "invalid_request_error", code: "context_length_exceeded",
+			message: fmt.Sprintf("the request is larger than %d bytes", s.opts.MaxBody)}
+	case err != nil:
+		return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "the request's body did not arrive whole"}
+	}
+	if err := json.Unmarshal(body.Bytes(), v); err != nil {
+		return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: "the request's body is not the JSON of this endpoint: " + err.Error()}
+	}
+	return nil
+}
+
+// keyOf shortens an idempotency key to a digest: keys are kept for as long as
+// the server lives.
+func keyOf(h http.Header) string {
+	key := h.Get("Idempotency-Key")
+	if key == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,111 @@
+package scripted
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Scenario is a parsed and checked scenario. It never changes and may be used
+// by several servers.
+type Scenario struct {
+	rules  []rule
+	digest string
+}
+
+// Rules returns how many rules the scenario has.
+func (s *Scenario) Rules() int { return len(s.rules) }
+
+// Digest identifies the scenario's content: SHA-256, in hex.
+func (s *Scenario) Digest() string { return s.digest }
+
+// rule is one rule of a scenario.
+type rule struct {
+	when    when
+	times   int64 // 0: always
+	latency time.Duration
+	reply   reply
+	usage   *usage
+	fault   *faultSpec
+}
+
+// when says which requests a rule answers. A nil field matches every request.
+type when struct {
+	agent, phase, step, contains, model *string
+	attempt, turn                       *int
+}
+
+// reply is what a model says.
+type reply struct {
+	text  string
+	calls []toolCall
+}
+
+type toolCall struct {
+	name      string
+	arguments string // JSON, unless the scenario wants it broken
+}
+
+type usage struct {
+	prompt, completion int64
+}
+
+// faultSpec is what goes wrong instead of a plain answer; one of its kinds is set.
+type faultSpec struct {
+	status     int
+	retryAfter time.Duration
+	timeout    bool
+	truncate   bool
+	malformed  bool
+	disconnect bool
+}
+
+// maxScenario bounds a scenario file. Replies of many megabytes are legitimate.
+const maxScenario = 256 << 20
+
+// Load reads a scenario file. A file with mistakes is a CONFIG_ERROR that names
+// each by file, line and key.
+func Load(path string) (*Scenario, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the scenario file %s cannot be read", path)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxScenario {
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"the scenario %s is no regular file of at most %d MiB", path, maxScenario>>20)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the scenario file %s cannot be read", path)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a scenario from memory. The name stands for the file in messages.
+func Parse(name string, data []byte) (*Scenario, error) {
+	rules, mistakes := parse(data)
+	if len(mistakes) > 0 {
+		return nil, refuse(name, mistakes)
+	}
+	sum := sha256.Sum256(data)
+	return &Scenario{rules: rules, digest: hex.EncodeToString(sum[:])}, nil
+}
+
+// refuse makes one error of all mistakes, the first ones in full.
+func refuse(name string, mistakes []mistake) error {
+	const most = 10
+	lines := make([]string, 0, most+1)
+	for i, m := range mistakes {
+		if i == most {
+			lines = append(lines, "and more")
+			break
+		}
+		lines = append(lines, m.in(name))
+	}
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the scenario has mistakes: %s", strings.Join(lines, "; "))
+}

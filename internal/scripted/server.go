@@ -1,0 +1,142 @@
+package scripted
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// DefaultMaxBody is the largest request body that a server reads, in bytes.
+const DefaultMaxBody = 64<<20 + 1<<20 // 64 MiB of prompt and what JSON adds around it
+
+// Options configure a server. The zero value is usable.
+type Options struct {
+	// LogPath is the file that gets one JSON line for each request; its state
+	// (what is used up) is kept beside it and survives a restart with the same
+	// scenario. Removing the log file starts over. Empty: no log, no state.
+	LogPath string
+	// MaxBody is the largest request body in bytes; 0 means DefaultMaxBody.
+	MaxBody int64
+	// Logger gets what goes wrong after an answer was sent; nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// Server answers model requests from a scenario. It is an http.Handler, safe
+// for use by any number of requests at the same time.
+type Server struct {
+	scenario *Scenario
+	opts     Options
+	mux      *http.ServeMux
+	ledger   *ledger
+	log      *requestLog
+
+	drain     drain
+	closing   chan struct{} // closed by Close; ends what waits
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New makes a server. It fails, with a CONFIG_ERROR, when the log or its state
+// cannot be opened.
+func New(scenario *Scenario, opts Options) (*Server, error) {
+	if opts.MaxBody == 0 {
+		opts.MaxBody = DefaultMaxBody
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	ledger, err := openLedger(scenario, opts.LogPath)
+	if err != nil {
+		return nil, err
+	}
+	log, err := openLog(opts.LogPath)
+	if err != nil {
+		_ = ledger.close()
+		return nil, err
+	}
+	s := &Server{scenario: scenario, opts: opts, ledger: ledger, log: log, closing: make(chan struct{})}
+	s.mux = http.NewServeMux()
+	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("GET /healthz", s.healthz)
+	s.mux.HandleFunc("/", s.nothing)
+	return s, nil
+}
+
+// ServeHTTP answers one request. After Close it breaks the connection.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.drain.enter() {
+		abort()
+	}
+	defer s.drain.leave()
+	s.mux.ServeHTTP(w, r)
+}
+
+// Close ends requests that wait (latency, timeout), gives the others a few
+// seconds to end, and closes the files when all lines are in them. Shut down
+// the http.Server after it, which would wait for what never answers.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.drain.wait()
+		s.closeErr = s.log.close()
+		if err := s.ledger.close(); s.closeErr == nil {
+			s.closeErr = err
+		}
+	})
+	return s.closeErr
+}
+
+// nothing answers requests for anything else.
+func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
+	writeError(w, apiError{
+		status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url",
+		message: "the scripted model serves POST /v1/chat/completions, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
+	})
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// models lists a name for each model that the scenario asks for, after the one
+// that stands for any.
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	type entry struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	list := []entry{{ID: "scripted", Object: "model", OwnedBy: "rocketgpt"}}
+	seen := map[string]bool{"scripted": true}
+	for i := range s.scenario.rules {
+		if m := s.scenario.rules[i].when.model; m != nil && !seen[*m] {
+			seen[*m] = true
+			list = append(list, entry{ID: *m, Object: "model", OwnedBy: "rocketgpt"})
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(map[string]any{"object": "list", "data": list}))
+}
+
+// wait lets a rule's latency pass. It reports false when the client or the
+// server went away meanwhile.
+func (s *Server) wait(r *http.Request, d time.Duration) bool {
+	if d <= 0 {
+		return r.Context().Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	case <-s.closing:
+		return false
+	}
+}
