@@ -1,0 +1,107 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// bucket keeps blobs in whatever gocloud.dev/blob opens by URL.
+type bucket struct {
+	*blob.Bucket
+	name string // the URL without its query, which may hold what nobody should read
+}
+
+// memoryStage is how much of a stream is held in memory before it goes to a
+// temporary file. Most artifacts are smaller.
+const memoryStage = 1 << 20
+
+func (b *bucket) has(ctx context.Context, key string, size int64) (bool, error) {
+	attrs, err := b.Attributes(ctx, key)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return size < 0 || attrs.Size == size, nil
+}
+
+// options avoid a guess at the content type and uploads in parts for what fits
+// into one request.
+func options() *blob.WriterOptions {
+	return &blob.WriterOptions{ContentType: "application/octet-stream"}
+}
+
+func (b *bucket) put(ctx context.Context, key string, data []byte) error {
+	return b.WriteAll(ctx, key, data, options())
+}
+
+func (b *bucket) open(ctx context.Context, key string) (io.ReadCloser, error) {
+	r, err := b.NewReader(ctx, key, nil)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (b *bucket) where() string { return b.name }
+
+func (b *bucket) close() error { return b.Close() }
+
+func (b *bucket) stage(context.Context) (stage, error) { return &spool{bucket: b}, nil }
+
+// spool holds a stream until its digest is known: in memory at first, in a
+// temporary file when it gets long.
+type spool struct {
+	bucket *bucket
+	memory bytes.Buffer
+	file   *os.File
+}
+
+func (s *spool) Write(p []byte) (int, error) {
+	if s.file == nil && s.memory.Len()+len(p) <= memoryStage {
+		return s.memory.Write(p)
+	}
+	if s.file == nil {
+		if err := s.overflow(); err != nil {
+			return 0, err
+		}
+	}
+	return s.file.Write(p)
+}
+
+func (s *spool) overflow() error {
+	f, err := os.CreateTemp("", "rgpt-artifact-*")
+	if err != nil {
+		return err
+	}
+	s.file = f
+	_, err = s.memory.WriteTo(f)
+	return err
+}
+
+func (s *spool) commit(ctx context.Context, key string, _ int64) error {
+	defer s.discard()
+	if s.file == nil {
+		return s.bucket.put(ctx, key, s.memory.Bytes())
+	}
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return s.bucket.Upload(ctx, key, s.file, options())
+}
+
+func (s *spool) discard() {
+	if s.file != nil {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name())
+	}
+}

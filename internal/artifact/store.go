@@ -1,0 +1,216 @@
+// Package artifact keeps the files of runs as blobs that are named by the
+// digest of their content: in a directory, in an S3-compatible store, or in
+// memory for tests. A blob never changes, so putting one twice is harmless and
+// any worker may read what another has written.
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Errors that callers tell apart with errors.Is. Each comes wrapped in a fault
+// that says what to do.
+var (
+	// ErrNotFound: the store holds no blob with this digest.
+	ErrNotFound = errors.New("artifact not found")
+	// ErrCorrupt: what the store holds under a digest is not what was put there.
+	ErrCorrupt = errors.New("artifact is corrupt")
+	// ErrTooLarge: the content is longer than the caller allows.
+	ErrTooLarge = errors.New("artifact is too large")
+	// ErrDigest: the text is not a digest.
+	ErrDigest = errors.New("not an artifact digest")
+)
+
+// Store keeps blobs by digest. It is safe for concurrent use, also by several
+// processes on the same directory or bucket.
+type Store struct {
+	backend backend
+}
+
+// backend is where the bytes lie. Keys are made from digests and need no
+// checking. Errors of a missing key answer to errors.Is(err, ErrNotFound).
+type backend interface {
+	// has reports whether the key holds exactly size bytes; a negative size
+	// asks for the key alone.
+	has(ctx context.Context, key string, size int64) (bool, error)
+	// put writes the bytes so that readers see all of them or nothing.
+	put(ctx context.Context, key string, data []byte) error
+	// stage takes bytes whose key is not known yet.
+	stage(ctx context.Context) (stage, error)
+	open(ctx context.Context, key string) (io.ReadCloser, error)
+	// where names the place for people.
+	where() string
+	close() error
+}
+
+// stage collects bytes until their key is known. Exactly one of commit and
+// discard ends it.
+type stage interface {
+	io.Writer
+	commit(ctx context.Context, key string, size int64) error
+	discard()
+}
+
+// Put stores data and returns its digest. Data that is stored already is not
+// written again. A full disk is an INFRA_ERROR with code disk_full.
+func (s *Store) Put(ctx context.Context, data []byte) (string, error) {
+	sum := sha256.Sum256(data)
+	digest := format(sum[:])
+	key := keyOf(digest)
+	there, err := s.backend.has(ctx, key, int64(len(data)))
+	if err == nil && !there {
+		err = s.backend.put(ctx, key, data)
+	}
+	if err != nil {
+		return "", s.explain(err, "store an artifact of %d bytes", len(data))
+	}
+	return digest, nil
+}
+
+// PutReader stores what r yields, without holding it in memory, and returns its
+// digest and its size in bytes. More than limit bytes is ErrTooLarge and leaves
+// nothing behind; a limit of 0 is none.
+func (s *Store) PutReader(ctx context.Context, r io.Reader, limit int64) (digest string, size int64, err error) {
+	staged, err := s.backend.stage(ctx)
+	if err != nil {
+		return "", 0, s.explain(err, "store an artifact")
+	}
+	hash := sha256.New()
+	size, err = copyLimited(io.MultiWriter(staged, hash), &contextReader{ctx, r}, limit)
+	if err != nil {
+		staged.discard()
+		return "", 0, s.explain(err, "store an artifact")
+	}
+	digest = format(hash.Sum(nil))
+	key := keyOf(digest)
+	there, err := s.backend.has(ctx, key, size)
+	switch {
+	case err != nil:
+		staged.discard()
+	case there:
+		staged.discard()
+		return digest, size, nil
+	default:
+		err = staged.commit(ctx, key, size)
+	}
+	if err != nil {
+		return "", 0, s.explain(err, "store an artifact of %d bytes", size)
+	}
+	return digest, size, nil
+}
+
+// Get returns the whole content of a blob, checked against its digest.
+func (s *Store) Get(ctx context.Context, digest string) ([]byte, error) {
+	r, err := s.Reader(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	var buf bytes.Buffer
+	if _, err := buf.ReadFrom(r); err != nil {
+		return nil, s.explain(err, "read artifact %s", digest)
+	}
+	return buf.Bytes(), nil
+}
+
+// Reader returns the content of a blob as a stream. The last Read answers
+// ErrCorrupt instead of io.EOF when the content does not fit the digest, so
+// what was read before counts only after io.EOF. The caller closes it.
+func (s *Store) Reader(ctx context.Context, digest string) (io.ReadCloser, error) {
+	if err := Validate(digest); err != nil {
+		return nil, err
+	}
+	r, err := s.backend.open(ctx, keyOf(digest))
+	if err != nil {
+		return nil, s.explain(err, "read artifact %s", digest)
+	}
+	return &verifier{ReadCloser: r, hash: sha256.New(), digest: digest, store: s}, nil
+}
+
+// Exists reports whether a blob is stored. It does not read the content.
+func (s *Store) Exists(ctx context.Context, digest string) (bool, error) {
+	if err := Validate(digest); err != nil {
+		return false, err
+	}
+	there, err := s.backend.has(ctx, keyOf(digest), -1)
+	if err != nil {
+		return false, s.explain(err, "look for artifact %s", digest)
+	}
+	return there, nil
+}
+
+// Close gives back what the store holds open. Readers stay usable.
+func (s *Store) Close() error { return s.backend.close() }
+
+// Digest returns the digest that data is stored under: sha256:<hex>.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return format(sum[:])
+}
+
+const digestPrefix = "sha256:"
+
+// Validate checks that a text is a digest and nothing else: keys are made of
+// it, so it must not lead anywhere.
+func Validate(digest string) error {
+	if len(digest) != len(digestPrefix)+2*sha256.Size || digest[:len(digestPrefix)] != digestPrefix {
+		return badDigest(digest)
+	}
+	for _, c := range []byte(digest[len(digestPrefix):]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return badDigest(digest)
+		}
+	}
+	return nil
+}
+
+func badDigest(digest string) error {
+	const shown = 80
+	if len(digest) > shown {
+		digest = digest[:shown] + "…"
+	}
+	return fault.Wrap(ErrDigest, contract.ClassRuntime, contract.CodeUnknown,
+		"%q is no artifact digest; expected sha256: and 64 hexadecimal digits in lower case", digest)
+}
+
+func format(sum []byte) string { return digestPrefix + hex.EncodeToString(sum) }
+
+// keyOf spreads blobs over 256 folders, because folders with very many files
+// are slow to list and to back up. The digest has been validated.
+func keyOf(digest string) string {
+	digits := digest[len(digestPrefix):]
+	return digits[:2] + "/" + digits[2:]
+}
+
+// explain turns an error into a fault that says what was tried, where, and what
+// to do.
+func (s *Store) explain(err error, format string, args ...any) error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	what := fmt.Sprintf(format, args...)
+	f := fault.Of(err)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown,
+			"could not %s: it is not in %s; workers on several hosts need one store for all of them (artifacts.url)", what, s.backend.where())
+	case errors.Is(err, ErrTooLarge):
+		return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown,
+			"could not %s: it is larger than allowed (artifacts.max_file)", what)
+	case f.Code == contract.CodeDiskFull:
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull,
+			"could not %s: no space is left in %s; free some there or move the store (artifacts.url)", what, s.backend.where())
+	default:
+		return fault.Wrap(err, f.Class, f.Code, "could not %s in %s", what, s.backend.where())
+	}
+}

@@ -1,0 +1,279 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// decoder turns YAML nodes into values of the kinds that the schema wants, and
+// collects what is wrong on the way.
+type decoder struct {
+	report  *report
+	origins map[string]Origin
+	at      func(*yaml.Node) Origin
+}
+
+// value decodes one node. It reports false where there is nothing to merge: an
+// empty section, or a mistake.
+func (d *decoder) value(n *yaml.Node, s *spec, key string) (any, bool) {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.ShortTag() == "!!null" && (s.plural() || s.kind == kindList) {
+		return nil, false
+	}
+	d.origins[key] = d.at(n)
+	switch s.kind {
+	case kindSection, kindMap:
+		return d.mapping(n, s, key)
+	case kindList:
+		return d.list(n, s, key)
+	default:
+		v, ok := scalar(n, s)
+		if !ok {
+			d.mistake(n, s, key)
+			return nil, false
+		}
+		return v, true
+	}
+}
+
+func (d *decoder) mistake(n *yaml.Node, s *spec, key string) {
+	d.report.add(d.at(n), key, "expected %s, got %s", s.expectation(), s.found(n))
+}
+
+// mapping decodes a section or a map, key by key.
+func (d *decoder) mapping(n *yaml.Node, s *spec, key string) (any, bool) {
+	if n.Kind != yaml.MappingNode {
+		d.mistake(n, s, key)
+		return nil, false
+	}
+	out := map[string]any{}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, child := n.Content[i], n.Content[i+1]
+		path := join(key, name.Value)
+		if first, twice := seen[name.Value]; twice {
+			d.report.add(d.at(name), path, "is set twice, first on line %d", first)
+			continue
+		}
+		seen[name.Value] = name.Line
+		next := d.next(name, s, key)
+		if next == nil {
+			continue
+		}
+		if v, ok := d.value(child, next, path); ok {
+			out[name.Value] = v
+			d.origins[path] = d.at(name)
+		}
+	}
+	return out, true
+}
+
+// next finds the description of a key in a section or map.
+func (d *decoder) next(name *yaml.Node, s *spec, key string) *spec {
+	if name.ShortTag() == "!!merge" {
+		d.report.add(d.at(name), key, "<< is not understood; write the keys out")
+		return nil
+	}
+	if name.Kind != yaml.ScalarNode || name.Value == "" || strings.ContainsFunc(name.Value, notInName) {
+		d.report.add(d.at(name), key, "expected a name as key")
+		return nil
+	}
+	if s.kind == kindMap {
+		return s.elem
+	}
+	if f := s.field(name.Value); f != nil {
+		return f
+	}
+	d.report.add(d.at(name), join(key, name.Value), "%s", unknown(s, key, name.Value))
+	return nil
+}
+
+func notInName(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
+
+// list decodes a list. It replaces a list of a lower layer as a whole, with the
+// places of its elements.
+func (d *decoder) list(n *yaml.Node, s *spec, key string) (any, bool) {
+	if n.Kind != yaml.SequenceNode {
+		d.mistake(n, s, key)
+		return nil, false
+	}
+	dropElements(d.origins, key)
+	out := make([]any, 0, len(n.Content))
+	for i, child := range n.Content {
+		// A mistaken element keeps its place, so that those after it keep
+		// their numbers; the mistake stops the configuration anyway.
+		v, ok := d.value(child, s.elem, fmt.Sprintf("%s[%d]", key, i))
+		if !ok {
+			if child.ShortTag() == "!!null" && s.elem.plural() {
+				d.mistake(child, s.elem, fmt.Sprintf("%s[%d]", key, i))
+			}
+			v = s.elem.tree(reflect.Zero(s.elem.typ))
+		}
+		out = append(out, v)
+	}
+	return out, true
+}
+
+func dropElements(origins map[string]Origin, key string) {
+	for k := range origins {
+		if strings.HasPrefix(k, key+"[") {
+			delete(origins, k)
+		}
+	}
+}
+
+// scalar decodes a single value.
+func scalar(n *yaml.Node, s *spec) (any, bool) {
+	if n.Kind != yaml.ScalarNode {
+		return nil, false
+	}
+	tag, text := n.ShortTag(), n.Value
+	number := tag == "!!int" || tag == "!!float"
+	switch s.kind {
+	case kindBool:
+		return text == "true", tag == "!!bool" && (text == "true" || text == "false")
+	case kindToggle:
+		return Toggle(text), tag == "!!bool" || tag == "!!str"
+	case kindInt:
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || tag != "!!int" {
+			return nil, false
+		}
+		if s.typ.Kind() == reflect.Int {
+			return int(v), true
+		}
+		return v, true
+	case kindFloat:
+		v, err := strconv.ParseFloat(text, 64)
+		return v, err == nil && number && v == v
+	case kindDuration:
+		if tag == "!!int" && text == "0" {
+			return time.Duration(0), true
+		}
+		v, err := time.ParseDuration(text)
+		return v, err == nil && tag == "!!str"
+	case kindSize:
+		v, err := ParseSize(text)
+		return v, err == nil && (tag == "!!int" || tag == "!!str")
+	case kindMoney:
+		v, err := ParseUSD(text)
+		return v, err == nil && number
+	default:
+		return text, tag == "!!str" && utf8.ValidString(text)
+	}
+}
+
+// found says what a node holds, for people.
+func (s *spec) found(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "keys and values"
+	case n.ShortTag() == "!!null":
+		return "nothing"
+	case n.ShortTag() == "!!str":
+		return s.show(strconv.Quote(n.Value))
+	case s.kind == kindText:
+		return s.show(n.Value) + " (put it in quotes)"
+	default:
+		return s.show(n.Value)
+	}
+}
+
+// show shortens a value, and hides what may be secret.
+func (s *spec) show(text string) string {
+	const longest = 60
+	if s.secret {
+		return "a value that is not shown because it may be secret"
+	}
+	if utf8.RuneCountInString(text) <= longest {
+		return text
+	}
+	return string([]rune(text)[:longest]) + "…"
+}
+
+// later are sections of the product that have no settings yet.
+var later = []string{"brain", "gate", "deliberation"}
+
+// unknown explains a key that does not exist, and guesses what was meant.
+func unknown(s *spec, key, name string) string {
+	var names []string
+	for _, f := range s.fields {
+		names = append(names, f.name)
+	}
+	what := "unknown key"
+	if key == "" {
+		if slices.Contains(later, name) {
+			return "this version has no settings for it; remove the section"
+		}
+		what = "unknown section"
+	}
+	if hint, ok := misplaced[name]; ok {
+		return what + "; " + hint
+	}
+	if near := nearest(name, names); near != "" {
+		return fmt.Sprintf("%s; did you mean %s?", what, near)
+	}
+	return fmt.Sprintf("%s; expected one of %s", what, strings.Join(names, ", "))
+}
+
+// misplaced are keys that people write although a secret has no place in a file.
+var misplaced = map[string]string{
+	"api_key":  "secrets do not belong in files; name a variable with api_key_env or a file with api_key_file",
+	"token":    "secrets do not belong in files; name a variable with api_key_env or a file with api_key_file",
+	"password": "secrets do not belong in files; give the database's in DATABASE_URL",
+}
+
+// nearest returns the name that a typing mistake is closest to, empty when none
+// is close.
+func nearest(name string, names []string) string {
+	best, least := "", min(3, len(name)/3+1)
+	for _, candidate := range names {
+		if d := distance(name, candidate, least); d < least {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// distance counts insertions, deletions and replacements, and gives up at limit.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}

@@ -1,0 +1,67 @@
+package config
+
+import "time"
+
+// Default returns the settings that hold where nothing else is said. They work
+// as they are.
+func Default() *Config {
+	check := func(severity string) Check {
+		return Check{Enabled: Auto, Format: "auto", Severity: severity}
+	}
+	return &Config{
+		Execution: Execution{
+			ParallelSteps:  4,
+			MaxRetries:     3,
+			MaxGoalBytes:   32 * KiB,
+			CommandTimeout: 5 * time.Minute,
+			Step:           StepLimits{Turns: 40, Tokens: 400_000, CostUSD: 5 * USD, Time: 30 * time.Minute, LoopLimit: 5, ErrorLimit: 3},
+			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 24 * time.Hour},
+			Sandbox: Sandbox{
+				Runner: "process", Memory: 4 * GiB, Processes: 512, CPUTime: 40 * time.Minute,
+				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{},
+			},
+			Approval: Approval{Wait: 24 * time.Hour},
+		},
+		Findings: Findings{MaxMajor: 0, MaxMedium: 10},
+		Verification: Verification{
+			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1,
+			Build: check("major"), Test: check("major"), Lint: check("minor"), Security: check("medium"),
+			Custom: []CustomCheck{},
+		},
+		Git:       Git{BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost"},
+		Artifacts: Artifacts{MaxFile: 512 * MiB},
+		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
+		Models: Models{
+			Phases:          map[string]Choice{},
+			Timeout:         120 * time.Second,
+			MaxOutputTokens: 16_384,
+			Budgets:         Budgets{ReserveOutputTokens: 1024, WarnAt: 0.8},
+			Providers:       defaultProviders(),
+			Catalogue:       []CatalogueEntry{},
+		},
+		Server: Server{
+			Address: "127.0.0.1:8080", ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+			IdleTimeout: 2 * time.Minute, ShutdownTimeout: 10 * time.Second, MaxBody: MiB,
+		},
+		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
+		Worker: Worker{
+			MaxConcurrentActivities: 32, MaxConcurrentWorkflowTasks: 32, StopTimeout: 30 * time.Second, Roles: []string{},
+		},
+		Database: Database{MaxConns: 16},
+	}
+}
+
+// defaultProviders make a key in the environment and models.default enough to
+// use the well-known services.
+func defaultProviders() map[string]Provider {
+	provider := func(kind, keyEnv string) Provider {
+		return Provider{Kind: kind, APIKeyEnv: keyEnv, MaxConcurrent: 8, Headers: map[string]string{}}
+	}
+	return map[string]Provider{
+		"openai":     provider("openai", "OPENAI_API_KEY"),
+		"openrouter": provider("openrouter", "OPENROUTER_API_KEY"),
+		"anthropic":  provider("anthropic", "ANTHROPIC_API_KEY"),
+		"gemini":     provider("gemini", "GEMINI_API_KEY"),
+		"ollama":     provider("ollama", ""),
+	}
+}

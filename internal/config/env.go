@@ -1,0 +1,176 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// envPrefix begins the names of variables that are settings.
+const envPrefix = "RGPT_"
+
+// wellKnown are variables that other tools of this field use too. The RGPT_
+// form counts before them.
+var wellKnown = [][2]string{
+	{"DATABASE_URL", "database.url"},
+	{"TEMPORAL_ADDRESS", "temporal.address"},
+	{"TEMPORAL_NAMESPACE", "temporal.namespace"},
+}
+
+// environ turns the form of os.Environ into a map. Of doubles the last counts,
+// as it does for the C library.
+func environ(env []string) map[string]string {
+	out := map[string]string{}
+	for _, e := range env {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// environment merges the settings of the environment. An empty variable sets
+// nothing, because many tools can only set variables and not remove them.
+func (l *loader) environment(env []string) {
+	vars := environ(env)
+	for _, known := range wellKnown {
+		if value := vars[known[0]]; value != "" {
+			l.set(Origin{Source: SourceEnv, Name: known[0]}, known[1], value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		rest, ok := strings.CutPrefix(name, envPrefix)
+		if !ok || vars[name] == "" || !namesSection(rest) {
+			continue
+		}
+		origin := Origin{Source: SourceEnv, Name: name}
+		if key := envKey(rest); key != "" {
+			l.set(origin, key, vars[name])
+		} else if !fromKubernetes(rest) {
+			l.report.layer(origin)
+			l.report.add(origin, "", "no setting has this name; the reference of settings lists them all")
+		}
+	}
+}
+
+// namesSection reports whether a variable is meant as a setting. Others, such as
+// RGPT_DATA_DIR, belong to someone else.
+func namesSection(rest string) bool {
+	return slices.ContainsFunc(root().fields, func(f *spec) bool {
+		return strings.HasPrefix(rest, strings.ToUpper(f.name)+"_")
+	})
+}
+
+// kubernetes matches what Kubernetes puts into every container for a service
+// that is called rgpt-server, for example RGPT_SERVER_PORT_8080_TCP_ADDR.
+var kubernetes = regexp.MustCompile(`^[A-Z]+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+func fromKubernetes(rest string) bool { return kubernetes.MatchString(rest) }
+
+// envKey finds the key that a variable's name without the prefix stands for,
+// empty when there is none. Parts may be separated by one underscore or two.
+func envKey(rest string) string {
+	return matchEnv(root(), strings.ReplaceAll(rest, "__", "_"), "")
+}
+
+func matchEnv(s *spec, rest, key string) string {
+	switch s.kind {
+	case kindSection:
+		// Longer names first: max_files before max.
+		fields := slices.SortedFunc(slices.Values(s.fields), func(a, b *spec) int { return cmp.Compare(len(b.name), len(a.name)) })
+		for _, f := range fields {
+			name := strings.ToUpper(f.name)
+			if rest == name && !f.plural() {
+				return join(key, f.name)
+			}
+			if after, ok := strings.CutPrefix(rest, name+"_"); ok && f.plural() {
+				if found := matchEnv(f, after, join(key, f.name)); found != "" {
+					return found
+				}
+			}
+		}
+	case kindMap:
+		if s.elem.kind != kindSection {
+			return ""
+		}
+		for _, f := range s.elem.fields {
+			name, ok := strings.CutSuffix(rest, "_"+strings.ToUpper(f.name))
+			if ok && name != "" && !f.plural() {
+				return join(join(key, strings.ToLower(name)), f.name)
+			}
+		}
+	default: // nothing lies below a value
+	}
+	return ""
+}
+
+// flags merges settings by dotted key.
+func (l *loader) flags(flags map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(flags)) {
+		l.set(Origin{Source: SourceFlag, Name: key}, key, flags[key])
+	}
+}
+
+// set merges a single value that was given as text.
+func (l *loader) set(origin Origin, key, text string) {
+	l.report.layer(origin)
+	s := root()
+	parts := strings.Split(key, ".")
+	for i, part := range parts {
+		at := strings.Join(parts[:i], ".")
+		var next *spec
+		switch s.kind {
+		case kindSection:
+			next = s.field(part)
+		case kindMap:
+			next = s.elem
+		default: // nothing lies below a value
+		}
+		if next == nil || part == "" {
+			l.report.add(origin, key, "%s", unknown(s, at, part))
+			return
+		}
+		s = next
+	}
+	if s.plural() {
+		l.report.add(origin, key, "is a section; name one of its keys")
+		return
+	}
+	d := decoder{report: &l.report, origins: l.origins, at: func(*yaml.Node) Origin { return origin }}
+	v, ok := d.value(textNode(text, s), s, key)
+	if !ok {
+		return
+	}
+	for _, part := range slices.Backward(parts) {
+		v = map[string]any{part: v}
+	}
+	tree, _ := v.(map[string]any)
+	l.merge(tree)
+}
+
+// textNode gives a text the form that it would have in a file.
+func textNode(text string, s *spec) *yaml.Node {
+	node := func(s *spec, text string) *yaml.Node {
+		if s.kind != kindText {
+			var doc yaml.Node
+			if yaml.Unmarshal([]byte(text), &doc) == nil && len(doc.Content) == 1 {
+				return doc.Content[0]
+			}
+		}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	}
+	if s.kind != kindList || strings.HasPrefix(strings.TrimSpace(text), "[") {
+		return node(s, text)
+	}
+	list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list.Content = append(list.Content, node(s.elem, part))
+		}
+	}
+	return list
+}

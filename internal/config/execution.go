@@ -1,0 +1,68 @@
+package config
+
+import "time"
+
+// Execution says how runs are carried out and what they may use up.
+type Execution struct {
+	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Steps of one run that may be worked on at the same time."`
+	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How often self-heal may start a phase again."`
+	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Longest title and description of a goal together."`
+	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one command of an agent may take."`
+	Step           StepLimits    `yaml:"step" repo:"limit" doc:"What the agent of one step may use up. 0 is no limit."`
+	Run            RunLimits     `yaml:"run" repo:"limit" doc:"What a whole run may use up. 0 is no limit."`
+	Sandbox        Sandbox       `yaml:"sandbox" doc:"How commands of models and repositories are confined."`
+	Approval       Approval      `yaml:"approval" doc:"Questions to people."`
+	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"A person approves each plan before it is built."`
+	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"A person approves each release."`
+}
+
+// StepLimits bound the agent loop of one step. 0 is no limit.
+type StepLimits struct {
+	Turns      int           `yaml:"turns" validate:"min=0,max=10000" doc:"Model calls."`
+	Tokens     int64         `yaml:"tokens" validate:"min=0" doc:"Prompt and completion tokens together."`
+	CostUSD    MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Money for model calls."`
+	Time       time.Duration `yaml:"time" validate:"min=0" doc:"Wall time."`
+	LoopLimit  int           `yaml:"loop_limit" validate:"min=0,max=1000" doc:"Identical tool calls with identical results before the agent is told to stop repeating itself."`
+	ErrorLimit int           `yaml:"error_limit" validate:"min=0,max=1000" doc:"Unusable model answers in a row before the step fails."`
+}
+
+// RunLimits bound a whole run. 0 is no limit.
+type RunLimits struct {
+	Tokens  int64         `yaml:"tokens" validate:"min=0" doc:"Prompt and completion tokens together."`
+	CostUSD MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Money for model calls."`
+	Time    time.Duration `yaml:"time" validate:"min=0" doc:"Wall time, with the waiting for people."`
+}
+
+// Sandbox says how commands are confined.
+type Sandbox struct {
+	Runner          string        `yaml:"runner" validate:"oneof=process" doc:"What confines commands: process uses namespaces, Landlock and seccomp of this host."`
+	AllowUnisolated bool          `yaml:"allow_unisolated" doc:"Run commands although this host lacks a feature that isolation needs. Only for hosts that hold nothing of value."`
+	Network         bool          `yaml:"network" doc:"Commands may use the network."`
+	Memory          Size          `yaml:"memory" validate:"min=16777216" doc:"Memory of all processes of a command together."`
+	Processes       int           `yaml:"processes" validate:"min=8,max=100000" doc:"Processes and threads of a command at the same time."`
+	CPUTime         time.Duration `yaml:"cpu_time" validate:"min=1s" doc:"Processor time of all processes of a command together."`
+	FileSize        Size          `yaml:"file_size" validate:"min=1048576" doc:"Largest file that a command may write."`
+	Disk            Size          `yaml:"disk" validate:"min=1048576" doc:"Disk space for what a command writes in the workspace."`
+	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"What is kept of each of a command's two output streams."`
+	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"More folders of the host that commands may read, such as a tool chain." example:"[/opt/toolchain]"`
+}
+
+// Approval is about questions to people.
+type Approval struct {
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer. No answer is a no."`
+}
+
+// Findings are thresholds.
+type Findings struct {
+	MaxMajor  int `yaml:"max_major" validate:"min=0,max=1000000" doc:"More major findings than this fail the run."`
+	MaxMedium int `yaml:"max_medium" validate:"min=0,max=1000000" doc:"More medium findings than this warn."`
+}
+
+// Git says how work is committed and where it goes.
+type Git struct {
+	BranchPrefix string `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Beginning of release branches; the run's id follows."`
+	Push         bool   `yaml:"push" doc:"Push release branches to the remote."`
+	Remote       string `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: where the repository came from."`
+	AuthorName   string `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer of commits."`
+	AuthorEmail  string `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author."`
+}

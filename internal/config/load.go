@@ -1,0 +1,226 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+	"go.yaml.in/yaml/v3"
+)
+
+// FileName is the name of a project's configuration.
+const FileName = "rgpt.yaml"
+
+// Sources say where settings come from. The zero value reads the base file and
+// the environment.
+type Sources struct {
+	// Base is the base file. Empty: RGPT_CONFIG_BASE, or rgpt/rgpt.yaml below
+	// XDG_CONFIG_HOME or ~/.config if it exists.
+	Base string
+	// Project is the project's file, as given by --config; it must exist.
+	// Empty: rgpt.yaml in Dir if it exists.
+	Project string
+	// Dir is the project's folder. Empty, with Project empty: no project.
+	Dir string
+	// Env is the environment in the form of os.Environ. Nil: that of this
+	// process; empty but not nil: none.
+	Env []string
+	// Flags are settings by dotted key: execution.max_retries → 5.
+	Flags map[string]string
+}
+
+// Load reads all layers, merges and checks them. Its error is an *Error with
+// every mistake there is, a CONFIG_ERROR with code invalid_config.
+func Load(from Sources) (*Config, error) {
+	if from.Env == nil {
+		from.Env = os.Environ()
+	}
+	l := newLoader(Default())
+	l.files(from)
+	l.environment(from.Env)
+	l.flags(from.Flags)
+	return l.finish()
+}
+
+// loader merges layers.
+type loader struct {
+	report  report
+	origins map[string]Origin
+	merged  *koanf.Koanf
+}
+
+// delimiter separates keys inside koanf alone. Names of headers may hold dots;
+// this character cannot stand in a name.
+const delimiter = "\x00"
+
+func newLoader(base *Config) *loader {
+	l := &loader{origins: maps.Clone(base.origins), merged: koanf.New(delimiter)}
+	if l.origins == nil {
+		l.origins = map[string]Origin{}
+	}
+	l.merge(treeOf(base))
+	return l
+}
+
+func treeOf(c *Config) map[string]any {
+	tree, _ := root().tree(reflect.ValueOf(c).Elem()).(map[string]any)
+	return tree
+}
+
+// merge puts a layer over what is there: keys one by one, lists as a whole.
+func (l *loader) merge(layer map[string]any) {
+	if err := l.merged.Load(confmap.Provider(layer, ""), nil); err != nil {
+		l.report.add(Origin{}, "", "%v", err)
+	}
+}
+
+// files reads the base file, the project's, and the local one beside it.
+func (l *loader) files(from Sources) {
+	base, named := from.Base, from.Base != ""
+	if !named {
+		base, named = basePath(from.Env)
+	}
+	if base != "" {
+		l.file(base, named)
+	}
+	project := from.Project
+	if project == "" && from.Dir != "" {
+		project = filepath.Join(from.Dir, FileName)
+	}
+	if project == "" {
+		return
+	}
+	l.file(project, from.Project != "")
+	l.file(localPath(project), false)
+}
+
+// basePath finds the base file, and says whether it was named on purpose.
+func basePath(env []string) (path string, named bool) {
+	vars := environ(env)
+	switch {
+	case vars["RGPT_CONFIG_BASE"] != "":
+		return vars["RGPT_CONFIG_BASE"], true
+	case vars["XDG_CONFIG_HOME"] != "":
+		return filepath.Join(vars["XDG_CONFIG_HOME"], "rgpt", FileName), false
+	case vars["HOME"] != "":
+		return filepath.Join(vars["HOME"], ".config", "rgpt", FileName), false
+	default:
+		return "", false
+	}
+}
+
+// localPath: rgpt.yaml → rgpt.local.yaml.
+func localPath(project string) string {
+	ext := filepath.Ext(project)
+	return strings.TrimSuffix(project, ext) + ".local" + ext
+}
+
+// maxFile is more than any sensible configuration, and little enough to read.
+const maxFile = 1 << 20
+
+func (l *loader) file(path string, mustExist bool) {
+	whole := Origin{Source: SourceFile, File: path}
+	l.report.layer(whole)
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !mustExist {
+		return
+	}
+	if err != nil {
+		l.report.add(whole, "", "cannot be read: %v", cause(err))
+		return
+	}
+	l.yaml(data, path)
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("it is larger than %s", Size(maxFile))
+	}
+	return data, err
+}
+
+// cause leaves out the path, which the message has already.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// yaml merges a file's content.
+func (l *loader) yaml(data []byte, path string) {
+	if tree, ok := l.decode(data, path); ok {
+		l.merge(tree)
+	}
+}
+
+// decode reads a file's content against the schema.
+func (l *loader) decode(data []byte, path string) (map[string]any, bool) {
+	at := func(line int) Origin { return Origin{Source: SourceFile, File: path, Line: line} }
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	err := dec.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil, false // an empty file sets nothing
+	}
+	if err != nil {
+		line, text := syntaxError(err)
+		l.report.add(at(line), "", "is not YAML: %s", text)
+		return nil, false
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		l.report.add(at(0), "", "expected a single YAML document")
+		return nil, false
+	}
+	d := decoder{report: &l.report, origins: l.origins, at: func(n *yaml.Node) Origin { return at(n.Line) }}
+	v, ok := d.value(doc.Content[0], root(), "")
+	tree, _ := v.(map[string]any)
+	return tree, ok
+}
+
+// syntaxError takes the line out of the parser's message.
+func syntaxError(err error) (line int, text string) {
+	text = strings.TrimPrefix(err.Error(), "yaml: ")
+	if n, scanErr := fmt.Sscanf(text, "line %d:", &line); scanErr == nil && n == 1 {
+		_, text, _ = strings.Cut(text, ": ")
+	}
+	return line, text
+}
+
+// finish makes the settings of what was merged and checks them.
+func (l *loader) finish() (*Config, error) {
+	tree := l.merged.Raw()
+	root().fill(tree)
+	c := &Config{}
+	dec, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: c, TagName: "yaml", ErrorUnused: true})
+	if err == nil {
+		err = dec.Decode(tree)
+	}
+	if err != nil {
+		l.report.add(Origin{}, "", "%v", err)
+		return nil, l.report.err()
+	}
+	c.origins = l.origins
+	check(c, &l.report)
+	if err := l.report.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,42 @@
+package config
+
+import "fmt"
+
+// Source is a layer of the configuration.
+type Source string
+
+// The layers, each over the one before.
+const (
+	SourceDefault Source = ""
+	SourceFile    Source = "file"
+	SourceEnv     Source = "env"
+	SourceFlag    Source = "flag"
+)
+
+// Origin tells where a value came from. The zero value is the default.
+type Origin struct {
+	Source Source
+	File   string // of SourceFile
+	Line   int    // of SourceFile, from 1; 0 when it concerns the whole file
+	Name   string // of SourceEnv: the variable; of SourceFlag: the key
+}
+
+// IsDefault reports whether nothing set the value.
+func (o Origin) IsDefault() bool { return o.Source == SourceDefault }
+
+// String names the place for people.
+func (o Origin) String() string {
+	switch o.Source {
+	case SourceFile:
+		if o.Line == 0 {
+			return o.File
+		}
+		return fmt.Sprintf("%s:%d", o.File, o.Line)
+	case SourceEnv:
+		return "environment variable " + o.Name
+	case SourceFlag:
+		return "flag " + o.Name
+	default:
+		return "default"
+	}
+}

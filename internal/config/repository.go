@@ -1,0 +1,148 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// LoadRepository merges what a repository's own rgpt.yaml says over the
+// operator's settings. A repository is less trusted than the operator:
+//
+//   - it may set findings, verification, models.phases and git.branch_prefix,
+//     git.author_name and git.author_email;
+//   - it may lower the limits of execution and of verification.timeout, and ask
+//     for more approvals, but not the reverse;
+//   - it may let a check use the network only where the operator allows that
+//     check or the sandbox to;
+//   - all else is refused, unless it says what the operator says anyway.
+//
+// The error is like that of Load and names the file by filename. base stays as
+// it is.
+func LoadRepository(base *Config, data []byte, filename string) (*Config, error) {
+	l := newLoader(base)
+	l.report.layer(Origin{Source: SourceFile, File: filename})
+	if len(data) > maxFile {
+		l.report.add(Origin{Source: SourceFile, File: filename}, "", "is larger than %s", Size(maxFile))
+		return nil, l.report.err()
+	}
+	tree, ok := l.decode(data, filename)
+	if !ok {
+		if err := l.report.err(); err != nil {
+			return nil, err
+		}
+		return base.clone(), nil
+	}
+	g := guard{loader: l, base: base}
+	g.check(root(), tree, treeOf(base), "", "")
+	l.merge(tree)
+	return l.finish()
+}
+
+// guard refuses what a repository may not set.
+type guard struct {
+	*loader
+	base *Config
+}
+
+// check goes through what a repository's file sets. trust is what it may do with
+// the section that it is in.
+func (g *guard) check(s *spec, value, base any, key, trust string) {
+	if s.trust != "" {
+		trust = s.trust
+	}
+	if value == nil || reflect.DeepEqual(value, base) {
+		return // says nothing that the operator does not say
+	}
+	switch values := value.(type) {
+	case map[string]any:
+		old, _ := base.(map[string]any)
+		for name, v := range values {
+			next := s.elem
+			if s.kind == kindSection {
+				next = s.field(name)
+			}
+			g.check(next, v, old[name], join(key, name), trust)
+		}
+		return
+	case []any:
+		if s.elem.kind == kindSection {
+			for i, v := range values {
+				g.check(s.elem, v, nil, fmt.Sprintf("%s[%d]", key, i), trust)
+			}
+			return
+		}
+	}
+	if reason := g.refuse(trust, key, value, base); reason != "" {
+		g.report.add(g.origins[key], key, "%s", reason)
+	}
+}
+
+// refuse says why a repository may not set a value, empty when it may.
+func (g *guard) refuse(trust, key string, value, base any) string {
+	switch trust {
+	case "yes":
+		return ""
+	case "lower":
+		if number(value) <= number(base) {
+			return ""
+		}
+		return "a repository may lower this but not raise it; the operator's configuration says " + show(base)
+	case "limit":
+		if low, high := number(value), number(base); high == 0 || low != 0 && low <= high {
+			return ""
+		}
+		return "a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says " + show(base)
+	case "stricter":
+		if value == true {
+			return ""
+		}
+		return "a repository may turn this on but not off; the operator's configuration wants it"
+	case "timeout":
+		if limit := g.base.Verification.Timeout; number(value) > int64(limit) {
+			return fmt.Sprintf("a repository may not allow more time than the operator's verification.timeout, %s", formatDuration(limit))
+		}
+		return ""
+	case "network":
+		if value == false || g.base.Execution.Sandbox.Network {
+			return ""
+		}
+		return "a repository may not open the network; the operator may, here or with execution.sandbox.network"
+	default:
+		return reasonFor(key)
+	}
+}
+
+func number(v any) int64 {
+	r := reflect.ValueOf(v)
+	if !r.IsValid() || !r.CanInt() {
+		return 0
+	}
+	return r.Int()
+}
+
+func show(v any) string { return (&spec{}).showValue(v) }
+
+// reasons say why a repository may not touch a section.
+var reasons = [][2]string{
+	{"execution.sandbox", "the sandbox protects the operator's host"},
+	{"git.", "where work is pushed is the operator's to say"},
+	{"models.", "providers, keys and budgets are the operator's"},
+	{"artifacts", "where data is stored is the operator's to say"},
+	{"logging", "it concerns the operator's hosts"},
+	{"server", "it concerns the operator's hosts"},
+	{"temporal", "it concerns the operator's hosts"},
+	{"worker", "it concerns the operator's hosts"},
+	{"database", "it concerns the operator's hosts"},
+}
+
+func reasonFor(key string) string {
+	why := "it is the operator's to say"
+	for _, r := range reasons {
+		if strings.HasPrefix(key, r[0]) {
+			why = r[1]
+			break
+		}
+	}
+	return "a repository may not set this: " + why
+}

@@ -1,0 +1,143 @@
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
+)
+
+func TestARepositorySaysHowItIsVerified(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	c, err := config.LoadRepository(base, []byte(`
+execution:
+  max_retries: 1
+  approve_release: true
+  step: {turns: 10, cost_usd: 0.50}
+  run: {time: 1h}
+findings: {max_major: 2, max_medium: 100}
+verification:
+  test: {enabled: true, command: make test, format: junit, report: "out/*.xml"}
+  lint: {enabled: false}
+  require_tests: true
+  custom: [{name: licences, command: ./licences.sh, timeout: 2m}]
+git: {branch_prefix: bots/rgpt-, author_name: Bot, author_email: bot@example.com}
+models:
+  phases: {builder: {provider: openai, model: gpt-5}}
+`), "rgpt.yaml")
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Execution.MaxRetries)
+	require.True(t, c.Execution.ApproveRelease)
+	require.Equal(t, 10, c.Execution.Step.Turns)
+	require.Equal(t, 400_000, int(c.Execution.Step.Tokens), "what it does not say stays")
+	require.Equal(t, config.MicroUSD(500_000), c.Execution.Step.CostUSD)
+	require.Equal(t, time.Hour, c.Execution.Run.Time)
+	require.Equal(t, 2, c.Findings.MaxMajor)
+	require.Equal(t, "make test", c.Verification.Test.Command)
+	require.Equal(t, config.Off, c.Verification.Lint.Enabled)
+	require.Equal(t, "licences", c.Verification.Custom[0].Name)
+	require.Equal(t, "exit-code", c.Verification.Custom[0].Format)
+	require.Equal(t, "bots/rgpt-", c.Git.BranchPrefix)
+	require.Equal(t, "gpt-5", c.Models.Phases["builder"].Model)
+	require.Equal(t, "rgpt.yaml:3", c.Origin("execution.max_retries").String())
+	equal(t, config.Default(), base)
+	require.True(t, base.Origin("execution.max_retries").IsDefault(), "the operator's settings stay as they are")
+}
+
+func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, in, want string }{
+		{"the sandbox", "execution: {sandbox: {allow_unisolated: true}}", "rgpt.yaml:1: execution.sandbox.allow_unisolated: a repository may not set this: the sandbox protects the operator's host"},
+		{"the sandbox's limits", "execution:\n  sandbox:\n    memory: 1GiB", "rgpt.yaml:3: execution.sandbox.memory: a repository may not set this: the sandbox protects the operator's host"},
+		{"folders of the host", "execution: {sandbox: {read_only: [/etc]}}", "rgpt.yaml:1: execution.sandbox.read_only: a repository may not set this: the sandbox protects the operator's host"},
+		{"pushing", "git: {push: true}", "rgpt.yaml:1: git.push: a repository may not set this: where work is pushed is the operator's to say"},
+		{"the remote", "git: {remote: \"https://evil\"}", "rgpt.yaml:1: git.remote: a repository may not set this: where work is pushed is the operator's to say"},
+		{"a provider", "models: {providers: {evil: {kind: compatible, base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.evil.base_url: a repository may not set this: providers, keys and budgets are the operator's"},
+		{"a provider's address", "models: {providers: {openai: {base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.openai.base_url: a repository may not set this: providers, keys and budgets are the operator's"},
+		{"budgets", "models: {budgets: {day_tokens: 1}}", "rgpt.yaml:1: models.budgets.day_tokens: a repository may not set this: providers, keys and budgets are the operator's"},
+		{"the default model", "models: {default: {model: x}}", "rgpt.yaml:1: models.default.model: a repository may not set this: providers, keys and budgets are the operator's"},
+		{"the server", "server: {address: \"0.0.0.0:80\"}", "rgpt.yaml:1: server.address: a repository may not set this: it concerns the operator's hosts"},
+		{"the database", "database: {url: \"postgres://evil/x\"}", "rgpt.yaml:1: database.url: a repository may not set this: it concerns the operator's hosts"},
+		{"the store", "artifacts: {url: \"s3://evil\"}", "rgpt.yaml:1: artifacts.url: a repository may not set this: where data is stored is the operator's to say"},
+		{"more money", "execution: {run: {cost_usd: 1000}}", "rgpt.yaml:1: execution.run.cost_usd: a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says 25"},
+		{"endless money", "execution: {step: {cost_usd: 0}}", "rgpt.yaml:1: execution.step.cost_usd: a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says 5"},
+		{"more retries", "execution: {max_retries: 20}", "rgpt.yaml:1: execution.max_retries: a repository may lower this but not raise it; the operator's configuration says 3"},
+		{"more time for commands", "execution: {command_timeout: 1h}", "rgpt.yaml:1: execution.command_timeout: a repository may lower this but not raise it; the operator's configuration says 5m"},
+		{"more time for checks", "verification: {timeout: 1h}", "rgpt.yaml:1: verification.timeout: a repository may lower this but not raise it; the operator's configuration says 15m"},
+		{"more time for its own check", "verification:\n  custom:\n    - name: a\n      command: b\n      timeout: 1h", "rgpt.yaml:5: verification.custom[0].timeout: a repository may not allow more time than the operator's verification.timeout, 15m"},
+		{"the network", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
+		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: true}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
+		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", `rgpt.yaml:1: models.phases.builder.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "evil"`},
+		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, server, temporal, worker, database"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.LoadRepository(config.Default(), []byte(tt.in), "rgpt.yaml")
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestARepositoryMayNotSwitchApprovalsOff(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Execution.ApprovePlan = true
+	base.Verification.RequireTests = true
+	_, err := config.LoadRepository(base, []byte("execution: {approve_plan: false}\nverification: {require_tests: false}"), "rgpt.yaml")
+	require.EqualError(t, err, `the configuration has 2 mistakes:
+  rgpt.yaml:1: execution.approve_plan: a repository may turn this on but not off; the operator's configuration wants it
+  rgpt.yaml:2: verification.require_tests: a repository may turn this on but not off; the operator's configuration wants it`)
+}
+
+func TestARepositoryMayUseTheNetworkThatTheOperatorOpened(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Execution.Sandbox.Network = true
+	c, err := config.LoadRepository(base, []byte("verification: {test: {network: true}}"), "rgpt.yaml")
+	require.NoError(t, err)
+	require.True(t, c.Verification.Test.Network)
+}
+
+func TestARepositoryMayLimitWhatTheOperatorDoesNot(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Execution.Run.CostUSD = 0
+	c, err := config.LoadRepository(base, []byte("execution: {run: {cost_usd: 1000}}"), "rgpt.yaml")
+	require.NoError(t, err)
+	require.Equal(t, 1000*config.USD, c.Execution.Run.CostUSD)
+}
+
+// A project of one's own has one file, which is read for the operator first and
+// for the repository then.
+func TestARepositoryMaySayWhatTheOperatorSays(t *testing.T) {
+	t.Parallel()
+	const content = `
+server: {address: "127.0.0.1:9999"}
+execution: {sandbox: {network: true, memory: 8GiB}, run: {cost_usd: 100}}
+models: {providers: {box: {kind: compatible, base_url: "http://127.0.0.1:1/v1"}}, default: {provider: box, model: m}}
+worker: {roles: [run, builder]}
+`
+	base, err := load(t, content)
+	require.NoError(t, err)
+	c, err := config.LoadRepository(base, []byte(content), "rgpt.yaml")
+	require.NoError(t, err)
+	equal(t, base, c)
+}
+
+func TestEverySettingHasItsTrust(t *testing.T) {
+	t.Parallel()
+	trust := config.Trust()
+	for key, want := range map[string]string{
+		"execution.parallel_steps": "lower only", "execution.step.tokens": "lower only", "execution.sandbox.network": "no",
+		"execution.approve_plan": "true only", "findings.max_major": "yes", "verification.custom[].command": "yes",
+		"verification.test.network": "where the operator allows it", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
+		"models.phases.<name>.model": "yes", "models.providers.<name>.base_url": "no", "models.default.model": "no",
+		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",
+	} {
+		require.Equal(t, want, trust[key], key)
+	}
+}

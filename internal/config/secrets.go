@@ -1,0 +1,64 @@
+package config
+
+import (
+	"net/url"
+	"os"
+	"strings"
+)
+
+// Secrets returns the secret values that the settings hold or name, for the
+// logger to keep out of its output: the password of the database, the keys of
+// model providers and of Temporal, the values of their headers. getenv is
+// usually os.Getenv. Files that cannot be read are left out; who uses them says
+// so.
+func (c *Config) Secrets(getenv func(string) string) []string {
+	var out []string
+	add := func(value string) {
+		if value = strings.TrimSpace(value); value != "" {
+			out = append(out, value)
+		}
+	}
+	add(passwordOf(c.Database.URL))
+	add(passwordOf(c.Git.Remote))
+	if name := c.Temporal.APIKeyEnv; name != "" {
+		add(getenv(name))
+	}
+	for _, p := range c.Models.Providers {
+		if p.APIKeyEnv != "" {
+			add(getenv(p.APIKeyEnv))
+		}
+		if p.APIKeyFile != "" {
+			if key, err := os.ReadFile(p.APIKeyFile); err == nil {
+				add(string(key))
+			}
+		}
+		add(passwordOf(p.BaseURL))
+		for name, value := range p.Headers {
+			if secretHeader(name) {
+				add(strings.TrimPrefix(value, "Bearer "))
+			}
+		}
+	}
+	return out
+}
+
+func passwordOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.User == nil {
+		return ""
+	}
+	password, _ := u.User.Password()
+	return password
+}
+
+// secretHeader: headers such as X-Title are no secrets, and hiding their values
+// would hide ordinary words.
+func secretHeader(name string) bool {
+	name = strings.ToLower(name)
+	for _, part := range []string{"auth", "key", "token", "secret", "cookie"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}

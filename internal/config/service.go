@@ -1,0 +1,61 @@
+package config
+
+import "time"
+
+// Artifacts says where the files of runs are kept.
+type Artifacts struct {
+	URL       string        `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
+	MaxFile   Size          `yaml:"max_file" validate:"min=1024" doc:"Largest file that is kept; larger ones are left out and named."`
+	Retention time.Duration `yaml:"retention" validate:"min=0" doc:"How long artifacts of ended runs are kept. 0 is for ever."`
+}
+
+// Logging says what is logged, how and where.
+type Logging struct {
+	Level    string        `yaml:"level" validate:"oneof=debug info warn error" doc:"Least important level that is logged."`
+	Format   string        `yaml:"format" validate:"oneof=auto json text" doc:"auto is text on a terminal and JSON elsewhere. Files are always JSON."`
+	Dir      string        `yaml:"dir" doc:"Folder of log files, one for each component. Empty: log to standard error."`
+	MaxSize  Size          `yaml:"max_size" validate:"min=1048576,max=1099511627776" doc:"A log file that reaches this size is rotated, and each at least once a day."`
+	MaxAge   time.Duration `yaml:"max_age" validate:"min=24h" doc:"Rotated files older than this are removed; counted in whole days."`
+	MaxFiles int           `yaml:"max_files" validate:"min=1,max=10000" doc:"Rotated files of each component that are kept."`
+}
+
+// Server is the HTTP API and dashboard.
+type Server struct {
+	Address           string        `yaml:"address" validate:"listen" doc:"Address and port to listen on. Port 0 takes a free one."`
+	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Longest time for the header of a request."`
+	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Longest time for a whole request."`
+	IdleTimeout       time.Duration `yaml:"idle_timeout" validate:"min=100ms,max=24h" doc:"How long an idle connection is kept."`
+	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long requests under way may take when the server stops."`
+	MaxBody           Size          `yaml:"max_body" validate:"min=1024,max=1073741824" doc:"Largest request body."`
+}
+
+// Temporal is the Temporal service.
+type Temporal struct {
+	Address   string      `yaml:"address" validate:"hostport" doc:"Address of the frontend."`
+	Namespace string      `yaml:"namespace" validate:"required" doc:"Namespace of the workflows."`
+	APIKeyEnv string      `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that holds an API key. A key needs TLS."`
+	TLS       TemporalTLS `yaml:"tls" doc:"Encryption of the connection."`
+}
+
+// TemporalTLS is the encryption of the connection to Temporal.
+type TemporalTLS struct {
+	Enabled    bool   `yaml:"enabled" doc:"Use TLS."`
+	CAFile     string `yaml:"ca_file" doc:"Certificates to trust, PEM. Empty: those of the system."`
+	CertFile   string `yaml:"cert_file" doc:"Certificate of this client, PEM."`
+	KeyFile    string `yaml:"key_file" doc:"Key of this client, PEM."`
+	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have. Empty: that of the address."`
+}
+
+// Worker is a process that carries out workflows and activities.
+type Worker struct {
+	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Activities at the same time, for each role."`
+	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Workflow tasks at the same time, for each role."`
+	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may go on when the worker is told to stop."`
+	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"What this worker does: run, planner, builder, tester, releaser, analyzer, repair. Empty: everything."`
+}
+
+// Database is the PostgreSQL database.
+type Database struct {
+	URL      string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Better given as DATABASE_URL than in a file. Empty: rgpt dev starts its own."`
+	MaxConns int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Connections of one process at the same time."`
+}

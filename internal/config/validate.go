@@ -1,0 +1,277 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net"
+	"net/url"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-playground/validator/v10"
+)
+
+// form is a rule for texts, with what it expects in the words of a message.
+type form struct {
+	expected string
+	ok       func(string) bool
+}
+
+var (
+	namePattern      = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+	envNamePattern   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	headerPattern    = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+	refPrefixPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*(/[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)*/?$`)
+	addressPattern   = regexp.MustCompile(`^[^@\s<>,;"]+@[^@\s<>,;"]+$`)
+)
+
+var forms = map[string]form{
+	"name":        {"a name of small letters, digits, - and _ that begins with a letter", namePattern.MatchString},
+	"envname":     {"the name of an environment variable, not its value", envNamePattern.MatchString},
+	"headername":  {"the name of an HTTP header", headerPattern.MatchString},
+	"headervalue": {"an HTTP header value on one line", func(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }},
+	"refprefix":   {"the beginning of a git branch name such as rgpt/run-", isRefPrefix},
+	"person":      {"a name without <, > and line breaks", func(s string) bool { return !strings.ContainsAny(s, "<>\r\n\x00") }},
+	"address":     {"an e-mail address", addressPattern.MatchString},
+	"hostport":    {"a host and port such as 127.0.0.1:7233", func(s string) bool { return isHostPort(s, 1) && !strings.HasPrefix(s, ":") }},
+	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
+	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
+	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
+	"postgresurl": {"a URL such as postgres://user:password@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
+	"abspath":     {"an absolute path", filepath.IsAbs},
+	"relpath":     {"a path or glob inside the repository", isRelativePath},
+}
+
+func isRefPrefix(s string) bool {
+	return refPrefixPattern.MatchString(s) && len(s) <= 100 && !strings.Contains(s, ".lock/")
+}
+
+func isHostPort(s string, lowest int) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || strings.ContainsAny(host, " /@") {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= lowest && n <= 65535
+}
+
+func isURL(s string, schemes ...string) bool {
+	u, err := url.Parse(s)
+	return err == nil && slices.Contains(schemes, u.Scheme) && (u.Host != "" || u.Scheme == "postgres" || u.Scheme == "postgresql")
+}
+
+func isStoreURL(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	return u.Scheme == "s3" && u.Host != "" || u.Scheme == "file" && u.Host == "" && len(u.Path) > 1 || u.Scheme == "mem"
+}
+
+func isRelativePath(s string) bool {
+	clean := path.Clean(s)
+	return !path.IsAbs(s) && !strings.Contains(s, `\`) && clean != ".." && !strings.HasPrefix(clean, "../")
+}
+
+// validate is made once, because it studies the struct tags.
+var validate = sync.OnceValues(func() (*validator.Validate, error) {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("yaml") })
+	for name, form := range forms {
+		if err := v.RegisterValidation(name, func(fl validator.FieldLevel) bool { return form.ok(fl.Field().String()) }, true); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+})
+
+// check looks for values out of range and names that refer to nothing. What was
+// reported already is not reported again.
+func check(c *Config, r *report) {
+	v, err := validate()
+	if err == nil {
+		err = v.Struct(c)
+	}
+	var wrong validator.ValidationErrors
+	if errors.As(err, &wrong) {
+		for _, w := range wrong {
+			checkFailed(c, r, w)
+		}
+	} else if err != nil {
+		r.add(Origin{}, "", "%v", err)
+	}
+	for _, p := range references(c) {
+		if !r.about(p.key) {
+			r.add(place(c, p.key), p.key, "%s", p.text)
+		}
+	}
+}
+
+func checkFailed(c *Config, r *report, w validator.FieldError) {
+	key, s, holder := locate(w.Namespace())
+	switch {
+	case r.about(key):
+	case holder.kind == kindMap && strings.HasPrefix(holder.keys, w.Tag()):
+		keys := &spec{kind: kindText, rule: holder.keys}
+		r.add(place(c, key), key, "expected as key %s", keys.expectation())
+	case w.Tag() == "required":
+		r.add(place(c, key), key, "is missing; expected %s", s.expectation())
+	default:
+		r.add(place(c, key), key, "expected %s, got %s", s.expectation(), s.showValue(w.Value()))
+	}
+}
+
+// locate reads the validator's name of a field, Config.models.providers[x].kind,
+// and returns the key, its description, and that of what holds it.
+func locate(namespace string) (key string, s, holder *spec) {
+	_, rest, _ := strings.Cut(namespace, ".")
+	s, holder = root(), root()
+	for rest != "" {
+		var next *spec
+		var step string
+		if rest[0] == '[' {
+			// The last bracket that something follows, because keys may hold any.
+			end := strings.Index(rest+".", "].")
+			if inner := strings.Index(rest, "]["); inner >= 0 && (end < 0 || inner < end) {
+				end = inner
+			}
+			if end < 0 {
+				return key + rest, &spec{kind: kindText, secret: true}, s
+			}
+			step, rest, next = rest[1:end], strings.TrimPrefix(rest[end+1:], "."), s.elem
+			if s.kind == kindList {
+				key += "[" + step + "]"
+			} else {
+				key = join(key, step)
+			}
+		} else {
+			end := strings.IndexAny(rest, ".[")
+			if end < 0 {
+				end = len(rest)
+			}
+			step, rest = rest[:end], strings.TrimPrefix(rest[end:], ".")
+			next, key = s.field(step), join(key, step)
+		}
+		if next == nil {
+			return key, &spec{kind: kindText, secret: true}, s
+		}
+		s, holder = next, s
+	}
+	return key, s, holder
+}
+
+// place returns where a key was set, or else what holds it.
+func place(c *Config, key string) Origin {
+	for key != "" {
+		if o, ok := c.origins[key]; ok {
+			return o
+		}
+		key = key[:max(strings.LastIndexAny(key, ".["), 0)]
+	}
+	return Origin{}
+}
+
+// showValue writes a value as people would.
+func (s *spec) showValue(v any) string {
+	switch v := v.(type) {
+	case string:
+		return s.show(strconv.Quote(v))
+	case Toggle:
+		return s.show(strconv.Quote(string(v)))
+	case time.Duration:
+		return formatDuration(v)
+	case Size:
+		return v.String()
+	case MicroUSD:
+		return v.String()
+	case int:
+		return strconv.Itoa(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice || list.Kind() == reflect.Map {
+		return strconv.Itoa(list.Len())
+	}
+	return "something else"
+}
+
+// problem is a setting that does not go with another.
+type problem struct{ key, text string }
+
+// references finds names that refer to nothing, and settings that contradict
+// each other.
+func references(c *Config) []problem {
+	var out []problem
+	add := func(key, text string) { out = append(out, problem{key, text}) }
+	choice := func(key string, m Choice) {
+		provider := cmp.Or(m.Provider, c.Models.Default.Provider)
+		switch {
+		case m.Model == "" && m.Provider == "": // temperature alone goes with any model
+		case m.Model == "":
+			add(key+".model", "is missing; expected the provider's name of a model")
+		case provider == "":
+			add(key+".provider", "is missing; expected "+oneOfProviders(c))
+		case !c.knows(provider):
+			add(key+".provider", "expected "+oneOfProviders(c)+", got "+strconv.Quote(provider))
+		}
+	}
+	choice("models.default", c.Models.Default)
+	for _, phase := range slices.Sorted(maps.Keys(c.Models.Phases)) {
+		choice("models.phases."+phase, c.Models.Phases[phase])
+	}
+	for i, e := range c.Models.Catalogue {
+		if e.Provider != "" && !c.knows(e.Provider) && !c.knowsKind(e.Provider) {
+			add("models.catalogue["+strconv.Itoa(i)+"].provider", "expected "+oneOfProviders(c)+", got "+strconv.Quote(e.Provider))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Models.Providers)) {
+		if p := c.Models.Providers[name]; p.Kind == "compatible" && p.BaseURL == "" {
+			add("models.providers."+name+".base_url", "is missing; a provider of kind compatible has no public address")
+		}
+	}
+	names := map[string]bool{}
+	for i, check := range c.Verification.Custom {
+		if names[check.Name] {
+			add("verification.custom["+strconv.Itoa(i)+"].name", "expected a name of its own, "+strconv.Quote(check.Name)+" is taken")
+		}
+		names[check.Name] = true
+	}
+	tls := c.Temporal.TLS
+	switch {
+	case tls.CertFile != "" && tls.KeyFile == "":
+		add("temporal.tls.key_file", "is missing; temporal.tls.cert_file needs it")
+	case tls.CertFile == "" && tls.KeyFile != "":
+		add("temporal.tls.cert_file", "is missing; temporal.tls.key_file needs it")
+	case !tls.Enabled && c.Temporal.APIKeyEnv != "":
+		add("temporal.tls.enabled", "must be true, because temporal.api_key_env is set and a key needs TLS")
+	}
+	return out
+}
+
+func (c *Config) knows(provider string) bool {
+	_, ok := c.Models.Providers[provider]
+	return ok
+}
+
+func (c *Config) knowsKind(kind string) bool {
+	for _, p := range c.Models.Providers {
+		if p.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func oneOfProviders(c *Config) string {
+	return "one of the configured providers (" + strings.Join(slices.Sorted(maps.Keys(c.Models.Providers)), ", ") + ")"
+}

@@ -1,0 +1,147 @@
+package telemetry
+
+import "strings"
+
+// secretEndings are how names of secrets end, without - and _ and in small
+// letters. A name with more after it, such as prompt_tokens, is none.
+var secretEndings = []string{
+	"authorization", "apikey", "accesskey", "secretkey", "privatekey", "signingkey", "encryptionkey", "keymaterial",
+	"token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "dsn",
+	"databaseurl", "connectionstring",
+}
+
+// lastOfSecret holds the last letters of secretEndings.
+var lastOfSecret = func() (out [256]bool) {
+	for _, e := range secretEndings {
+		last := e[len(e)-1]
+		out[last], out[last-'a'+'A'] = true, true
+	}
+	return out
+}()
+
+const longestName = 64
+
+// IsSecretName reports whether values of this name are secret: api_key,
+// Authorization, DB_PASSWORD, clientSecret and the like.
+func IsSecretName(name string) bool {
+	if name == "" || !lastOfSecret[name[len(name)-1]] {
+		return false
+	}
+	var buf [longestName]byte
+	n := 0
+	for i := max(0, len(name)-longestName); i < len(name); i++ {
+		c := name[i]
+		switch {
+		case c == '-' || c == '_' || c == '.' || c == ' ':
+			continue
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		buf[n] = c
+		n++
+	}
+	for _, ending := range secretEndings {
+		if n >= len(ending) && string(buf[n-len(ending):n]) == ending {
+			return true
+		}
+	}
+	return false
+}
+
+// redactAssignments removes values that follow the name of a secret: name=value,
+// name: value, "name":"value", also inside JSON inside JSON.
+func redactAssignments(s string) string {
+	c := cuts{text: s}
+	for i := 0; i < len(s); i++ {
+		if s[i] != '=' && s[i] != ':' {
+			continue
+		}
+		name := nameBefore(s, i)
+		if name == "" || !IsSecretName(name) {
+			continue
+		}
+		from, to := valueAfter(s, i)
+		if from < to && !prose(s, i, name, s[from:to]) {
+			c.cut(from, to)
+			i = to - 1
+		}
+	}
+	return c.result()
+}
+
+// nameBefore returns the identifier that ends before i, without quotes.
+func nameBefore(s string, i int) string {
+	end := i
+	for end > 0 && i-end < 4 && (s[end-1] == '"' || s[end-1] == '\'' || s[end-1] == '\\' || s[end-1] == ' ') {
+		end--
+	}
+	if end == 0 || !lastOfSecret[s[end-1]] {
+		return ""
+	}
+	start := end
+	for start > 0 && end-start < longestName && (wordChars[s[start-1]] || s[start-1] == '.') {
+		start--
+	}
+	return s[start:end]
+}
+
+// valueAfter returns where the value that follows the sign at i begins and ends.
+func valueAfter(s string, i int) (from, to int) {
+	from = i + 1
+	if from < len(s) && (s[from] == '=' || s[from] == '>') { // := and =>
+		from++
+	}
+	for from < len(s) && (s[from] == ' ' || s[from] == '\t') {
+		from++
+	}
+	quote := byte(0)
+	for from < len(s) && (s[from] == '\\' || s[from] == '"' || s[from] == '\'') {
+		if s[from] != '\\' {
+			quote = s[from]
+			from++
+			break
+		}
+		from++
+	}
+	from = skipScheme(s, from)
+	to = from
+	for to < len(s) && !endsValue(s[to], quote) {
+		to++
+	}
+	return from, to
+}
+
+// endsValue: inside quotes a value ends at the quote or at the backslash before
+// an inner one; without, at whatever separates values.
+func endsValue(c, quote byte) bool {
+	if quote != 0 {
+		return c == quote || c == '\\' || c == '\n'
+	}
+	switch c {
+	case ' ', '\t', '\r', '\n', '"', '\'', '\\', ',', ';', '&', ')', '}', '>', '`', '|':
+		return true
+	}
+	return false
+}
+
+// skipScheme leaves the scheme of an Authorization header in place.
+func skipScheme(s string, from int) int {
+	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey "} {
+		if len(s)-from > len(scheme) && strings.EqualFold(s[from:from+len(scheme)], scheme) {
+			return from + len(scheme)
+		}
+	}
+	return from
+}
+
+// prose reports whether a text only talks about a token: «unexpected token: }».
+// The name must stand bare before a colon and a space, and the value must be a
+// short word of small letters or signs.
+func prose(s string, sign int, name, value string) bool {
+	const (
+		longest = 12
+		signs   = "abcdefghijklmnopqrstuvwxyz(){}[]<>:*+/%.!?^#~$@_-"
+	)
+	bare := strings.EqualFold(name, "token") && s[sign-1] != '"' && s[sign-1] != '\''
+	return bare && strings.HasPrefix(s[sign:], ": ") && len(value) <= longest && strings.Trim(value, signs) == ""
+}

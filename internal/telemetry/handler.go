@@ -1,0 +1,188 @@
+package telemetry
+
+import (
+	"context"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// NewHandler wraps a slog handler: messages and attributes lose their secrets,
+// and what With put into the context is added, with the ids of the trace.
+func NewHandler(next slog.Handler) slog.Handler { return &handler{next: next, plain: next} }
+
+// handler knows two forms of the handler behind it: next has every group and
+// attribute that was added, plain those up to the first group. Attributes of the
+// context belong to the record and not to a group, so where there are groups
+// they go to plain and the rest is added again.
+type handler struct {
+	next  slog.Handler
+	plain slog.Handler
+	added []func(slog.Handler) slog.Handler // since the first group
+}
+
+func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	clean := slog.NewRecord(r.Time, r.Level, Redact(r.Message), r.PC)
+	next := h.next
+	if extra := fromContext(ctx); len(extra) > 0 {
+		if len(h.added) == 0 {
+			clean.AddAttrs(extra...)
+		} else {
+			next = h.plain.WithAttrs(extra)
+			for _, add := range h.added {
+				next = add(next)
+			}
+		}
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(redactAttr(a))
+		return true
+	})
+	return next.Handle(ctx, clean)
+}
+
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	attrs = redactAttrs(attrs)
+	return h.with(func(s slog.Handler) slog.Handler { return s.WithAttrs(attrs) }, len(h.added) > 0)
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	return h.with(func(s slog.Handler) slog.Handler { return s.WithGroup(name) }, true)
+}
+
+func (h *handler) with(add func(slog.Handler) slog.Handler, grouped bool) slog.Handler {
+	out := &handler{next: add(h.next), plain: h.plain}
+	if grouped {
+		out.added = append(slices.Clip(h.added), add)
+	} else {
+		out.plain = out.next
+	}
+	return out
+}
+
+func redactAttrs(attrs []slog.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = redactAttr(a)
+	}
+	return out
+}
+
+func redactAttr(a slog.Attr) slog.Attr {
+	if IsSecretName(a.Key) {
+		return slog.String(a.Key, Redacted)
+	}
+	v := a.Value.Resolve()
+	switch v.Kind() {
+	case slog.KindString:
+		return slog.String(a.Key, Redact(v.String()))
+	case slog.KindGroup:
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(redactAttrs(v.Group())...)}
+	case slog.KindAny:
+		return slog.Any(a.Key, redactAny(v.Any()))
+	default:
+		return slog.Attr{Key: a.Key, Value: v}
+	}
+}
+
+// redactAny looks at a value in the form in which it would be written. It keeps
+// the value where that holds nothing secret.
+func redactAny(v any) any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case error:
+		return Redact(v.Error())
+	case []byte:
+		return Redact(string(v))
+	case slog.Level, *slog.Source:
+		return v
+	case fmt.Stringer:
+		if _, ok := v.(json.Marshaler); !ok {
+			return Redact(safeString(v))
+		}
+	case encoding.TextMarshaler:
+		if text, err := v.MarshalText(); err == nil {
+			return Redact(string(text))
+		}
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return Redact(fmt.Sprintf("%+v", v))
+	}
+	clean := Redact(string(text))
+	if clean == string(text) {
+		return json.RawMessage(text)
+	}
+	if json.Valid([]byte(clean)) {
+		return json.RawMessage(clean)
+	}
+	return clean
+}
+
+// safeString survives String methods that do not expect a nil pointer.
+func safeString(v fmt.Stringer) (text string) {
+	defer func() {
+		if p := recover(); p != nil {
+			text = fmt.Sprintf("(%T: %v)", v, p)
+		}
+	}()
+	return v.String()
+}
+
+// Names of attributes that records of a run carry.
+const (
+	KeyRun   = "run"
+	KeyPhase = "phase"
+	KeyAgent = "agent"
+	KeyStep  = "step"
+)
+
+type contextKey struct{}
+
+// With returns a context whose log records carry these attributes. One with the
+// key of an earlier attribute replaces it.
+func With(ctx context.Context, attrs ...slog.Attr) context.Context {
+	old, _ := ctx.Value(contextKey{}).([]slog.Attr)
+	all := slices.Clone(old)
+	for _, a := range redactAttrs(attrs) {
+		if i := slices.IndexFunc(all, func(b slog.Attr) bool { return b.Key == a.Key }); i >= 0 {
+			all[i] = a
+		} else {
+			all = append(all, a)
+		}
+	}
+	return context.WithValue(ctx, contextKey{}, all)
+}
+
+// WithRun is With for the attributes that most records have. Empty ones are
+// left out.
+func WithRun(ctx context.Context, runID int64, phase, agent, step string) context.Context {
+	attrs := []slog.Attr{slog.Int64(KeyRun, runID)}
+	for _, a := range []slog.Attr{slog.String(KeyPhase, phase), slog.String(KeyAgent, agent), slog.String(KeyStep, step)} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	return With(ctx, attrs...)
+}
+
+func fromContext(ctx context.Context) []slog.Attr {
+	attrs, _ := ctx.Value(contextKey{}).([]slog.Attr)
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
+		return attrs
+	}
+	return append(slices.Clip(attrs), slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+}

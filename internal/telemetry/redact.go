@@ -1,0 +1,263 @@
+package telemetry
+
+import "strings"
+
+// Redacted stands where a secret was.
+const Redacted = "[redacted]"
+
+// Redact returns the text without secrets: values that were registered, values
+// after names such as password= or "api_key":, tokens of known forms (OpenAI,
+// GitHub, GitLab, Slack, AWS, Google, JWT), passwords in URLs, and private keys.
+// It is idempotent, never fails, and takes time linear in the text. A text
+// without secrets comes back as it is, without a copy.
+func Redact(s string) string {
+	// What one rule puts in place can only make others see less, so this ends
+	// after two rounds nearly always, and always when no letter is left.
+	for range maxRounds {
+		next := redactOnce(s)
+		if next == s {
+			return s
+		}
+		s = next
+	}
+	return s
+}
+
+const maxRounds = 8
+
+func redactOnce(s string) string {
+	s = registered.redact(s)
+	s = redactPEM(s)
+	s = redactURLs(s)
+	s = redactTokens(s)
+	return redactAssignments(s)
+}
+
+// cuts collects what to replace, from left to right without overlaps.
+type cuts struct {
+	text string
+	out  strings.Builder
+	done int // what was copied up to here
+}
+
+func (c *cuts) cut(from, to int) {
+	if from < c.done || from >= to || c.text[from:to] == Redacted {
+		return
+	}
+	c.out.WriteString(c.text[c.done:from])
+	c.out.WriteString(Redacted)
+	c.done = to
+}
+
+func (c *cuts) result() string {
+	if c.done == 0 {
+		return c.text
+	}
+	c.out.WriteString(c.text[c.done:])
+	return c.out.String()
+}
+
+const (
+	pemBegin = "-----BEGIN "
+	pemEnd   = "-----END "
+	pemDash  = "-----"
+)
+
+// redactPEM removes private keys. One that never ends is removed to the end of
+// the text: a cut log line must not show the half of a key.
+func redactPEM(s string) string {
+	c := cuts{text: s}
+	for at := 0; ; {
+		i := strings.Index(s[at:], pemBegin)
+		if i < 0 {
+			return c.result()
+		}
+		begin := at + i + len(pemBegin)
+		title := s[begin:min(len(s), begin+60)]
+		if n := strings.Index(title, pemDash); n >= 0 {
+			title = title[:n]
+		}
+		at = begin
+		if !strings.Contains(title, "PRIVATE KEY") {
+			continue
+		}
+		end := len(s)
+		if i := strings.Index(s[begin:], pemEnd); i >= 0 {
+			end = begin + i + len(pemEnd)
+			if j := strings.Index(s[end:], pemDash); j >= 0 {
+				end += j + len(pemDash)
+			}
+		}
+		c.cut(begin-len(pemBegin), end)
+		at = end
+	}
+}
+
+// redactURLs removes the password of ://user:password@host, and a user that is
+// long enough to be a token.
+func redactURLs(s string) string {
+	const scheme = "://"
+	c := cuts{text: s}
+	for at := 0; ; {
+		i := strings.Index(s[at:], scheme)
+		if i < 0 {
+			return c.result()
+		}
+		at += i + len(scheme)
+		from, to := userinfo(s[at:])
+		c.cut(at+from, at+to)
+		at += to
+	}
+}
+
+const (
+	tokenLength     = 16  // a user name that long in a URL is a token
+	longestUserinfo = 512 // bounds the search for its end
+)
+
+// userinfo finds the secret in what follows ://, empty when there is none.
+func userinfo(s string) (from, to int) {
+	authority := s
+	if i := strings.IndexAny(s, "/?# \t\r\n\"'`<>\\|"); i >= 0 {
+		authority = s[:i]
+	}
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 {
+		// A password may hold a slash that nobody encoded. A port may not.
+		colon := strings.IndexByte(authority, ':')
+		if colon < 0 || isPort(authority[colon+1:]) {
+			return 0, 0
+		}
+		s = s[:min(len(s), longestUserinfo)]
+		if i := strings.IndexAny(s, " \t\r\n\"'`<>\\|"); i >= 0 {
+			s = s[:i]
+		}
+		if at = strings.LastIndexByte(s, '@'); at < 0 {
+			return 0, 0
+		}
+		return colon + 1, at
+	}
+	if colon := strings.IndexByte(authority[:at], ':'); colon >= 0 {
+		return colon + 1, at
+	}
+	if at >= tokenLength {
+		return 0, at
+	}
+	return 0, 0
+}
+
+func isPort(s string) bool { return strings.Trim(s, "0123456789") == "" }
+
+// tokenForm is how the tokens of one kind look.
+type tokenForm struct {
+	prefix   string
+	least    int // characters after the prefix
+	alphabet *[256]bool
+	start    bool // the prefix is too short to count within a word
+	jwt      bool // needs two dots
+}
+
+var (
+	wordChars  = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+	jwtChars   = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+	upperChars = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+)
+
+func alphabet(chars string) *[256]bool {
+	var out [256]bool
+	for _, c := range []byte(chars) {
+		out[c] = true
+	}
+	return &out
+}
+
+var tokenForms = []tokenForm{
+	{prefix: "sk-", least: 16, alphabet: wordChars, start: true},
+	{prefix: "ghp_", least: 20, alphabet: wordChars},
+	{prefix: "gho_", least: 20, alphabet: wordChars},
+	{prefix: "ghu_", least: 20, alphabet: wordChars},
+	{prefix: "ghs_", least: 20, alphabet: wordChars},
+	{prefix: "ghr_", least: 20, alphabet: wordChars},
+	{prefix: "github_pat_", least: 20, alphabet: wordChars},
+	{prefix: "glpat-", least: 16, alphabet: wordChars},
+	{prefix: "xoxb-", least: 10, alphabet: wordChars},
+	{prefix: "xoxp-", least: 10, alphabet: wordChars},
+	{prefix: "xoxa-", least: 10, alphabet: wordChars},
+	{prefix: "xoxs-", least: 10, alphabet: wordChars},
+	{prefix: "xoxr-", least: 10, alphabet: wordChars},
+	{prefix: "xapp-", least: 10, alphabet: wordChars},
+	{prefix: "AKIA", least: 16, alphabet: upperChars},
+	{prefix: "ASIA", least: 16, alphabet: upperChars},
+	{prefix: "AIza", least: 30, alphabet: wordChars},
+	{prefix: "eyJ", least: 30, alphabet: jwtChars, jwt: true},
+}
+
+// secondOfToken tells, for the first letter of a token, which may follow it.
+// Looking at two letters spares the comparison with all forms.
+var secondOfToken = func() (out [256]*[256]bool) {
+	for _, f := range tokenForms {
+		first := f.prefix[0]
+		if out[first] == nil {
+			out[first] = new([256]bool)
+		}
+		out[first][f.prefix[1]] = true
+	}
+	return out
+}()
+
+func redactTokens(s string) string {
+	c := cuts{text: s}
+	noJWT := 0 // up to here there is none, which keeps the search linear
+	for at := 0; at+1 < len(s); at++ {
+		second := secondOfToken[s[at]]
+		if second == nil || !second[s[at+1]] || s[at] == 'e' && at < noJWT {
+			continue
+		}
+		form, end := tokenAt(s, at)
+		switch {
+		case form == nil:
+		case form.jwt && strings.Count(s[at:end], ".") < 2:
+			noJWT = end
+		default:
+			c.cut(at, end)
+			at = end - 1
+		}
+	}
+	return c.result()
+}
+
+// tokenAt returns the form of the token that begins at i and where it ends, nil
+// when none does.
+func tokenAt(s string, i int) (*tokenForm, int) {
+	rest := s[i:]
+	for f := range tokenForms {
+		form := &tokenForms[f]
+		if !strings.HasPrefix(rest, form.prefix) {
+			continue
+		}
+		end := len(form.prefix)
+		for end < len(rest) && form.alphabet[rest[end]] {
+			end++
+		}
+		if end-len(form.prefix) < form.least || form.start && !startsWord(s, i) && !random(rest[:end]) {
+			continue
+		}
+		return form, i + end
+	}
+	return nil, 0
+}
+
+// random reports whether a text looks drawn by lot: «task-force-of-the-year»
+// does not.
+func random(s string) bool {
+	return strings.ContainsAny(s, "0123456789") && strings.ToLower(s) != s
+}
+
+// startsWord reports whether a word begins at i. The letter of an escape such as
+// \n belongs to no word: texts are often JSON within JSON.
+func startsWord(s string, i int) bool {
+	if i == 0 || !wordChars[s[i-1]] || s[i-1] == '-' || s[i-1] == '_' {
+		return true
+	}
+	return i >= 2 && s[i-2] == '\\' || i >= 3 && s[i-3] == '%'
+}

@@ -1,0 +1,161 @@
+package telemetry_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// Secrets are put together at run time, so that scanners of this repository
+// find none.
+var (
+	openAI = "sk-" + strings.Repeat("aB3", 8)
+	github = "ghp_" + strings.Repeat("x9Y", 12)
+	aws    = "AKIA" + "IOSFODNN7EXAMPLE"
+	jwt    = "eyJ" + "hbGciOiJIUzI1NiJ9.eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N"
+	slack  = "xox" + "b-123456789012-abcdef"
+	pemKey = "-----BEGIN RSA PRIVATE" + " KEY-----\nMIIEow\nabc\n-----END RSA PRIVATE" + " KEY-----"
+)
+
+func TestSecretsLeaveTheText(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, in, want string }{
+		{"an OpenAI key", "key " + openAI + ".", "key [redacted]."},
+		{"a project key", "sk-" + "proj-" + strings.Repeat("a_-B", 6), "[redacted]"},
+		{"a GitHub token", "(" + github + ")", "([redacted])"},
+		{"a fine-grained GitHub token", "github_" + "pat_" + strings.Repeat("1aB_", 8), "[redacted]"},
+		{"a GitLab token", "glpat" + "-abcdefghijklmnopqrst", "[redacted]"},
+		{"a Slack token", slack, "[redacted]"},
+		{"an AWS key id", "id=" + aws + "!", "id=[redacted]!"},
+		{"a Google key", "AIza" + strings.Repeat("Sy1_", 9), "[redacted]"},
+		{"a JWT", "Bearer " + jwt, "Bearer [redacted]"},
+		{"a private key", "a " + pemKey + " b", "a [redacted] b"},
+		{"the half of a private key", "a " + pemKey[:50], "a [redacted]"},
+		{"a token after an escape", `"line\n` + github + `\n"`, `"line\n[redacted]\n"`},
+		{"a key after an escape", `"line\n` + openAI + `"`, `"line\n[redacted]"`},
+		{"a key after an encoded space", "?q=a%20" + openAI, "?q=a%20[redacted]"},
+		{"a password in a URL", "postgres://rgpt:s3cr3t@db:5432/rgpt", "postgres://rgpt:[redacted]@db:5432/rgpt"},
+		{"a password with an at sign", "postgres://u:p@ss@h/d", "postgres://u:[redacted]@h/d"},
+		{"a password with a slash", "postgres://u:pa/ss@h/d", "postgres://u:[redacted]@h/d"},
+		{"a password without a user", "redis://:hunter22@h", "redis://:[redacted]@h"},
+		{"a token as user", "https://abcdefghij0123456789@github.com/x", "https://[redacted]@github.com/x"},
+		{"a password in a variable", "DB_PASSWORD=hunter2 next", "DB_PASSWORD=[redacted] next"},
+		{"a password in YAML", "password: hunter2\nuser: x", "password: [redacted]\nuser: x"},
+		{"a password in JSON", `{"password":"a b\"c","user":"x"}`, `{"password":"[redacted]\"c","user":"x"}`},
+		{"a key in JSON in JSON", `{"body":"{\"api_key\":\"abc123\"}"}`, `{"body":"{\"api_key\":\"[redacted]\"}"}`},
+		{"a header", "Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"},
+		{"a header in JSON", `"X-Api-Key": "abc"`, `"X-Api-Key": "[redacted]"`},
+		{"a query", "https://h/p?access_token=abc&x=1", "https://h/p?access_token=[redacted]&x=1"},
+		{"camel case", "clientSecret = 'abc'", "clientSecret = '[redacted]'"},
+		{"Go code", `apiKey := "abc"`, `apiKey := "[redacted]"`},
+		{"a flag", "--token=abc", "--token=[redacted]"},
+		{"a token after a colon", "token: abc123XYZ", "token: [redacted]"},
+		{"a cookie", "Set-Cookie: session=abc", "Set-Cookie: [redacted]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, telemetry.Redact(tt.in))
+		})
+	}
+}
+
+func TestOrdinaryTextStays(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "hello", "run-42/step/step-001", "task-force-for-the-implementation-of-this",
+		"https://github.com/rocketgpt/orchestrator", "http://127.0.0.1:8080/runs/42", "git@github.com:x/y.git",
+		"prompt_tokens=1200 completion_tokens=300", `{"tokens":12,"max_tokens":5}`, "syntax error: unexpected token: }",
+		"unexpected token: identifier", "https://h:8080/path@2x.png", "key: value", "monkey=banana", "the keyboard: mechanical",
+		"sk-short", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "sha256:" + strings.Repeat("ab", 32),
+		"a=b:c==d", ":", "=", "://", "://@", "token", "password", "2026-11-21T09:14:21Z", "ssh://git@host/x", "eyJhbGciOiJIUzI1NiJ9 is half of something",
+	} {
+		require.Equal(t, text, telemetry.Redact(text))
+	}
+}
+
+func TestRegisteredSecretsLeaveInEveryForm(t *testing.T) {
+	t.Parallel()
+	secret := `canary/7 "quoted" & more`
+	telemetry.RegisterSecret("  "+secret+"\n", secret)
+	require.Equal(t, "x [redacted] y", telemetry.Redact("x "+secret+" y"))
+	require.Equal(t, "q=[redacted]", telemetry.Redact("q=canary%2F7+%22quoted%22+%26+more"))
+	require.Equal(t, `"[redacted]"`, telemetry.Redact(`"canary/7 \"quoted\" \u0026 more"`))
+}
+
+func TestTheLongerOfTwoSecretsWins(t *testing.T) {
+	t.Parallel()
+	telemetry.RegisterSecret("canary8Short")
+	telemetry.RegisterSecret("canary8ShortAndLonger")
+	require.Equal(t, "[redacted]!", telemetry.Redact("canary8ShortAndLonger!"))
+}
+
+func TestPlainWordsAreNoSecrets(t *testing.T) {
+	t.Parallel()
+	telemetry.RegisterSecret("", "postgres", "dev", "a1b2")
+	require.Equal(t, "postgres dev a1b2", telemetry.Redact("postgres dev a1b2"))
+}
+
+func TestRedactTakesLinearTime(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	for _, part := range []string{
+		"eyJ", "eyJ.", "sk-", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "://", "://a:b/", "://a@", "password=", "token: ", "=", ":", `\"`,
+		"AKIA", "xoxb", `"password":"`, "password\"\"\"\"", "[redacted]", "a", "token: }",
+	} {
+		text := strings.Repeat(part, size/len(part))
+		start := time.Now()
+		telemetry.Redact(text)
+		require.Less(t, time.Since(start), 5*time.Second, part)
+	}
+}
+
+func TestRedactIsIdempotentForTextsThatLookLikeSecrets(t *testing.T) {
+	t.Parallel()
+	parts := []string{
+		openAI, github, aws, jwt, slack, pemKey, "password", "token", "Authorization", "=", ":", ": ", "://", "@", "/", `"`, `\`, "'", " ",
+		"\n", "Bearer ", "[redacted]", "[", "]", "a", "1", "user", "-----BEGIN ", "PRIVATE KEY", "-----", "-----END ", "eyJ", ".", ",",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 30).Draw(t, "parts"), "")
+		once := telemetry.Redact(text)
+		require.Equal(t, once, telemetry.Redact(once), "%q", text)
+		for _, secret := range []string{openAI, github, jwt, pemKey} {
+			require.NotContains(t, once, secret)
+		}
+	})
+}
+
+func FuzzRedact(f *testing.F) {
+	for _, seed := range []string{"", "password=x", "://a:b@c", openAI, pemKey, `{"token":"` + jwt + `"}`, "=[redacted]", "\xff:\xfe="} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		once := telemetry.Redact(text)
+		if twice := telemetry.Redact(once); twice != once {
+			t.Fatalf("not idempotent: %q → %q → %q", text, once, twice)
+		}
+	})
+}
+
+func BenchmarkRedact(b *testing.B) {
+	plain := strings.Repeat("level=info msg=\"step done\" run=42 phase=builder_running url=http://127.0.0.1:8080/runs/42 took=1.2s\n", 10)
+	for name, text := range map[string]string{
+		"short":   "step step-001 completed in 1.2s",
+		"plain":   plain,
+		"secrets": plain + "password=hunter2 " + github + " " + jwt,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				telemetry.Redact(text)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// RegisterSecret makes Redact remove these values from now on, in every form
+// that they take in URLs and JSON. Values shorter than 6 characters and plain
+// words ("postgres") are left alone: hiding them would hide ordinary text, and
+// the rules for names and URLs hide them where they are used as a secret.
+func RegisterSecret(values ...string) { registered.add(values...) }
+
+const shortestSecret = 6
+
+// secretSet is read far more often than it is written.
+type secretSet struct {
+	writing sync.Mutex
+	values  atomic.Pointer[[]string] // longest first
+}
+
+var registered secretSet
+
+func (r *secretSet) add(values ...string) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	var all []string
+	if old := r.values.Load(); old != nil {
+		all = slices.Clone(*old)
+	}
+	for _, v := range values {
+		if v = strings.TrimSpace(v); distinctive(v) {
+			all = append(all, formsOf(v)...)
+		}
+	}
+	// The longest first, so that no secret is cut by one that it contains.
+	slices.SortFunc(all, func(a, b string) int {
+		if d := len(b) - len(a); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	all = slices.Compact(all)
+	r.values.Store(&all)
+}
+
+// distinctive reports whether a value can be told from ordinary text.
+func distinctive(v string) bool {
+	const shortWord = 12
+	if len(v) < shortestSecret || strings.Contains(Redacted, v) {
+		return false
+	}
+	return len(v) >= shortWord || strings.Trim(v, "abcdefghijklmnopqrstuvwxyz") != ""
+}
+
+// formsOf returns a value as it looks plain, in URLs, and in JSON.
+func formsOf(v string) []string {
+	out := []string{v, url.QueryEscape(v), url.PathEscape(v), url.UserPassword("", v).String()[1:]}
+	if quoted, err := json.Marshal(v); err == nil {
+		out = append(out, string(quoted[1:len(quoted)-1]))
+	}
+	return out
+}
+
+func (r *secretSet) redact(s string) string {
+	values := r.values.Load()
+	if values == nil {
+		return s
+	}
+	for _, v := range *values {
+		if len(v) <= len(s) && strings.Contains(s, v) {
+			s = strings.ReplaceAll(s, v, Redacted)
+		}
+	}
+	return s
+}
