@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/schema"
+)
+
+// sqliteShards is small because SQLite has one writer whatever the number.
+const sqliteShards = 1
+
+const sqliteBusyMilliseconds = "5000"
+
+// openMemory keeps everything in the process.
+func openMemory() *store {
+	return sqliteStore("memory", &config.SQL{
+		PluginName: sqlite.PluginName,
+		// Named after the process because the name is the key of a cache that
+		// all connections of the process share.
+		DatabaseName:      "temporal-devserver-" + strconv.Itoa(os.Getpid()),
+		ConnectAttributes: map[string]string{"mode": "memory", "cache": "shared"},
+	})
+}
+
+// openSQLite keeps everything in a file, which it makes if it is not there.
+func openSQLite(ctx context.Context, file string) (*store, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fmt.Errorf("opening the SQLite file %s: %w", file, err)
+	}
+	if strings.ContainsAny(path, "?#%") {
+		return nil, fmt.Errorf("opening the SQLite file %s: the path holds one of the characters ? # %%, which SQLite's URL form cannot carry: choose another path", path)
+	}
+	attributes := map[string]string{
+		"mode": "rwc",
+		// With a write-ahead log a commit is one append, without a wait for
+		// the disk: a killed process loses nothing, a power cut perhaps the
+		// last commits, never the consistency.
+		"journal_mode": "wal",
+		"synchronous":  "normal",
+		// All services share one connection, so the file can be theirs alone.
+		// That saves locking, and keeps a second server from the same file.
+		"locking_mode": "exclusive",
+		// A process killed just now may still be on its way out.
+		"busy_timeout": sqliteBusyMilliseconds,
+	}
+	if err := setupSQLite(ctx, path); err != nil {
+		return nil, fmt.Errorf("opening the SQLite file %s: %w", path, explainSQLite(err))
+	}
+	return sqliteStore("sqlite", &config.SQL{
+		PluginName:        sqlite.PluginName,
+		DatabaseName:      path,
+		ConnectAttributes: attributes,
+	}), nil
+}
+
+func sqliteStore(kind string, cfg *config.SQL) *store {
+	return &store{
+		kind: kind,
+		persistence: config.Persistence{
+			DefaultStore:     "default",
+			VisibilityStore:  "default",
+			NumHistoryShards: sqliteShards,
+			DataStores:       map[string]config.DataStore{"default": {SQL: cfg}},
+		},
+		close: func() {},
+	}
+}
+
+// setupSQLite installs the schema in one transaction, so that a process killed
+// in the middle leaves an empty file rather than half a schema.
+//
+// Temporal has no upgrades for SQLite. The schema's checksum in the file lets
+// a later version say so, instead of failing at some query.
+func setupSQLite(ctx context.Context, path string) error {
+	statements, checksum, err := sqliteSchema()
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=rwc&_pragma=busy_timeout="+sqliteBusyMilliseconds+"&_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+
+	var tables, found int64
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE name = 'namespaces'").Scan(&tables); err != nil {
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found); err != nil {
+		return err
+	}
+	if tables > 0 {
+		// 0: made by another program with Temporal's schema, such as the
+		// official CLI; there is nothing to compare with.
+		if found != 0 && found != checksum {
+			return fmt.Errorf("it was made with another version of Temporal's SQLite schema, for which there is no upgrade: move the file away, or run the version that made it")
+		}
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, statements); err != nil {
+		return fmt.Errorf("installing the schema: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "PRAGMA user_version = "+strconv.FormatInt(checksum, 10)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func sqliteSchema() (statements string, checksum int64, err error) {
+	var text strings.Builder
+	for _, name := range []string{"sqlite/v3/temporal/schema.sql", "sqlite/v3/visibility/schema.sql"} {
+		content, err := fs.ReadFile(schema.Assets(), name)
+		if err != nil {
+			return "", 0, err
+		}
+		text.Write(content)
+		text.WriteByte('\n')
+	}
+	// user_version is a signed 32-bit number, and 0 means "never set".
+	return text.String(), int64(crc32.ChecksumIEEE([]byte(text.String()))>>1) | 1, nil
+}
+
+func explainSQLite(err error) error {
+	text := err.Error()
+	switch {
+	case errors.Is(err, fs.ErrNotExist), strings.Contains(text, "unable to open database file"):
+		return fmt.Errorf("%w: check that its folder exists and that the file is writable", err)
+	case strings.Contains(text, "database is locked"), strings.Contains(text, "SQLITE_BUSY"):
+		return fmt.Errorf("%w: another process, perhaps another temporal-devserver, has it open: stop that process, or choose another file", err)
+	case strings.Contains(text, "not a database"):
+		return fmt.Errorf("%w: choose another file", err)
+	}
+	return err
+}
