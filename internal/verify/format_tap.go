@@ -1,0 +1,222 @@
+package verify
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+var (
+	tapLine = regexp.MustCompile(`^( *)(not )?ok\b(?: +(\d+))?(?:\s*-)?\s*(.*)$`)
+	tapPlan = regexp.MustCompile(`^( *)1\.\.(\d+)(?:\s*#\s*(.*))?$`)
+	tapBail = regexp.MustCompile(`^Bail out!\s*(.*)$`)
+	tapTag  = regexp.MustCompile(`(?i)\s+#\s*(skip|todo)\S*\s*(.*)$`)
+	tapYAML = regexp.MustCompile(`^ *(\w+): *(.*)$`)
+)
+
+const maxTAPDepth = 100
+
+// tapPoint is a test point with the diagnostics below it.
+type tapPoint struct {
+	indent   int
+	ok       bool
+	title    string
+	tag      string // skip, todo
+	why      string
+	yaml     map[string]string
+	children []tapPoint
+}
+
+// parseTAP reads the Test Anything Protocol, version 13 and 14, with subtests
+// by indentation as node's runner writes them. Points inside others are the
+// cases; the point around them is their group. cut: the middle is missing.
+func parseTAP(data []byte, s site, cut bool) parsed {
+	t := tapParser{planned: -1}
+	for _, line := range lines(data) {
+		t.line(line)
+	}
+	var out parsed
+	for _, p := range t.points[0] {
+		tapCases(&out, p, "", s)
+	}
+	// What is left below the top belongs to a point that never came.
+	for _, level := range t.points[1:] {
+		for _, p := range level {
+			tapCases(&out, p, "", s)
+		}
+	}
+	t.judge(&out, cut)
+	return out
+}
+
+// tapParser holds the points not yet taken by the point around them, one list
+// for each level of indentation.
+type tapParser struct {
+	points  [maxTAPDepth][]tapPoint
+	last    *tapPoint
+	yaml    bool
+	key     string // of a YAML block scalar
+	indent  int    // of the YAML block
+	planned int
+	seen    int
+	bail    string
+	count   int
+}
+
+func (t *tapParser) line(line string) {
+	if t.yaml {
+		t.diagnostic(line)
+		return
+	}
+	if m := tapBail.FindStringSubmatch(line); m != nil {
+		t.bail = "the tests bailed out: " + m[1]
+		return
+	}
+	if m := tapPlan.FindStringSubmatch(line); m != nil && m[1] == "" {
+		t.planned = number(m[2])
+		return
+	}
+	if m := tapLine.FindStringSubmatch(line); m != nil {
+		t.point(m)
+		return
+	}
+	if t.last != nil && strings.TrimSpace(line) == "---" {
+		t.yaml, t.key, t.indent = true, "", len(line)-len(strings.TrimLeft(line, " "))
+	}
+}
+
+func (t *tapParser) point(m []string) {
+	t.count++
+	if t.count > 2*maxCases {
+		return
+	}
+	p := tapPoint{indent: len(m[1]) / 4, ok: m[2] == "", title: m[4], yaml: map[string]string{}}
+	p.indent = min(p.indent, maxTAPDepth-2)
+	if tag := tapTag.FindStringSubmatchIndex(" " + p.title); tag != nil {
+		padded := " " + p.title
+		p.tag, p.why = strings.ToLower(padded[tag[2]:tag[3]]), padded[tag[4]:tag[5]]
+		p.title = strings.TrimSpace(padded[:tag[0]])
+	}
+	p.title = strings.NewReplacer(`\#`, "#", `\\`, `\`).Replace(p.title)
+	if p.indent == 0 {
+		t.seen++
+	}
+	p.children, t.points[p.indent+1] = t.points[p.indent+1], nil
+	t.points[p.indent] = append(t.points[p.indent], p)
+	t.last = &t.points[p.indent][len(t.points[p.indent])-1]
+}
+
+// diagnostic reads the YAML block of a point: scalars and one level of text
+// blocks, which is all that runners write about a failure.
+func (t *tapParser) diagnostic(line string) {
+	trimmed := strings.TrimSpace(line)
+	depth := len(line) - len(strings.TrimLeft(line, " "))
+	switch {
+	case trimmed == "..." && depth <= t.indent:
+		t.yaml = false
+	case t.key != "" && (depth > t.indent || trimmed == ""):
+		if v := t.last.yaml[t.key]; len(v) < 4*maxMessage {
+			t.last.yaml[t.key] = v + trimmed + "\n"
+		}
+	default:
+		t.key = ""
+		m := tapYAML.FindStringSubmatch(line)
+		if m == nil || len(t.last.yaml) > 50 {
+			return
+		}
+		if strings.HasPrefix(m[2], "|") || strings.HasPrefix(m[2], ">") {
+			t.key, m[2] = m[1], ""
+		}
+		t.last.yaml[m[1]] = strings.Trim(m[2], `'"`)
+	}
+}
+
+// judge adds what the plan and a bail-out say.
+func (t *tapParser) judge(out *parsed, cut bool) {
+	if t.bail != "" {
+		out.unexplained = true
+		out.problems = append(out.problems, problem{level: levelError, message: message(t.bail)})
+	}
+	if !cut && t.bail == "" && t.planned > t.seen {
+		out.problems = append(out.problems, problem{level: levelWarning, message: "the tests announced " + itoa(t.planned) + " results and gave " + itoa(t.seen)})
+	}
+}
+
+// tapCases flattens a point, and returns how many cases failed. A point
+// without children is a case.
+func tapCases(out *parsed, p tapPoint, group string, s site) (failed int) {
+	title := p.title
+	if f := s.rel(title); f != "" && path.IsAbs(title) {
+		title = f // a file of node's runner
+	}
+	if group != "" {
+		title = name(group + " › " + bound(title, maxName))
+	}
+	emptySuite := p.yaml["type"] == "suite" && p.ok
+	if len(p.children) == 0 && emptySuite {
+		return 0
+	}
+	for _, c := range p.children {
+		failed += tapCases(out, c, title, s)
+	}
+	// A group can fail by itself, in a hook.
+	byItself := !p.ok && p.tag == "" && p.yaml["failureType"] != "subtestsFailed" && failed == 0
+	if len(p.children) > 0 && !byItself {
+		return failed
+	}
+	c := p.testCase(title, s)
+	out.cases = append(out.cases, c)
+	if c.Status == contract.TestFailed {
+		failed++
+	}
+	return failed
+}
+
+func (p tapPoint) testCase(title string, s site) testCase {
+	var c testCase
+	c.Name = name(title)
+	if c.Name == "" {
+		c.Name = "unnamed test"
+	}
+	c.DurationMS = milliseconds(float(p.yaml["duration_ms"]) / 1000)
+	file, line := splitPlace(p.yaml["location"])
+	if file == "" {
+		file, line = p.yaml["file"], number(p.yaml["line"])
+	}
+	c.file = s.rel(file)
+	switch {
+	case p.tag == "skip", p.tag == "todo":
+		// A test that is still to do has not passed, whatever it did.
+		c.Status, c.Message = contract.TestSkipped, message(p.tag+" "+p.why)
+	case p.ok:
+		c.Status = contract.TestPassed
+	default:
+		c.Status = contract.TestFailed
+		c.Location = location(c.file, line)
+		c.Message = message(p.reason())
+		if at := places(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
+			c.Location = at[0].location()
+		}
+	}
+	return c
+}
+
+func (p tapPoint) reason() string {
+	for _, key := range []string{"error", "message", "stack"} {
+		if p.yaml[key] != "" {
+			return p.yaml[key]
+		}
+	}
+	return ""
+}
+
+var place = regexp.MustCompile(`^(.*?):(\d+)(?::\d+)?$`)
+
+func splitPlace(s string) (string, int) {
+	if m := place.FindStringSubmatch(strings.TrimSpace(s)); m != nil {
+		return m[1], number(m[2])
+	}
+	return "", 0
+}

@@ -1,0 +1,197 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// validGlob accepts patterns that cannot leave the checkout.
+func validGlob(pattern string) bool {
+	return doublestar.ValidatePattern(pattern) && !path.IsAbs(pattern) && filepath.IsLocal(pattern)
+}
+
+// stamp tells a file that was written from one that was there.
+type stamp struct {
+	size int64
+	time time.Time
+}
+
+var errEnough = errors.New("enough files")
+
+// stamps lists the regular files that a command's reports may be.
+func stamps(root *os.Root, globs []string) map[string]stamp {
+	found := map[string]stamp{}
+	for _, pattern := range globs {
+		_ = doublestar.GlobWalk(root.FS(), path.Clean(pattern), func(p string, _ fs.DirEntry) error {
+			if len(found) >= maxReports {
+				return errEnough
+			}
+			if info, err := root.Lstat(p); err == nil && info.Mode().IsRegular() {
+				found[p] = stamp{info.Size(), info.ModTime()}
+			}
+			return nil
+		}, doublestar.WithNoFollow())
+	}
+	return found
+}
+
+// clearReports removes what detected commands are about to write, so that
+// nothing committed passes for it. What a configured pattern matches stays: it
+// may be a fixture; such files count only when the command changes them.
+func clearReports(root *os.Root, globs []string) error {
+	for _, p := range globs {
+		if path.Dir(p) != scratchDir {
+			continue
+		}
+		if info, err := root.Lstat(scratchDir); err == nil && !info.IsDir() {
+			if err := root.Remove(scratchDir); err != nil {
+				return err
+			}
+		}
+		for _, old := range []string{p, strings.TrimSuffix(p, path.Ext(p))} {
+			if err := root.RemoveAll(old); err != nil {
+				return err
+			}
+		}
+		if err := root.MkdirAll(scratchDir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report is the content of one file that the command wrote.
+type report struct {
+	path string
+	data []byte
+}
+
+// newReports reads the reports that are new or changed since before. What
+// cannot be used is told in notes.
+func newReports(root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string) {
+	now := stamps(root, globs)
+	paths := make([]string, 0, len(now))
+	for p, s := range now {
+		if before[p] != s {
+			paths = append(paths, p)
+		}
+	}
+	slices.Sort(paths)
+	total := 0
+	for _, p := range paths {
+		data, err := readRegular(root, p, maxReportBytes)
+		if err == nil && total+len(data) > 4*maxReportBytes {
+			err = errTooLarge
+		}
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("report %s was not read: %s", name(p), reason(err)))
+			continue
+		}
+		total += len(data)
+		out = append(out, report{p, data})
+	}
+	return out, notes
+}
+
+func reason(err error) string {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return fmt.Sprintf("it is larger than %d MiB", maxReportBytes>>20)
+	case errors.Is(err, errNotRegular):
+		return "it is no regular file"
+	}
+	return "it cannot be opened"
+}
+
+// artifactFiles keeps the attachments that are regular files of the checkout.
+func artifactFiles(root *os.Root, s site, all []attachment) []ArtifactFile {
+	const maxSize = 512 << 20
+	var out []ArtifactFile
+	seen := map[string]bool{}
+	for _, a := range all {
+		p, ok := artifactPath(s, a.path)
+		if !ok || seen[p] || len(out) >= maxArtifacts {
+			continue
+		}
+		seen[p] = true
+		info, err := root.Lstat(p)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxSize {
+			continue
+		}
+		out = append(out, ArtifactFile{Name: artifactName(p), Path: p, Type: a.kind, Size: info.Size()})
+	}
+	return uniqueNames(out)
+}
+
+// artifactPath is like site.rel, but lets the scratch directory pass and cuts
+// nothing.
+func artifactPath(s site, p string) (string, bool) {
+	if path.IsAbs(p) {
+		inside, ok := s.inside(path.Clean(p))
+		if !ok {
+			return "", false
+		}
+		p = inside
+	} else {
+		p = path.Join(s.dir, p)
+	}
+	return p, filepath.IsLocal(p) && p != "."
+}
+
+// artifactName is the end of the path, which names test and attempt.
+func artifactName(p string) string {
+	parts := strings.Split(p, "/")
+	if len(parts) > 2 && parts[0] == scratchDir {
+		parts = parts[2:]
+	}
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "attachments" })
+	for n := range parts {
+		parts[n] = unsafeName.ReplaceAllString(name(parts[n]), "_")
+	}
+	return path.Join(parts[max(0, len(parts)-3):]...)
+}
+
+func uniqueNames(files []ArtifactFile) []ArtifactFile {
+	seen := map[string]int{}
+	for n, f := range files {
+		seen[f.Name]++
+		if k := seen[f.Name]; k > 1 {
+			files[n].Name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(f.Name, path.Ext(f.Name)), k, path.Ext(f.Name))
+		}
+	}
+	return files
+}
+
+// artifactType goes by the media type that the reporter states, else by name.
+func artifactType(mediaType, p string) contract.ArtifactType {
+	ext := strings.ToLower(path.Ext(p))
+	switch {
+	case strings.HasPrefix(mediaType, "image/"), ext == ".png", ext == ".jpg", ext == ".jpeg":
+		return contract.ArtifactScreenshot
+	case strings.HasPrefix(mediaType, "video/"), ext == ".webm", ext == ".mp4":
+		return contract.ArtifactVideo
+	case path.Base(p) == "trace.zip", mediaType == "application/zip" && strings.Contains(p, "trace"):
+		return contract.ArtifactTrace
+	case ext == ".zip":
+		return contract.ArtifactZip
+	case ext == ".json", mediaType == "application/json":
+		return contract.ArtifactJSON
+	case ext == ".log", ext == ".txt", strings.HasPrefix(mediaType, "text/"):
+		return contract.ArtifactLog
+	}
+	return contract.ArtifactFile
+}
+
+var unsafeName = regexp.MustCompile(`[^\pL\pN._+-]+`)

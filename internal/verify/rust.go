@@ -1,0 +1,28 @@
+package verify
+
+import "github.com/rocketgpt/orchestrator/contract"
+
+// planRust builds and tests crates. Crates that are not in cargo's cache can
+// be fetched only where the network is allowed.
+func planRust(t *tree, p planning) []job {
+	var build, test []invocation
+	for _, dir := range t.projects("Cargo.toml") {
+		build = append(build, cargo(dir, p.network, FormatExitCode, "build", "--all-targets"))
+		test = append(test, cargo(dir, p.network, formatCargo, "test", "--no-fail-fast"))
+	}
+	if len(build) == 0 {
+		return nil
+	}
+	return append([]job{simpleJob(contract.CategoryBuild, "rust", "cargo build", build...)},
+		shardJobs("rust", "cargo test", [][]invocation{test})...)
+}
+
+func cargo(dir string, network bool, f Format, args ...string) invocation {
+	if !network {
+		args = append(args, "--offline")
+	}
+	return invocation{
+		args: append([]string{"cargo"}, args...), dir: dir, format: f, network: network,
+		env: map[string]string{"CARGO_TERM_COLOR": "never", "RUST_BACKTRACE": "0"},
+	}
+}

@@ -1,0 +1,163 @@
+// Package verify tells whether a checkout is any good: it builds, tests, lints
+// and scans it, and turns what the tools say into findings and test cases.
+//
+// [Plan] looks at the files of a checkout and the settings and lists the
+// checks, stage by stage. [Run] carries out one of them in the sandbox. [Merge]
+// sums them up.
+//
+// The checkout, its tools and all they print are hostile. What follows from
+// that runs through the whole package:
+//
+//   - the exit code of the real command has the last word: a command that
+//     failed is red, whatever a report says; a report can only make it redder;
+//   - reports are read from regular files inside the checkout that the command
+//     has written just now, never through a symbolic link, never unbounded;
+//   - texts are cut, freed of terminal codes and made valid UTF-8;
+//   - nothing of the repository is executed on the host, not even to plan.
+//
+// A red check is a result. An error means that the work could not be done.
+package verify
+
+import (
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+// Switch says whether a stage runs.
+type Switch string
+
+// The positions of a switch. Empty means auto.
+const (
+	SwitchAuto Switch = "auto"  // when something is configured or detected
+	SwitchOn   Switch = "true"  // always; having nothing to run is a finding
+	SwitchOff  Switch = "false" // never
+)
+
+// Format names what a command prints or writes.
+type Format string
+
+// The formats. Empty means auto: the report's or the output's first bytes
+// decide.
+const (
+	FormatAuto       Format = "auto"
+	FormatGoTest     Format = "go-test-json"
+	FormatJUnit      Format = "junit"
+	FormatSARIF      Format = "sarif"
+	FormatTAP        Format = "tap"
+	FormatPlaywright Format = "playwright"
+	FormatExitCode   Format = "exit-code"
+)
+
+// Formats of tools that only detection uses.
+const (
+	formatUnittest Format = "unittest"
+	formatCargo    Format = "cargo-test"
+	formatFileList Format = "file-list"
+)
+
+// Settings is the section verification of the configuration.
+type Settings struct {
+	AutoDetect   bool          `json:"auto_detect"`
+	Shards       int           `json:"shards"` // at most this many for each kind of tests; 0 and 1: no sharding
+	Build        StageSettings `json:"build"`
+	Test         StageSettings `json:"test"`
+	Lint         StageSettings `json:"lint"`
+	Security     StageSettings `json:"security"`
+	Custom       []Custom      `json:"custom"`
+	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
+	RequireTests bool          `json:"require_tests"` // no tests is a major finding, else a minor one
+}
+
+// StageSettings configures one stage. A command replaces what detection finds.
+type StageSettings struct {
+	Enabled  Switch            `json:"enabled"`
+	Command  string            `json:"command"` // for the shell, in the root of the checkout
+	Format   Format            `json:"format"`
+	Report   string            `json:"report"`   // glob of the files that the command writes, relative to the root
+	Severity contract.Severity `json:"severity"` // of errors; empty: the stage's default
+	Network  bool              `json:"network"`
+}
+
+// Custom is a check of the user's own.
+type Custom struct {
+	Name     string            `json:"name"`
+	Command  string            `json:"command"`
+	Format   Format            `json:"format"`
+	Report   string            `json:"report"`
+	Severity contract.Severity `json:"severity"`
+	Timeout  time.Duration     `json:"timeout"`
+	Network  bool              `json:"network"`
+}
+
+// Env is what a check runs with.
+type Env struct {
+	// Runner isolates the commands.
+	Runner sandbox.Runner
+	// Settings must be those the check was planned with.
+	Settings Settings
+	// Limits bound each command. Limits.Timeout bounds the whole check with
+	// its re-runs.
+	Limits sandbox.Limits
+	// Vars are added to the environment of every command: where the
+	// toolchains are, PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH, RGPT_CHROMIUM.
+	Vars map[string]string
+	// ReadOnly and Writable are host paths that commands see: toolchains and
+	// their caches.
+	ReadOnly, Writable []string
+	// NodeModules is a directory with installed Node packages, outside the
+	// checkout, which commands may read. Empty: those of the checkout, if any.
+	NodeModules string
+	// OnOutput receives what commands print, as it comes, fit for people.
+	OnOutput func(stream sandbox.Stream, chunk []byte)
+}
+
+// Outcome says what one check found.
+type Outcome struct {
+	// OK: every command ended with exit code 0 (failed tests may have passed
+	// when run again), no test case failed and no finding is major.
+	OK bool `json:"ok"`
+	// Code says why not, for programs: tests_failed, check_failed, timeout,
+	// command_crashed or no_tests. Empty when OK.
+	Code contract.Code `json:"code,omitempty"`
+	// Message is the telling line of a red check.
+	Message  string               `json:"message,omitempty"`
+	Summary  contract.TestSummary `json:"summary"`
+	Cases    []contract.TestCase  `json:"cases,omitempty"`
+	Findings []contract.Finding   `json:"findings,omitempty"`
+	// Artifacts are files that the check left in the checkout.
+	Artifacts []ArtifactFile `json:"artifacts,omitempty"`
+	// Log is what the commands printed: head and tail of it when it was long.
+	Log []byte `json:"log,omitempty"`
+	// Duration is wall time, re-runs included.
+	Duration time.Duration `json:"duration"`
+}
+
+// ArtifactFile is a file that a check left behind. Path is relative to the
+// checkout and was a regular file when it was listed; open it through os.Root.
+type ArtifactFile struct {
+	Name string                `json:"name"` // unique within the outcome: login-fails/trace.zip
+	Path string                `json:"path"`
+	Type contract.ArtifactType `json:"type"`
+	Size int64                 `json:"size"`
+}
+
+// Result is the outcome without its texts.
+func (o Outcome) Result(check contract.Check) contract.CheckResult {
+	r := contract.CheckResult{
+		Check: check, OK: o.OK, Summary: o.Summary, Message: o.Message,
+		DurationMS: o.Duration.Milliseconds(),
+	}
+	for _, f := range o.Findings {
+		switch f.Severity {
+		case contract.SeverityMajor:
+			r.Major++
+		case contract.SeverityMedium:
+			r.Medium++
+		default:
+			r.Minor++
+		}
+	}
+	return r
+}
