@@ -1,0 +1,21 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Answer returns the stored answer of a model call, or ErrNotFound while there
+// is none.
+func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
+	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, notFound("execution %d has no answer for turn %d", executionID, turn)
+	}
+	return answer, explain(err, "read the answer to turn %d of execution %d", turn, executionID)
+}

@@ -1,0 +1,55 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func BenchmarkRecord(b *testing.B) {
+	s := setup(b)
+	for b.Loop() {
+		execution := s.record(b, contract.Record{
+			At:     time.Now(),
+			Run:    &contract.RunChange{Phase: contract.PhaseBuilder, Status: contract.PhaseBuilder.Running()},
+			Begin:  &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder},
+			Events: drafts(2),
+		})
+		s.record(b, contract.Record{
+			At: time.Now(), Run: &contract.RunChange{Status: contract.PhaseBuilder.Completed()},
+			End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw(`{"files": 3}`)},
+			Events: drafts(1),
+		})
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/record")
+}
+
+func BenchmarkReserveAndSettle(b *testing.B) {
+	s := setup(b)
+	execution := s.begin(b, contract.PhaseBuilder, "step-001")
+	turn := 0
+	for b.Loop() {
+		turn++
+		r := reservation(execution, turn)
+		r.Scopes = []store.Scope{store.RunScope(s.run.ID, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0), {Kind: store.ScopeTenant, Key: "local"}}
+		reserved, err := s.ReserveCall(b.Context(), r)
+		require.NoError(b, err)
+		err = s.SettleCall(b.Context(), reserved.ID, used(100), time.Second, raw(`{"text": "done"}`), []store.Message{{Role: "assistant", Content: raw(`"done"`)}})
+		require.NoError(b, err)
+	}
+}
+
+func BenchmarkRunDetails(b *testing.B) {
+	s := setup(b)
+	for range 50 {
+		s.record(b, contract.Record{Events: drafts(4)})
+	}
+	for b.Loop() {
+		_, err := s.RunDetails(b.Context(), s.run.ID)
+		require.NoError(b, err)
+	}
+}

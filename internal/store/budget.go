@@ -1,0 +1,181 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// busyWait is how soon a call that found its budget held by others asks again.
+const busyWait = 500 * time.Millisecond
+
+// defaultWarnAt is the part of a budget at which a warning is given.
+const defaultWarnAt = 0.8
+
+// scopeKey names a budget, in rows too.
+type scopeKey struct {
+	Kind ScopeKind `json:"kind"`
+	Key  string    `json:"key"`
+}
+
+// sortedScopes puts scopes in the order of their locks, each once.
+func sortedScopes(scopes []Scope) []Scope {
+	scopes = slices.Clone(scopes)
+	slices.SortStableFunc(scopes, func(a, b Scope) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key))
+	})
+	return slices.CompactFunc(scopes, func(a, b Scope) bool { return a.Kind == b.Kind && a.Key == b.Key })
+}
+
+func keysOf(scopes []Scope) []scopeKey {
+	keys := make([]scopeKey, len(scopes))
+	for i, s := range scopes {
+		keys[i] = scopeKey{s.Kind, s.Key}
+	}
+	return keys
+}
+
+func split(scopes []scopeKey) (kinds, keys []string) {
+	kinds, keys = make([]string, len(scopes)), make([]string, len(scopes))
+	for i, s := range scopes {
+		kinds[i], keys[i] = string(s.Kind), s.Key
+	}
+	return kinds, keys
+}
+
+func addition(scopes []scopeKey, spentTokens, spentMicros, reservedTokens, reservedMicros int64) db.AddToBudgetsParams {
+	kinds, keys := split(scopes)
+	return db.AddToBudgetsParams{
+		Kinds: kinds, Keys: keys, SpentTokens: spentTokens, SpentMicros: spentMicros,
+		ReservedTokens: reservedTokens, ReservedMicros: reservedMicros,
+	}
+}
+
+// lockBudgets makes the budgets that do not exist yet and locks all of them, in
+// the order of their keys.
+func lockBudgets(ctx context.Context, tx pgx.Tx, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
+	kinds, keys := split(scopes)
+	q, pipeline := pipe(tx)
+	pipeline.queue(q.MakeBudgets(ctx, db.MakeBudgetsParams{Kinds: kinds, Keys: keys}))
+	rows, err := q.LockBudgets(ctx, db.LockBudgetsParams{Kinds: kinds, Keys: keys})
+	if err != nil {
+		return nil, err
+	}
+	budgets := make(map[scopeKey]db.Budget, len(rows))
+	for _, r := range rows {
+		budgets[scopeKey{ScopeKind(r.ScopeKind), r.ScopeKey}] = r
+	}
+	return budgets, nil
+}
+
+// part is one side of a budget: its tokens or its money.
+type part struct {
+	scope                            Scope
+	unit                             string
+	spent, reserved, estimate, limit int64
+}
+
+// parts lists the sides of the reservation's budgets that have a limit.
+func parts(r Reservation, budgets map[scopeKey]db.Budget) []part {
+	var out []part
+	for _, s := range r.Scopes {
+		b := budgets[scopeKey{s.Kind, s.Key}]
+		if s.LimitTokens > 0 {
+			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, r.Tokens, s.LimitTokens})
+		}
+		if s.LimitMicros > 0 {
+			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, r.MicroUSD, s.LimitMicros})
+		}
+	}
+	return out
+}
+
+// refusal says why the budgets do not take a reservation, nil when they do. A
+// budget that is used up weighs more than one that is busy.
+func refusal(r Reservation, budgets map[scopeKey]db.Budget) error {
+	var busy error
+	for _, p := range parts(r, budgets) {
+		switch {
+		case p.spent >= p.limit:
+			return fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
+				"the budget of %s is used up: %s of %s spent; raise %s and resume the run", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting())
+		case p.spent+p.reserved+p.estimate <= p.limit, p.reserved == 0:
+		case busy == nil:
+			busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
+				"the budget of %s is held by model calls in flight: %s spent, %s set aside, %s asked for, %s allowed; it is tried again",
+				p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(p.estimate), p.amount(p.limit)).After(busyWait)
+		}
+	}
+	return busy
+}
+
+// nearing returns the budgets that the reservation brings over their warning
+// mark, each of which warns once.
+func nearing(r Reservation, budgets map[scopeKey]db.Budget) []Scope {
+	mark := cmp.Or(r.WarnAt, defaultWarnAt)
+	var out []Scope
+	for _, p := range parts(r, budgets) {
+		if budgets[scopeKey{p.scope.Kind, p.scope.Key}].Warned || slices.Contains(out, p.scope) {
+			continue
+		}
+		if float64(p.spent+p.reserved+p.estimate) >= mark*float64(p.limit) {
+			out = append(out, p.scope)
+		}
+	}
+	return out
+}
+
+// warning names the budgets that are nearly used up.
+func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget) string {
+	mark := cmp.Or(r.WarnAt, defaultWarnAt)
+	var lines []string
+	for _, p := range parts(r, budgets) {
+		if total := p.spent + p.reserved + p.estimate; slices.Contains(near, p.scope) && float64(total) >= mark*float64(p.limit) {
+			lines = append(lines, fmt.Sprintf("the budget of %s is nearly used up: %s of %s spent or set aside (%s)",
+				p.whose(), p.amount(total), p.amount(p.limit), p.setting()))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+func (p part) whose() string {
+	if p.scope.Kind == ScopeDay {
+		return "the day " + p.scope.Key
+	}
+	return string(p.scope.Kind) + " " + p.scope.Key
+}
+
+func (p part) amount(n int64) string {
+	if p.unit == "money" {
+		return fmt.Sprintf("%.4f USD", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%d tokens", n)
+}
+
+// setting is the key of the configuration that sets the limit.
+func (p part) setting() string {
+	money := p.unit == "money"
+	switch p.scope.Kind {
+	case ScopeRun:
+		if money {
+			return "execution.run.cost_usd"
+		}
+		return "execution.run.tokens"
+	case ScopeDay:
+		if money {
+			return "models.budgets.day_cost_usd"
+		}
+		return "models.budgets.day_tokens"
+	default:
+		return "the quota of the tenant"
+	}
+}

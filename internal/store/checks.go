@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Check is the outcome of one check of the verification.
+type Check struct {
+	ExecutionID int64                `json:"execution_id"`
+	Result      contract.CheckResult `json:"result"`
+	Cases       []contract.TestCase  `json:"cases"`
+	LogDigest   string               `json:"log_digest,omitempty"` // artifact digest of the whole output
+	StartedAt   time.Time            `json:"started_at"`
+	FinishedAt  time.Time            `json:"finished_at"`
+}
+
+// Finding is a finding with the check that found it.
+type Finding struct {
+	contract.Finding
+	ExecutionID int64     `json:"execution_id"`
+	CheckID     string    `json:"check_id"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// SaveCheck stores the outcome of a check with its cases and findings, all or
+// nothing. A repeat for the same execution and check replaces them; the events
+// finding.added are written the first time only. What the same check found in
+// earlier executions of the run becomes resolved, so the findings that are open
+// are those of the last time that each check ran. The times are those of the
+// result's duration, ending now.
+func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, checkID string, result contract.CheckResult,
+	cases []contract.TestCase, findings []contract.Finding, logDigest string,
+) error {
+	finished := time.Now()
+	p := db.SaveCheckParams{
+		RunID: execution.RunID, ExecutionID: execution.ID, CheckID: text(checkID), Category: string(result.Check.Category), Ok: result.OK,
+		LogDigest: logDigest, DurationMs: result.DurationMS, EventType: string(contract.EventFindingAdded),
+		StartedAt: finished.Add(-time.Duration(result.DurationMS) * time.Millisecond), FinishedAt: finished,
+	}
+	if cases == nil {
+		cases = []contract.TestCase{}
+	}
+	if findings == nil {
+		findings = []contract.Finding{}
+	}
+	var err error
+	if p.Result, err = encode(result); err != nil {
+		return err
+	}
+	if p.Summary, err = encode(result.Summary); err != nil {
+		return err
+	}
+	if p.Cases, err = encode(cases); err != nil {
+		return err
+	}
+	if p.Findings, err = encode(findings); err != nil {
+		return err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(
+		q.LockRun(ctx, execution.RunID),
+		q.DropFindings(ctx, db.DropFindingsParams{ExecutionID: execution.ID, CheckID: p.CheckID}),
+		q.ResolveEarlierFindings(ctx, db.ResolveEarlierFindingsParams{RunID: execution.RunID, CheckID: p.CheckID, ExecutionID: execution.ID}),
+	)
+	_, err = q.SaveCheck(ctx, p)
+	return ofRun(err, execution.RunID, "store check %s of execution %d", checkID, execution.ID)
+}
+
+// Checks returns the checks of an execution in the order in which they began.
+func (s *Store) Checks(ctx context.Context, executionID int64) ([]Check, error) {
+	rows, err := s.q.Checks(ctx, executionID)
+	if err != nil {
+		return nil, explain(err, "read the checks of execution %d", executionID)
+	}
+	return checksOf(rows)
+}
+
+func checksOf(rows []db.Check) ([]Check, error) {
+	checks := make([]Check, len(rows))
+	for i, r := range rows {
+		result, err := decode[contract.CheckResult](r.Result)
+		if err != nil {
+			return nil, err
+		}
+		cases, err := decode[[]contract.TestCase](r.Cases)
+		if err != nil {
+			return nil, err
+		}
+		checks[i] = Check{
+			ExecutionID: r.ExecutionID, Result: result, Cases: cases, LogDigest: r.LogDigest, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		}
+	}
+	return checks, nil
+}
+
+// Findings returns all findings of a run, those that are resolved too, in the
+// order in which they were found.
+func (s *Store) Findings(ctx context.Context, runID int64) ([]Finding, error) {
+	rows, err := s.q.Findings(ctx, runID)
+	if err != nil {
+		return nil, explain(err, "read the findings of run %d", runID)
+	}
+	findings := make([]Finding, len(rows))
+	for i, r := range rows {
+		findings[i] = Finding{
+			Finding: contract.Finding{
+				ID: r.ID, Severity: contract.Severity(r.Severity), Category: contract.Category(r.Category), Message: r.Message,
+				Location: r.Location, Rule: r.Rule, Resolved: r.Resolved, ResolvedAt: r.ResolvedAt,
+			},
+			ExecutionID: r.ExecutionID, CheckID: r.CheckID, CreatedAt: r.CreatedAt,
+		}
+	}
+	return findings, nil
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Message is one message of a conversation. The store does not look into its
+// content; it keeps its meaning, not its spacing and order of keys.
+type Message struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
+// TranscriptEntry is a message with its place in the conversation.
+type TranscriptEntry struct {
+	Message
+	Turn      int       `json:"turn"`
+	Position  int       `json:"position"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// toolResults is where the results of a turn's tool calls begin: after all
+// messages of the model, however many those are.
+const toolResults = 1000
+
+// OpenConversation stores the messages with which the conversation of an
+// execution begins, as turn 0. If it has begun already, nothing changes.
+func (s *Store) OpenConversation(ctx context.Context, executionID int64, messages []Message) error {
+	doc, err := encode(messages)
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	return explain(s.q.OpenConversation(ctx, db.OpenConversationParams{ExecutionID: executionID, Messages: doc}),
+		"open the conversation of execution %d", executionID)
+}
+
+// Conversation returns the messages of an execution in the order in which a
+// model is to read them.
+func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message, error) {
+	entries, err := s.Transcript(ctx, executionID)
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]Message, len(entries))
+	for i, e := range entries {
+		messages[i] = e.Message
+	}
+	return messages, nil
+}
+
+// Transcript returns the messages of an execution with their places.
+func (s *Store) Transcript(ctx context.Context, executionID int64) ([]TranscriptEntry, error) {
+	rows, err := s.q.Transcript(ctx, executionID)
+	if err != nil {
+		return nil, explain(err, "read the conversation of execution %d", executionID)
+	}
+	entries := make([]TranscriptEntry, len(rows))
+	for i, r := range rows {
+		entries[i] = TranscriptEntry{
+			Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
+		}
+	}
+	return entries, nil
+}
+
+// ToolCall is what a tool call did.
+type ToolCall struct {
+	ExecutionID int64                `json:"execution_id"`
+	Turn        int                  `json:"turn"`
+	Index       int                  `json:"index"` // position within the turn, from 0
+	Tool        string               `json:"tool"`
+	Outcome     contract.ToolOutcome `json:"outcome"`
+	TreeBefore  string               `json:"tree_before,omitempty"`
+	StartedAt   time.Time            `json:"started_at"`
+	FinishedAt  time.Time            `json:"finished_at"`
+}
+
+// SaveToolResult stores what a tool call did and the message that tells the
+// model, all or nothing. The first of several counts: the call that is returned
+// is the one that is stored, which a repeat has to go on with.
+func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (ToolCall, error) {
+	outcome, err := encode(call.Outcome)
+	if err != nil {
+		return ToolCall{}, err
+	}
+	messages, err := encode([]Message{message})
+	if err != nil {
+		return ToolCall{}, err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(
+		q.InsertToolCall(ctx, db.InsertToolCallParams{
+			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: text(call.Tool),
+			Ok: call.Outcome.OK, Code: string(call.Outcome.Code), TreeBefore: call.TreeBefore, TreeAfter: call.Outcome.Workspace.Tree,
+			Outcome: outcome, DurationMs: call.FinishedAt.Sub(call.StartedAt).Milliseconds(), StartedAt: call.StartedAt, FinishedAt: call.FinishedAt,
+		}),
+		q.AppendMessages(ctx, db.AppendMessagesParams{
+			ExecutionID: executionID, Turn: int32(turn), StartAt: int32(toolResults + index), Messages: messages,
+		}),
+	)
+	row, err := q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	if err != nil {
+		return ToolCall{}, explain(err, "store tool call %d of turn %d of execution %d", index, turn, executionID)
+	}
+	return toolCallOf(row)
+}
+
+// ToolResult returns what a tool call did and what the model was told, or
+// ErrNotFound when it is still to be made.
+func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index int) (ToolCall, Message, error) {
+	row, err := s.q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	if err == nil {
+		var call ToolCall
+		if call, err = toolCallOf(row); err != nil {
+			return ToolCall{}, Message{}, err
+		}
+		var message db.MessageRow
+		message, err = s.q.Message(ctx, db.MessageParams{ExecutionID: executionID, Turn: int32(turn), Place: int32(toolResults + index)})
+		if err == nil {
+			return call, Message(message), nil
+		}
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ToolCall{}, Message{}, notFound("execution %d has no result of tool call %d of turn %d", executionID, index, turn)
+	}
+	return ToolCall{}, Message{}, explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
+}
+
+// ToolCalls returns the tool calls of a run in the order in which they began.
+func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) {
+	rows, err := s.q.ToolCallsOfRun(ctx, runID)
+	if err != nil {
+		return nil, explain(err, "read the tool calls of run %d", runID)
+	}
+	calls := make([]ToolCall, len(rows))
+	for i, r := range rows {
+		if calls[i], err = toolCallOf(r); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
+}
+
+func toolCallOf(r db.ToolCall) (ToolCall, error) {
+	outcome, err := decode[contract.ToolOutcome](r.Outcome)
+	return ToolCall{
+		ExecutionID: r.ExecutionID, Turn: int(r.Turn), Index: int(r.CallIndex), Tool: r.Tool, Outcome: outcome,
+		TreeBefore: r.TreeBefore, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}, err
+}
+
+// SavePrompt stores the text of a prompt under its version, which is the digest
+// of the text. A repeat is harmless.
+func (s *Store) SavePrompt(ctx context.Context, name, version, prompt string) error {
+	return explain(s.q.SavePrompt(ctx, db.SavePromptParams{Name: name, Version: version, Text: text(prompt)}), "store prompt %s", name)
+}
+
+// Prompt returns the text of a version of a prompt, or ErrNotFound.
+func (s *Store) Prompt(ctx context.Context, name, version string) (string, error) {
+	prompt, err := s.q.Prompt(ctx, db.PromptParams{Name: name, Version: version})
+	return prompt, explain(err, "read version %s of prompt %s", version, name)
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/migrations"
+)
+
+// Migrate brings the database's schema to the version of this binary. It waits
+// up to 15 s for a database that is not up yet. Several at once are fine: one
+// works, the others wait for it. A schema newer than the binary is left alone
+// and is a CONFIG_ERROR.
+func Migrate(ctx context.Context, url string) (err error) {
+	provider, conn, cfg, err := migrator(url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := awaitUp(ctx, cfg, 15*time.Second, conn.PingContext); err != nil {
+		return err
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		f := fault.Of(err)
+		return fault.Wrap(err, f.Class, f.Code, "cannot bring the database to schema version %d", migrations.Latest())
+	}
+	return withConn(ctx, cfg, func(q *db.Queries) error { return checkSchema(ctx, q) })
+}
+
+// SchemaVersion returns the version of a database's schema, 0 when there is
+// none. migrations.Latest is what this binary works with.
+func SchemaVersion(ctx context.Context, url string) (version int64, err error) {
+	cfg, err := parse(url)
+	if err != nil {
+		return 0, err
+	}
+	err = withConn(ctx, cfg.ConnConfig, func(q *db.Queries) error {
+		version, err = schemaVersion(ctx, q)
+		return err
+	})
+	return version, err
+}
+
+// migrator makes what applies migrations.
+func migrator(url string) (*goose.Provider, *sql.DB, *pgx.ConnConfig, error) {
+	cfg, err := parse(url)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	// Looks for the lock every second, for ten minutes.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
+	if err != nil {
+		return nil, nil, nil, explain(err, "prepare migrations")
+	}
+	conn := stdlib.OpenDB(*cfg.ConnConfig)
+	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.FS, goose.WithSessionLocker(locker))
+	if err != nil {
+		return nil, nil, nil, errors.Join(explain(err, "prepare migrations"), conn.Close())
+	}
+	return provider, conn, cfg.ConnConfig, nil
+}
+
+// withConn runs fn on a connection of its own.
+func withConn(ctx context.Context, cfg *pgx.ConnConfig, fn func(*db.Queries) error) error {
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return unreachable(err, cfg)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing is under way on it
+	return fn(db.New(conn))
+}

@@ -1,0 +1,109 @@
+-- name: OpenCall :exec
+-- Makes the row of a call that is about to be reserved for the first time.
+INSERT INTO orchestrator_model_calls (run_id, execution_id, turn, phase, step, agent, provider, model, status, tries)
+VALUES (@run_id, @execution_id, @turn, @phase, @step, @agent, @provider, @model, 'failed', 0)
+ON CONFLICT (execution_id, turn) DO NOTHING;
+
+-- name: LockCallOfTurn :one
+SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer
+FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn FOR UPDATE;
+
+-- name: LockCall :one
+SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, reserved_tokens, reserved_micros
+FROM orchestrator_model_calls WHERE id = @id FOR UPDATE;
+
+-- name: MakeBudgets :exec
+INSERT INTO orchestrator_budgets (scope_kind, scope_key)
+SELECT k, v FROM (SELECT unnest(@kinds::text[]) AS k, unnest(@keys::text[]) AS v) s ORDER BY k, v
+ON CONFLICT (scope_kind, scope_key) DO NOTHING;
+
+-- name: LockBudgets :many
+SELECT * FROM orchestrator_budgets
+WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]))
+ORDER BY scope_kind, scope_key
+FOR UPDATE;
+
+-- name: LockBudgetsOnly :exec
+SELECT scope_key FROM orchestrator_budgets
+WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]))
+ORDER BY scope_kind, scope_key
+FOR UPDATE;
+
+-- name: AddToBudgets :exec
+UPDATE orchestrator_budgets
+SET spent_tokens = spent_tokens + @spent_tokens::bigint, spent_micros = spent_micros + @spent_micros::bigint,
+    reserved_tokens = greatest(0, reserved_tokens + @reserved_tokens::bigint),
+    reserved_micros = greatest(0, reserved_micros + @reserved_micros::bigint)
+WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]));
+
+-- name: MarkWarned :exec
+UPDATE orchestrator_budgets SET warned = true
+WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]));
+
+-- name: Budget :one
+SELECT * FROM orchestrator_budgets WHERE scope_kind = @scope_kind AND scope_key = @scope_key;
+
+-- name: HoldCall :exec
+UPDATE orchestrator_model_calls
+SET status = 'reserved', tries = tries + 1, provider = @provider, model = @model, prompt_version = @prompt_version,
+    scopes = @scopes, reserved_tokens = @reserved_tokens, reserved_micros = @reserved_micros,
+    error_class = '', error_code = '', error_message = '', started_at = clock_timestamp(), finished_at = NULL
+WHERE id = @id;
+
+-- name: DropCall :exec
+-- Ends a call that could not be reserved again.
+UPDATE orchestrator_model_calls
+SET status = 'failed', reserved_tokens = 0, reserved_micros = 0,
+    error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
+WHERE id = @id;
+
+-- name: SettleCall :exec
+UPDATE orchestrator_model_calls
+SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
+    cost_micros = cost_micros + @cost_micros, latency_ms = @latency_ms, answer = @answer,
+    error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
+WHERE id = @id;
+
+-- name: FailCall :exec
+UPDATE orchestrator_model_calls
+SET status = 'failed', settled = array_append(settled, @try::int), reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
+    cost_micros = cost_micros + @cost_micros,
+    error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
+WHERE id = @id;
+
+-- name: BookLateCall :exec
+-- Counts what a superseded try has used. The call itself stays as it is.
+UPDATE orchestrator_model_calls
+SET settled = array_append(settled, @try::int),
+    prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
+    cost_micros = cost_micros + @cost_micros
+WHERE id = @id;
+
+-- name: OpenCallsOfExecution :many
+SELECT id, tries FROM orchestrator_model_calls WHERE execution_id = @execution_id AND status = 'reserved' ORDER BY id;
+
+-- name: OpenCallsBefore :many
+SELECT id, tries FROM orchestrator_model_calls
+WHERE status = 'reserved' AND started_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
+ORDER BY started_at
+LIMIT @most::int;
+
+-- name: ModelCalls :many
+SELECT * FROM orchestrator_model_calls WHERE run_id = @run_id ORDER BY id;
+
+-- name: Usage :one
+SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
+       coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
+       coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+FROM orchestrator_model_calls WHERE run_id = @run_id;
+
+-- name: UsageByModel :many
+SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint AS calls,
+       coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
+       coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+FROM orchestrator_model_calls WHERE run_id = @run_id
+GROUP BY agent, provider, model ORDER BY agent, provider, model;

@@ -1,0 +1,118 @@
+-- name: Events :many
+SELECT run_id, seq, event_type, payload, created_at
+FROM orchestrator_events
+WHERE run_id = @run_id AND seq > @after_seq
+ORDER BY seq
+LIMIT @most::int;
+
+-- name: Feed :many
+-- Events of all runs. What a transaction that is still under way may add lies
+-- above the limit, so a cursor that has passed a row has passed all before it.
+SELECT tx::text::bigint AS tx, id, run_id, seq, event_type, payload, created_at
+FROM orchestrator_events
+WHERE (tx, id) > (CAST(@after_tx::text AS xid8), @after_id::bigint)
+  AND tx < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY orchestrator_events.tx, id
+LIMIT @most::int;
+
+-- name: FeedEnd :one
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS tx;
+
+-- name: AddArtifacts :one
+-- Inserts the artifacts that the run does not have under their name yet, each
+-- with its event. Runs under the lock of the run.
+WITH given AS (
+    SELECT n, @artifacts::jsonb -> (n - 1) AS a FROM generate_series(1, jsonb_array_length(@artifacts)) AS n
+), added AS (
+    INSERT INTO orchestrator_artifacts (run_id, execution_id, name, path, type, size, hash)
+    SELECT @run_id::bigint, (g.a ->> 'execution_id')::bigint, g.a ->> 'name', g.a ->> 'name', g.a ->> 'type',
+           (g.a ->> 'size')::bigint, g.a ->> 'digest'
+    FROM given g
+    ORDER BY g.n
+    ON CONFLICT (run_id, name) DO NOTHING
+    RETURNING id, run_id, execution_id, name, type, size, hash
+), numbered AS (
+    SELECT a.id, a.run_id, a.execution_id, a.name, a.type, a.size, a.hash, row_number() OVER (ORDER BY a.id) AS n FROM added a
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT r.id, r.event_seq + a.n, @event_type::text, jsonb_strip_nulls(jsonb_build_object(
+        'id', a.id, 'execution_id', a.execution_id, 'name', a.name, 'type', a.type, 'size', a.size, 'digest', a.hash))
+    FROM numbered a JOIN orchestrator_runs r ON r.id = a.run_id
+    ORDER BY a.n
+), counted AS (
+    UPDATE orchestrator_runs r
+    SET event_seq = r.event_seq + (SELECT count(*) FROM added), updated_at = clock_timestamp()
+    WHERE r.id = @run_id
+    RETURNING r.id, r.event_seq
+)
+SELECT (SELECT count(*) FROM added)::int AS added,
+       (CASE WHEN EXISTS (SELECT FROM added)
+             THEN pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
+FROM counted c;
+
+-- name: Artifacts :many
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+FROM orchestrator_artifacts WHERE run_id = @run_id ORDER BY id;
+
+-- name: DropFindings :exec
+DELETE FROM orchestrator_findings WHERE execution_id = @execution_id AND check_id = @check_id;
+
+-- name: ResolveEarlierFindings :exec
+-- What an earlier execution of the same check found is superseded.
+UPDATE orchestrator_findings
+SET resolved = true, resolved_at = clock_timestamp()
+WHERE run_id = @run_id AND check_id = @check_id AND execution_id < @execution_id AND NOT resolved;
+
+-- name: SaveCheck :one
+-- Stores a check with its findings. Its events are written with the first
+-- insert of its row. Runs under the lock of the run, after DropFindings.
+WITH known AS (
+    SELECT EXISTS (SELECT FROM orchestrator_checks k
+                   WHERE k.execution_id = @execution_id::bigint AND k.check_id = @check_id::text) AS before
+), saved AS (
+    INSERT INTO orchestrator_checks (execution_id, check_id, category, ok, result, summary, cases, log_digest,
+                                     duration_ms, started_at, finished_at)
+    VALUES (@execution_id, @check_id, @category::text, @ok::bool, @result::jsonb, @summary::jsonb, @cases::jsonb,
+            @log_digest::text, @duration_ms::bigint, @started_at::timestamptz, @finished_at::timestamptz)
+    ON CONFLICT (execution_id, check_id) DO UPDATE
+    SET category = excluded.category, ok = excluded.ok, result = excluded.result, summary = excluded.summary,
+        cases = excluded.cases, log_digest = excluded.log_digest, duration_ms = excluded.duration_ms,
+        started_at = excluded.started_at, finished_at = excluded.finished_at
+), given AS (
+    SELECT n, @findings::jsonb -> (n - 1) AS f FROM generate_series(1, jsonb_array_length(@findings)) AS n
+), found AS (
+    INSERT INTO orchestrator_findings (run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at)
+    SELECT @run_id::bigint, @execution_id, @check_id, g.f ->> 'severity', g.f ->> 'category', g.f ->> 'message',
+           coalesce(g.f ->> 'location', ''), coalesce(g.f ->> 'rule', ''),
+           coalesce((g.f ->> 'resolved')::bool, false),
+           CASE WHEN (g.f ->> 'resolved')::bool THEN coalesce((g.f ->> 'resolved_at')::timestamptz, clock_timestamp()) END
+    FROM given g
+    ORDER BY g.n
+    RETURNING id, severity, category, message, location, rule
+), numbered AS (
+    SELECT f.id, f.severity, f.category, f.message, f.location, f.rule, row_number() OVER (ORDER BY f.id) AS n
+    FROM found f
+    WHERE NOT (SELECT k.before FROM known k)
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT r.id, r.event_seq + f.n, @event_type::text, jsonb_build_object(
+        'id', f.id, 'execution_id', @execution_id, 'check_id', @check_id, 'severity', f.severity, 'category', f.category,
+        'message', left(f.message, 2000), 'location', f.location, 'rule', f.rule)
+    FROM numbered f JOIN orchestrator_runs r ON r.id = @run_id
+    ORDER BY f.n
+), counted AS (
+    UPDATE orchestrator_runs r
+    SET event_seq = r.event_seq + (SELECT count(*) FROM numbered), updated_at = clock_timestamp()
+    WHERE r.id = @run_id
+    RETURNING r.id, r.event_seq
+)
+SELECT (SELECT count(*) FROM numbered)::int AS added,
+       (CASE WHEN EXISTS (SELECT FROM numbered)
+             THEN pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
+FROM counted c;
+
+-- name: Checks :many
+SELECT * FROM orchestrator_checks WHERE execution_id = @execution_id ORDER BY started_at, check_id;
+
+-- name: Findings :many
+SELECT * FROM orchestrator_findings WHERE run_id = @run_id ORDER BY id;

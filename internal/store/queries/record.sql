@@ -1,0 +1,116 @@
+-- name: LockRun :exec
+-- The first statement of every transaction that adds events to a run: the row
+-- lock puts transactions in order, and the statements after it see what those
+-- before have committed.
+SELECT id FROM orchestrator_runs WHERE id = @run_id FOR NO KEY UPDATE;
+
+-- name: Record :one
+-- Applies a record under the lock of its run, or answers what it answered the
+-- first time. No row: there is no such run.
+WITH prior AS (
+    SELECT r.result
+    FROM orchestrator_records r
+    WHERE r.workflow_id = @workflow_id::text AND r.workflow_run_id = @workflow_run_id::text AND r.seq = @seq::bigint
+), fresh AS (
+    SELECT r.id AS run_id, r.event_seq
+    FROM orchestrator_runs r
+    WHERE r.id = @run_id AND NOT EXISTS (SELECT FROM prior)
+), begun AS (
+    INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
+    SELECT f.run_id, @begin_phase::text, @begin_step::text, @begin_agent::text,
+           1 + coalesce((SELECT max(e.attempt) FROM orchestrator_executions e
+                         WHERE e.run_id = f.run_id AND e.phase = @begin_phase AND e.step = @begin_step), 0),
+           @begin_provider::text, @begin_model::text, @at::timestamptz
+    FROM fresh f
+    WHERE @begin_phase <> ''
+    RETURNING id, run_id, phase, step, agent, attempt, started_at
+), phase_begun AS (
+    INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
+    SELECT b.run_id, b.phase, b.attempt, b.id, b.started_at FROM begun b WHERE b.step = ''
+), used AS (
+    SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
+           count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
+           coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens,
+           coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
+           coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
+    FROM orchestrator_model_calls c
+    WHERE c.execution_id = @end_execution::bigint
+), ended AS (
+    UPDATE orchestrator_executions e
+    SET status = @end_status::text, error_class = @end_class::text, error_code = @end_code::text,
+        error_message = @end_message::text, error_cause = @end_cause::text, output = sqlc.narg(end_output)::jsonb,
+        turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
+        cost_micros = u.cost_micros, finished_at = @at
+    FROM fresh f, used u
+    WHERE e.id = @end_execution AND e.run_id = f.run_id
+    RETURNING e.id, e.phase, e.step
+), phase_ended AS (
+    UPDATE orchestrator_phases p
+    SET status = @end_status, finished_at = @at
+    FROM ended e
+    WHERE p.execution_id = e.id
+), approval AS (
+    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
+    SELECT f.run_id, @approval_id::text,
+           coalesce(nullif(@approval_kind::text, ''),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = @approval_id)),
+           @approval_status::text, @approval_by::text, @approval_reason::text, sqlc.narg(approval_deadline)::timestamptz,
+           @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END
+    FROM fresh f
+    WHERE @approval_id <> ''
+    ON CONFLICT (run_id, id) DO UPDATE
+    SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
+        deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at
+    WHERE a.status = 'pending'
+), drafts AS (
+    SELECT n, @events::jsonb -> (n - 1) ->> 'type' AS event_type,
+           coalesce(@events -> (n - 1) -> 'payload', '{}') AS payload
+    FROM generate_series(1, jsonb_array_length(@events)) AS n
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT f.run_id, f.event_seq + d.n, d.event_type, d.payload
+    FROM fresh f CROSS JOIN drafts d
+    ORDER BY d.n
+), changed AS (
+    UPDATE orchestrator_runs r
+    SET event_seq = r.event_seq + jsonb_array_length(@events),
+        updated_at = clock_timestamp(),
+        workflow_started_at = CASE WHEN @workflow_id = 'run-' || r.id THEN coalesce(r.workflow_started_at, @at) ELSE r.workflow_started_at END,
+        workflow_run_id = CASE WHEN @workflow_id = 'run-' || r.id THEN @workflow_run_id ELSE r.workflow_run_id END,
+        workflow_id = CASE WHEN @workflow_id = 'run-' || r.id THEN @workflow_id ELSE r.workflow_id END,
+        phase = CASE WHEN @set_run::bool AND @phase::text <> '' THEN @phase ELSE r.phase END,
+        status = CASE WHEN @set_run THEN @status::text ELSE r.status END,
+        retry_count = CASE WHEN @set_run THEN @retry_count::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN @set_run AND @last_heal_action::text <> '' THEN @last_heal_action ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN @set_run THEN @waiting_for::text ELSE r.waiting_for END,
+        error_class = CASE WHEN @set_run THEN @error_class::text ELSE r.error_class END,
+        error_code = CASE WHEN @set_run THEN @error_code::text ELSE r.error_code END,
+        error_message = CASE WHEN @set_run THEN @error_message::text ELSE r.error_message END,
+        error_cause = CASE WHEN @set_run THEN @error_cause::text ELSE r.error_cause END,
+        release_branch = CASE WHEN @set_run AND @branch::text <> '' THEN @branch ELSE r.release_branch END,
+        release_commit = CASE WHEN @set_run AND @commit::text <> '' THEN @commit ELSE r.release_commit END,
+        started_at = CASE WHEN @set_run AND @status <> 'pending' THEN coalesce(r.started_at, @at) ELSE r.started_at END,
+        finished_at = CASE WHEN NOT @set_run THEN r.finished_at WHEN @finished::bool THEN @at END,
+        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce(sqlc.narg(end_output), r.planner_output) ELSE r.planner_output END,
+        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce(sqlc.narg(end_output), r.builder_output) ELSE r.builder_output END,
+        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce(sqlc.narg(end_output), r.tester_output) ELSE r.tester_output END,
+        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce(sqlc.narg(end_output), r.releaser_output) ELSE r.releaser_output END
+    FROM fresh f LEFT JOIN ended e ON e.step = ''
+    WHERE r.id = f.run_id
+    RETURNING r.event_seq
+), kept AS (
+    INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result)
+    SELECT @workflow_id, @workflow_run_id, @seq, f.run_id, jsonb_build_object('execution', jsonb_build_object(
+        'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
+        'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0)))
+    FROM fresh f LEFT JOIN begun b ON true
+    RETURNING result
+)
+SELECT k.result::jsonb AS result,
+       (@end_execution = 0 OR EXISTS (SELECT FROM ended))::bool AS execution_known,
+       u.open::int AS open_calls,
+       (CASE WHEN jsonb_array_length(@events) > 0
+             THEN pg_notify('rgpt_events', @run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
+FROM kept k, changed c, used u
+UNION ALL
+SELECT p.result::jsonb, true, 0, '' FROM prior p;

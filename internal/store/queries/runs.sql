@@ -1,0 +1,85 @@
+-- name: CreateRun :one
+-- Inserts a run with its first event and, if one is given, its plan. No row:
+-- the tenant has used the idempotency key before.
+WITH created AS (
+    INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
+                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq)
+    VALUES (@tenant, @project, @goal_title, @goal_description, @repo, @base_commit, @base_branch,
+            @max_retries, @settings, sqlc.narg(spec), sqlc.narg(idempotency_key), @request_digest, 1)
+    ON CONFLICT (tenant, idempotency_key) DO NOTHING
+    RETURNING id
+), event AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, 1, @event_type::text, @payload::jsonb FROM created c
+), given AS (
+    INSERT INTO orchestrator_plans (run_id, author, plan)
+    SELECT c.id, @plan_author::text, sqlc.narg(plan)::jsonb FROM created c WHERE sqlc.narg(plan) IS NOT NULL
+)
+SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM created c;
+
+-- name: RunByKey :one
+SELECT id, request_digest FROM orchestrator_runs WHERE tenant = @tenant AND idempotency_key = @idempotency_key::text;
+
+-- name: MarkStarted :execrows
+UPDATE orchestrator_runs
+SET workflow_id = @workflow_id, workflow_run_id = @workflow_run_id,
+    workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp()
+WHERE id = @run_id;
+
+-- name: PendingUnstarted :many
+SELECT id FROM orchestrator_runs
+WHERE workflow_started_at IS NULL AND status = 'pending'
+  AND created_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
+ORDER BY created_at
+LIMIT @most::int;
+
+-- name: GetRun :one
+SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
+       retry_count, max_retries, last_heal_action, quality_score, waiting_for,
+       error_class, error_code, error_message, error_cause, release_branch, release_commit,
+       settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
+FROM orchestrator_runs WHERE id = @id;
+
+-- name: RunOutputs :one
+SELECT planner_output, builder_output, tester_output, releaser_output FROM orchestrator_runs WHERE id = @id;
+
+-- name: ListRuns :many
+-- Newest first. Planned anew each time, so that the filters that are not used
+-- fall away and the others meet their index.
+SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
+       retry_count, max_retries, last_heal_action, quality_score, waiting_for,
+       error_class, error_code, error_message, error_cause, release_branch, release_commit,
+       settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
+FROM orchestrator_runs
+WHERE (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))
+  AND (sqlc.narg(project)::text IS NULL OR project = sqlc.narg(project))
+  AND (sqlc.narg(phase)::text IS NULL OR phase = sqlc.narg(phase))
+  AND (sqlc.narg(status)::text IS NULL OR status = sqlc.narg(status))
+  AND (sqlc.narg(error_class)::text IS NULL OR error_class = sqlc.narg(error_class))
+  AND (sqlc.narg(text)::text IS NULL OR strpos(lower(goal_title || ' ' || goal_description), lower(sqlc.narg(text))) > 0)
+  AND (sqlc.narg(before_at)::timestamptz IS NULL OR (created_at, id) < (sqlc.narg(before_at), @before_id::bigint))
+ORDER BY created_at DESC, id DESC
+LIMIT @most::int;
+
+-- name: SelfHealEvents :many
+SELECT * FROM orchestrator_self_heal_events WHERE run_id = @run_id ORDER BY id;
+
+-- name: ManualInterventions :many
+SELECT * FROM orchestrator_manual_interventions WHERE run_id = @run_id ORDER BY id;
+
+-- name: Approvals :many
+SELECT * FROM orchestrator_approvals WHERE run_id = @run_id ORDER BY created_at, id;
+
+-- name: Phases :many
+SELECT * FROM orchestrator_phases WHERE run_id = @run_id ORDER BY started_at, execution_id;
+
+-- name: Executions :many
+SELECT * FROM orchestrator_executions WHERE run_id = @run_id ORDER BY id;
+
+-- name: SavePlan :exec
+INSERT INTO orchestrator_plans (run_id, execution_id, author, plan)
+VALUES (@run_id, sqlc.narg(execution_id), @author, @plan)
+ON CONFLICT (execution_id) DO UPDATE SET plan = excluded.plan, author = excluded.author;
+
+-- name: LatestPlan :one
+SELECT plan FROM orchestrator_plans WHERE run_id = @run_id ORDER BY id DESC LIMIT 1;

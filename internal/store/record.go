@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Source is the workflow execution that sends records. Its record numbers start
+// from 1, so a reset workflow, which has a new run id, counts anew.
+type Source struct {
+	WorkflowID    string
+	WorkflowRunID string
+}
+
+// Record applies one transition of a run, in one transaction and one round
+// trip: the run's row, the execution that begins or ends with its phase, the
+// approval of the notes, and the events. (workflow id, workflow run id, Seq)
+// makes it idempotent: a repeat changes nothing and returns what the first one
+// returned. Records of one run are applied one after the other.
+//
+// An execution that ends gets the sums of its model calls; calls that are still
+// open then are given up and what they hold is released.
+func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (contract.RecordResult, error) {
+	params, err := recordParams(from, r)
+	if err != nil {
+		return contract.RecordResult{}, err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(q.LockRun(ctx, r.RunID))
+	row, err := q.Record(ctx, params)
+	if err != nil {
+		return contract.RecordResult{}, ofRun(err, r.RunID, "record run %d", r.RunID)
+	}
+	if !row.ExecutionKnown {
+		return contract.RecordResult{}, notFound("run %d has no execution %d that could end", r.RunID, r.End.ExecutionID)
+	}
+	if row.OpenCalls > 0 {
+		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {
+			return contract.RecordResult{}, err
+		}
+	}
+	return decode[contract.RecordResult](row.Result)
+}
+
+func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
+	p := db.RecordParams{WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, At: r.At}
+	if from.WorkflowID == "" || from.WorkflowRunID == "" || r.Seq < 1 {
+		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
+			"a record of run %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
+	}
+	if p.At.IsZero() {
+		p.At = time.Now()
+	}
+	if c := r.Run; c != nil {
+		p.SetRun, p.Phase, p.Status, p.RetryCount = true, string(c.Phase), string(c.Status), int32(c.RetryCount)
+		p.LastHealAction, p.WaitingFor = text(c.LastHealAction), text(c.WaitingFor)
+		p.Branch, p.Commit, p.Finished = text(c.Branch), c.Commit, c.Finished
+		p.ErrorClass, p.ErrorCode, p.ErrorMessage, p.ErrorCause = failureColumns(c.Failure)
+	}
+	if b := r.Begin; b != nil {
+		p.BeginPhase, p.BeginStep, p.BeginAgent = string(b.Phase), text(b.Step), string(b.Agent)
+		p.BeginProvider, p.BeginModel = b.Model.Provider, b.Model.Model
+	}
+	if e := r.End; e != nil {
+		p.EndExecution, p.EndStatus = e.ExecutionID, string(e.Status)
+		p.EndClass, p.EndCode, p.EndMessage, p.EndCause = failureColumns(e.Failure)
+		var err error
+		if p.EndOutput, err = document(e.Output); err != nil {
+			return p, err
+		}
+	}
+	if err := approvalParams(&p, r.Notes); err != nil {
+		return p, err
+	}
+	events := r.Events
+	if events == nil {
+		events = []contract.EventDraft{}
+	}
+	var err error
+	p.Events, err = encode(events)
+	return p, err
+}
+
+// approvalParams reads the notes: id, kind, status, by, reason, deadline.
+func approvalParams(p *db.RecordParams, notes map[string]string) error {
+	if notes["id"] == "" {
+		return nil
+	}
+	p.ApprovalID, p.ApprovalKind, p.ApprovalStatus = text(notes["id"]), notes["kind"], notes["status"]
+	p.ApprovalBy, p.ApprovalReason = text(notes["by"]), text(notes["reason"])
+	if p.ApprovalStatus == "" {
+		p.ApprovalStatus = "pending"
+	}
+	if notes["deadline"] != "" {
+		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])
+		if err != nil {
+			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the deadline of approval %s is no time", p.ApprovalID)
+		}
+		p.ApprovalDeadline = &deadline
+	}
+	return nil
+}
+
+func failureColumns(f *contract.Failure) (class, code, message, cause string) {
+	if f == nil {
+		return "", "", "", ""
+	}
+	return string(f.Class), string(f.Code), text(f.Message), text(f.Cause)
+}

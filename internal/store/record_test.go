@@ -1,0 +1,249 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func TestRecordIsAppliedOnceHoweverOftenItIsSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := contract.Record{
+		RunID: b.run.ID, Seq: 1, At: time.Now(),
+		Run:    &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.PhasePlanner.Running()},
+		Begin:  &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
+		Events: []contract.EventDraft{{Type: contract.PhasePlanner.Started()}},
+	}
+	results := make([]contract.RecordResult, 50)
+	var g errgroup.Group
+	for i := range results {
+		g.Go(func() (err error) {
+			results[i], err = b.Record(t.Context(), b.source(), r)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	for _, result := range results {
+		require.Equal(t, results[0], result)
+	}
+	require.Equal(t, 1, results[0].Execution.Attempt)
+	executions, err := b.Executions(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Len(t, executions, 1)
+	require.Equal(t, executions[0].ExecutionRef, results[0].Execution)
+	events := b.all(t)
+	require.Len(t, events, 2, "run.created and planner.started")
+	requireGapless(t, events)
+
+	again, err := b.Record(t.Context(), store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: "after a reset"}, r)
+	require.NoError(t, err)
+	require.Equal(t, 2, again.Execution.Attempt, "a reset workflow counts its records anew")
+}
+
+func TestEventsAreGaplessUnderConcurrentWriters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const writers, records = 20, 10
+	var g errgroup.Group
+	for w := range writers {
+		g.Go(func() error {
+			from := store.Source{WorkflowID: contract.StepWorkflowID(b.run.ID, "step"), WorkflowRunID: string(rune('a' + w))}
+			for n := range records {
+				r := contract.Record{RunID: b.run.ID, Seq: int64(n + 1), At: time.Now(), Events: drafts(1 + n%3)}
+				r.Begin = &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step", Agent: contract.AgentBuilder}
+				if _, err := b.Record(t.Context(), from, r); err != nil {
+					return err
+				}
+				artifact := contract.Artifact{Name: from.WorkflowRunID + string(rune('0'+n)), Type: contract.ArtifactLog, Digest: "sha256:00"}
+				if err := b.AddArtifacts(t.Context(), b.run.ID, []contract.Artifact{artifact}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	events := b.all(t)
+	require.Len(t, events, 1+writers*(19+records), "created, those of the records, one for each artifact")
+	requireGapless(t, events)
+	for i := 1; i < len(events); i++ {
+		require.False(t, events[i].CreatedAt.Before(events[i-1].CreatedAt), "the clock goes with the numbers")
+	}
+	executions, err := b.Executions(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	for i, e := range executions {
+		require.Equal(t, i+1, e.Attempt, "attempts of a step are counted without gaps too")
+	}
+	run, err := b.Run(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.EqualValues(t, len(events), run.EventSeq)
+}
+
+func TestRecordCarriesARunThroughItsLife(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	execution := b.record(t, contract.Record{
+		At: at, Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.PhasePlanner.Running()},
+		Begin: &contract.ExecutionBegin{
+			Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Model: contract.ModelChoice{Provider: "scripted", Model: "m"},
+		},
+		Events: []contract.EventDraft{{Type: contract.PhasePlanner.Started(), Payload: map[string]int{"attempt": 1}}},
+	})
+	require.Equal(t, contract.ExecutionRef{ID: execution.ID, RunID: b.run.ID, Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: 1}, execution)
+	reserved, err := b.ReserveCall(t.Context(), store.Reservation{Execution: execution, Turn: 1, Provider: "scripted", Model: "m", Tokens: 50})
+	require.NoError(t, err)
+	require.NoError(t, b.SettleCall(t.Context(), reserved.ID, contract.Usage{PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11}, time.Second, raw(`{"x":1}`), nil))
+
+	failure := &contract.Failure{Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: "no JSON", Cause: "a poem"}
+	b.record(t, contract.Record{
+		At: at.Add(time.Minute), Run: &contract.RunChange{Status: contract.PhasePlanner.Error(), Failure: failure},
+		End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionFailed, Failure: failure},
+	})
+	run, err := b.Run(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, failure, run.Failure)
+	require.Equal(t, contract.PhasePlanner, run.Phase, "a change without a phase keeps it")
+	require.Equal(t, at, run.StartedAt.UTC())
+	require.Nil(t, run.FinishedAt)
+	require.Equal(t, "run-1", run.WorkflowID, "a workflow that records has been started")
+	unstarted, err := b.PendingUnstarted(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, unstarted)
+
+	second := b.record(t, contract.Record{
+		At: at.Add(2 * time.Minute), Run: &contract.RunChange{Status: contract.PhasePlanner.Running(), RetryCount: 1, LastHealAction: "correct_json"},
+		Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
+	})
+	require.Equal(t, 2, second.Attempt)
+	b.record(t, contract.Record{
+		At: at.Add(3 * time.Minute), Run: &contract.RunChange{Status: contract.StatusDone, RetryCount: 1, Branch: "rgpt/run-1", Commit: "abc", Finished: true},
+		End:    &contract.ExecutionEnd{ExecutionID: second.ID, Status: contract.ExecutionCompleted, Output: raw(`{"steps": 2}`)},
+		Events: []contract.EventDraft{{Type: contract.PhasePlanner.CompletedEvent()}, {Type: contract.EventRunUpdated, Payload: raw(`{"status":"done"}`)}},
+	})
+
+	details, err := b.RunDetails(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Nil(t, details.Failure, "what went wrong was healed")
+	require.Equal(t, "correct_json", *details.LastHealAction)
+	require.Equal(t, at.Add(3*time.Minute), details.FinishedAt.UTC())
+	require.JSONEq(t, `{"steps": 2}`, string(details.PlannerOutput))
+	require.Len(t, details.Executions, 2)
+	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11}, details.Executions[0].Usage)
+	require.Equal(t, failure, details.Executions[0].Failure)
+	require.Equal(t, []contract.ExecutionStatus{contract.ExecutionFailed, contract.ExecutionCompleted},
+		[]contract.ExecutionStatus{details.Phases[0].Status, details.Phases[1].Status})
+	requireGapless(t, details.Events)
+	require.JSONEq(t, `{"attempt": 1}`, string(details.Events[1].Payload))
+	require.JSONEq(t, `{}`, string(details.Events[2].Payload))
+
+	var document map[string]any
+	text, err := json.Marshal(details)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &document))
+	for _, name := range strings.Fields(`runId phase status planner_output builder_output tester_output releaser_output
+		events self_heal_events findings artifacts executions created_at updated_at goal_title goal_description usage`) {
+		require.Contains(t, document, name)
+	}
+	require.Equal(t, []any{}, document["findings"], "empty lists are lists")
+}
+
+func TestEveryStatusOfTheLifecycleCanBeStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, status := range contract.Statuses() {
+		b.record(t, contract.Record{Run: &contract.RunChange{Status: status}})
+		runs, err := b.ListRuns(t.Context(), store.Filter{Status: status})
+		require.NoError(t, err)
+		require.Len(t, runs, 1, status)
+	}
+	_, err := b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: 1000, Run: &contract.RunChange{Status: "dreaming"}})
+	require.Error(t, err)
+}
+
+func TestApprovalIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	deadline := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+	b.record(t, contract.Record{Notes: map[string]string{"id": "plan-1", "kind": "plan", "status": "pending", "deadline": deadline.Format(time.RFC3339Nano)}})
+	b.record(t, contract.Record{Notes: map[string]string{"id": "plan-1", "status": "granted", "by": "ada", "reason": "fine"}})
+	b.record(t, contract.Record{Notes: map[string]string{"id": "plan-1", "status": "rejected", "by": "bob"}})
+	details, err := b.RunDetails(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Len(t, details.Approvals, 1)
+	got := details.Approvals[0]
+	require.Equal(t, []string{"plan", "granted", "ada", "fine"}, []string{got.Kind, got.Status, got.By, got.Reason})
+	require.Equal(t, deadline, *got.Deadline)
+	require.NotNil(t, got.DecidedAt)
+}
+
+func TestRecordOfAnUnknownRunOrExecutionIsNotFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.Record(t.Context(), b.source(), contract.Record{RunID: 4711, Seq: 1, Events: drafts(1)})
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.ErrorContains(t, err, "there is no run 4711")
+	_, err = b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: 1, End: &contract.ExecutionEnd{ExecutionID: 4711, Status: contract.ExecutionFailed}})
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = b.Run(t.Context(), 4711)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
+	_, err = b.RunDetails(t.Context(), 4711)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.ErrorIs(t, b.MarkStarted(t.Context(), 4711, "run-4711", "x"), store.ErrNotFound)
+	_, err = b.Plan(t.Context(), b.run.ID)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	err = b.AddArtifacts(t.Context(), 4711, []contract.Artifact{{Name: "a", Type: contract.ArtifactLog}})
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestWhatPostgresCannotStoreIsReplacedNotLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	hostile := "a\x00b\xff\xfec"
+	b.record(t, contract.Record{
+		Run: &contract.RunChange{Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassRuntime, Message: hostile}},
+		End: &contract.ExecutionEnd{
+			ExecutionID: execution.ID, Status: contract.ExecutionFailed, Output: raw(`{"a\u0000":"\ud800 and \\u0000","n":12345678901234567890}`),
+		},
+		Events: []contract.EventDraft{{Type: contract.EventRunFailed, Payload: map[string]string{"text": hostile}}},
+	})
+	run, err := b.Run(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, "a\uFFFDb\uFFFDc", run.Failure.Message)
+	executions, err := b.Executions(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"a�":"� and \\u0000","n":12345678901234567890}`, string(executions[0].Output))
+
+	require.NoError(t, b.OpenConversation(t.Context(), execution.ID, []store.Message{{Role: "user", Content: raw(`"\u0000\udc00"`)}}))
+	messages, err := b.Conversation(t.Context(), execution.ID)
+	require.NoError(t, err)
+	require.Equal(t, `"��"`, string(messages[0].Content))
+	err = b.OpenConversation(t.Context(), execution.ID, []store.Message{{Role: "user", Content: raw(`{"half": `)}})
+	require.Equal(t, contract.ClassRuntime, fault.Of(err).Class)
+}
+
+func TestEventsOfARecordAreOneTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.record(t, contract.Record{Events: drafts(1)})
+	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+		var before, after int64
+		require.NoError(t, conn.QueryRow(ctx, "SELECT count(DISTINCT tx::text) FROM orchestrator_events").Scan(&before))
+		b.record(t, contract.Record{Events: drafts(5), Run: &contract.RunChange{Status: contract.StatusPaused}})
+		require.NoError(t, conn.QueryRow(ctx, "SELECT count(DISTINCT tx::text) FROM orchestrator_events").Scan(&after))
+		require.Equal(t, before+1, after, "all events of a record are of one transaction")
+	})
+}

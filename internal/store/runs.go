@@ -1,0 +1,272 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// DefaultTenant owns the runs of an installation without tenants.
+const DefaultTenant = "local"
+
+// NewRun is a run to be created.
+type NewRun struct {
+	Tenant          string // default: DefaultTenant
+	Project         string
+	GoalTitle       string
+	GoalDescription string
+	Settings        contract.Settings // what the workflow decides by; its repository is that of the run
+	MaxRetries      int
+	Spec            any            // what else was resolved once for this run, as JSON; may be nil
+	IdempotencyKey  string         // the same key makes the same run; empty: always a new one
+	RequestDigest   string         // tells a repeated request from another one with the same key
+	GivenPlan       *contract.Plan // a plan as code; may be nil
+}
+
+// Run is a run as its row says. Only Run and CreateRun set Spec.
+type Run struct {
+	ID              int64             `json:"runId"`
+	Tenant          string            `json:"tenant"`
+	Project         string            `json:"project"`
+	GoalTitle       string            `json:"goal_title"`
+	GoalDescription string            `json:"goal_description"`
+	Repo            string            `json:"repo"`
+	BaseCommit      string            `json:"base_commit"`
+	BaseBranch      string            `json:"base_branch"`
+	Phase           contract.Phase    `json:"phase"`
+	Status          contract.Status   `json:"status"`
+	RetryCount      int               `json:"retry_count"`
+	MaxRetries      int               `json:"max_retries"`
+	LastHealAction  *string           `json:"last_heal_action"`
+	QualityScore    *float64          `json:"quality_score"`
+	WaitingFor      string            `json:"waiting_for,omitempty"`
+	Failure         *contract.Failure `json:"failure,omitempty"`
+	ReleaseBranch   string            `json:"release_branch,omitempty"`
+	ReleaseCommit   string            `json:"release_commit,omitempty"`
+	Settings        contract.Settings `json:"settings"`
+	Spec            json.RawMessage   `json:"spec,omitempty"`
+	WorkflowID      string            `json:"workflow_id"`
+	WorkflowRunID   string            `json:"workflow_run_id"`
+	EventSeq        int64             `json:"event_seq"` // of the last event
+	CreatedAt       time.Time         `json:"created_at"`
+	UpdatedAt       time.Time         `json:"updated_at"`
+	StartedAt       *time.Time        `json:"started_at"`
+	FinishedAt      *time.Time        `json:"finished_at"`
+}
+
+// Cursor returns the place of the run in lists.
+func (r Run) Cursor() Cursor { return Cursor{CreatedAt: r.CreatedAt, ID: r.ID} }
+
+// Cursor is a place in a list of runs, which is ordered from new to old.
+type Cursor struct {
+	CreatedAt time.Time `json:"created_at"`
+	ID        int64     `json:"id"`
+}
+
+// Filter selects runs. Empty fields select all.
+type Filter struct {
+	Tenant     string
+	Status     contract.Status
+	Phase      contract.Phase
+	Project    string
+	ErrorClass contract.Class
+	Text       string // is part of the goal's title or description, in any case
+	Before     Cursor // runs after this one in the list; the zero value: from the newest on
+	Limit      int    // default 50, at most 1000
+}
+
+// CreateRun stores a new run with status pending, its event run.created as
+// number 1, and the plan if one is given, all or nothing. With an idempotency
+// key that the tenant has used before it returns that run and false; if the
+// request was another one, it is a HUMAN_ERROR with CodeConflict.
+func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
+	params, err := n.params()
+	if err != nil {
+		return Run{}, false, err
+	}
+	row, err := s.q.CreateRun(ctx, params)
+	if err == nil {
+		run, err := s.Run(ctx, row.ID)
+		return run, true, err
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return Run{}, false, explain(err, "create the run")
+	}
+	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: params.Tenant, IdempotencyKey: *params.IdempotencyKey})
+	if err != nil {
+		return Run{}, false, explain(err, "create the run")
+	}
+	if known.RequestDigest != n.RequestDigest {
+		return Run{}, false, fault.New(contract.ClassHuman, CodeConflict,
+			"the idempotency key %q was used for another request, which made run %d; use a new key for a new run", n.IdempotencyKey, known.ID)
+	}
+	run, err := s.Run(ctx, known.ID)
+	return run, false, err
+}
+
+func (n NewRun) params() (db.CreateRunParams, error) {
+	p := db.CreateRunParams{
+		Tenant: n.Tenant, Project: text(n.Project), GoalTitle: text(n.GoalTitle), GoalDescription: text(n.GoalDescription),
+		Repo: n.Settings.Repo.URL, BaseCommit: n.Settings.Repo.Base, BaseBranch: n.Settings.Repo.Branch,
+		MaxRetries: int32(n.MaxRetries), RequestDigest: n.RequestDigest, EventType: string(contract.EventRunCreated),
+	}
+	if p.Tenant == "" {
+		p.Tenant = DefaultTenant
+	}
+	if n.IdempotencyKey != "" {
+		p.IdempotencyKey = &n.IdempotencyKey
+	}
+	var err error
+	if p.Settings, err = encode(n.Settings); err != nil {
+		return p, err
+	}
+	if n.Spec != nil {
+		if p.Spec, err = encode(n.Spec); err != nil {
+			return p, err
+		}
+	}
+	if n.GivenPlan != nil {
+		if p.Plan, err = encode(n.GivenPlan); err != nil {
+			return p, err
+		}
+		p.PlanAuthor = "given"
+	}
+	p.Payload, err = encode(map[string]any{
+		"status": contract.StatusPending, "tenant": p.Tenant, "project": p.Project, "goal_title": p.GoalTitle,
+	})
+	return p, err
+}
+
+// MarkStarted stores which workflow carries out a run, so that the reconciler
+// leaves it alone. A repeat is harmless; the last one counts.
+func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workflowRunID string) error {
+	n, err := s.q.MarkStarted(ctx, db.MarkStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, RunID: runID})
+	if err == nil && n == 0 {
+		return noRun(runID)
+	}
+	return explain(err, "mark run %d as started", runID)
+}
+
+// PendingUnstarted returns the oldest runs, at most limit, that were created
+// longer than olderThan ago and whose workflow nobody is known to have started.
+func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
+	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
+	if err != nil {
+		return nil, explain(err, "look for runs without a workflow")
+	}
+	runs := make([]Run, 0, len(ids))
+	for _, id := range ids {
+		run, err := s.Run(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+// Run returns a run, or ErrNotFound.
+func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
+	row, err := s.q.GetRun(ctx, id)
+	if err != nil {
+		return Run{}, ofRun(err, id, "read run %d", id)
+	}
+	return runOf(row)
+}
+
+// ListRuns returns runs from new to old. Run.Cursor of the last one, as
+// Filter.Before, leads to the next page, whatever is created in between.
+func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
+	params := db.ListRunsParams{
+		Tenant: optional(f.Tenant), Project: optional(f.Project), Phase: optional(string(f.Phase)), Status: optional(string(f.Status)),
+		ErrorClass: optional(string(f.ErrorClass)), Text: optional(text(f.Text)), Most: pageSize(f.Limit, 50),
+	}
+	if f.Before.ID != 0 {
+		params.BeforeAt, params.BeforeID = &f.Before.CreatedAt, f.Before.ID
+	}
+	rows, err := s.lists.ListRuns(ctx, params)
+	if err != nil {
+		return nil, explain(err, "list runs")
+	}
+	runs := make([]Run, 0, len(rows))
+	for _, row := range rows {
+		run, err := runOf(db.GetRunRow(row))
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+func runOf(row db.GetRunRow) (Run, error) {
+	settings, err := decode[contract.Settings](row.Settings)
+	return Run{
+		ID: row.ID, Tenant: row.Tenant, Project: row.Project, GoalTitle: row.GoalTitle, GoalDescription: row.GoalDescription,
+		Repo: row.Repo, BaseCommit: row.BaseCommit, BaseBranch: row.BaseBranch,
+		Phase: contract.Phase(row.Phase), Status: contract.Status(row.Status),
+		RetryCount: int(row.RetryCount), MaxRetries: int(row.MaxRetries), LastHealAction: row.LastHealAction,
+		QualityScore: row.QualityScore, WaitingFor: row.WaitingFor,
+		Failure:       failureOf(row.ErrorClass, row.ErrorCode, row.ErrorMessage, row.ErrorCause),
+		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec,
+		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID, EventSeq: row.EventSeq,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
+	}, err
+}
+
+func failureOf(class, code, message, cause string) *contract.Failure {
+	if class == "" {
+		return nil
+	}
+	return &contract.Failure{Class: contract.Class(class), Code: contract.Code(code), Message: message, Cause: cause}
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// pageSize bounds how many rows one call returns.
+func pageSize(asked, otherwise int) int32 {
+	const most = 1000
+	if asked <= 0 {
+		return int32(otherwise)
+	}
+	return int32(min(asked, most))
+}
+
+// SavePlan stores the plan of a run, which is the one that counts from then on.
+// A repeat for the same execution replaces its plan. A zero execution id is a
+// plan that a person gave or edited; author says who.
+func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author string, plan contract.Plan) error {
+	doc, err := encode(plan)
+	if err != nil {
+		return err
+	}
+	params := db.SavePlanParams{RunID: runID, Author: text(author), Plan: doc}
+	if executionID != 0 {
+		params.ExecutionID = &executionID
+	}
+	return explain(s.q.SavePlan(ctx, params), "store the plan of run %d", runID)
+}
+
+// Plan returns the plan of a run that was stored last, or ErrNotFound.
+func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
+	doc, err := s.q.LatestPlan(ctx, runID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return contract.Plan{}, notFound("run %d has no plan yet", runID)
+	}
+	if err != nil {
+		return contract.Plan{}, explain(err, "read the plan of run %d", runID)
+	}
+	return decode[contract.Plan](doc)
+}

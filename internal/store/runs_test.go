@@ -1,0 +1,265 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func TestSameIdempotencyKeyMakesOneRunUnderRaces(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := make([]int64, 30)
+	var made atomic.Int32
+	var g errgroup.Group
+	for i := range ids {
+		g.Go(func() error {
+			run, created, err := b.CreateRun(t.Context(), filled(store.NewRun{IdempotencyKey: "k", RequestDigest: "d"}))
+			ids[i] = run.ID
+			if created {
+				made.Add(1)
+			}
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.EqualValues(t, 1, made.Load())
+	for _, id := range ids {
+		require.Equal(t, ids[0], id)
+	}
+	events, err := b.Events(t.Context(), ids[0], 0, 0)
+	require.NoError(t, err)
+	require.Len(t, events, 1)
+	require.Equal(t, contract.EventRunCreated, events[0].Type)
+
+	_, _, err = b.CreateRun(t.Context(), filled(store.NewRun{IdempotencyKey: "k", RequestDigest: "another"}))
+	require.True(t, fault.Is(err, store.CodeConflict))
+	require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
+	require.ErrorContains(t, err, fmt.Sprintf("run %d", ids[0]))
+	other := b.create(t, store.NewRun{Tenant: "acme", IdempotencyKey: "k", RequestDigest: "another"})
+	require.NotEqual(t, ids[0], other.ID, "tenants do not share keys")
+	first, second := b.create(t, store.NewRun{}), b.create(t, store.NewRun{})
+	require.NotEqual(t, first.ID, second.ID, "without a key every request is a new run")
+}
+
+func TestCreatedRunHoldsItsFrozenInputs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	warm := 0.5
+	n := filled(store.NewRun{
+		GoalDescription: "Division by zero is an error.", Spec: map[string]any{"prompts": map[string]string{"builder": "v1"}},
+		GivenPlan: &contract.Plan{Summary: "given", Steps: []contract.Step{{ID: "step-001", Name: "divide"}}},
+	})
+	n.Settings.Models = map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: {Provider: "scripted", Model: "m", Temperature: &warm}}
+	n.Settings.ApprovalWait = time.Hour
+	run := b.create(t, n)
+	n.Settings.Repo = filled(n).Settings.Repo
+	require.Equal(t, n.Settings, run.Settings)
+	require.JSONEq(t, `{"prompts": {"builder": "v1"}}`, string(run.Spec))
+	require.Equal(t, contract.StatusPending, run.Status)
+	require.Equal(t, []string{"local", "/repos/calculator", "c0ffee", "main"}, []string{run.Tenant, run.Repo, run.BaseCommit, run.BaseBranch})
+	require.Equal(t, 3, run.MaxRetries)
+	require.Equal(t, time.UTC, run.CreatedAt.Location())
+	plan, err := b.Plan(t.Context(), run.ID)
+	require.NoError(t, err)
+	require.Equal(t, "given", plan.Summary)
+}
+
+func TestLatestPlanCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhasePlanner, "")
+	save := func(executionID int64, summary string) {
+		require.NoError(t, b.SavePlan(t.Context(), b.run.ID, executionID, "planner", contract.Plan{Summary: summary}))
+	}
+	latest := func() string {
+		plan, err := b.Plan(t.Context(), b.run.ID)
+		require.NoError(t, err)
+		return plan.Summary
+	}
+	save(execution.ID, "first")
+	save(execution.ID, "first again")
+	require.Equal(t, "first again", latest(), "a repeat replaces")
+	save(0, "edited")
+	require.Equal(t, "edited", latest())
+	save(execution.ID, "late repeat")
+	require.Equal(t, "edited", latest(), "a late repeat does not undo what a person did since")
+}
+
+func TestReconcilerFindsOnlyRunsThatNobodyStarted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	started := b.create(t, store.NewRun{})
+	require.NoError(t, b.MarkStarted(t.Context(), started.ID, contract.RunWorkflowID(started.ID), "x"))
+	require.NoError(t, b.MarkStarted(t.Context(), started.ID, contract.RunWorkflowID(started.ID), "x"))
+	runs, err := b.PendingUnstarted(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	require.Equal(t, b.run.ID, runs[0].ID)
+	require.Equal(t, b.run.Settings, runs[0].Settings, "with all that starting it takes")
+	runs, err = b.PendingUnstarted(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Empty(t, runs, "whoever created it may be about to start it")
+}
+
+func TestListPagesThroughAllRunsOnceWhileOthersAreCreated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 24 {
+		b.create(t, store.NewRun{})
+	}
+	var seen []int64
+	filter := store.Filter{Limit: 10}
+	for {
+		page, err := b.ListRuns(t.Context(), filter)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, run := range page {
+			seen = append(seen, run.ID)
+		}
+		filter.Before = page[len(page)-1].Cursor()
+		b.create(t, store.NewRun{})
+	}
+	require.Len(t, seen, 25)
+	for i := range seen {
+		require.EqualValues(t, 25-i, seen[i])
+	}
+}
+
+func TestListFilters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(t, store.NewRun{Project: "parser", GoalTitle: "100% faster_parser", Tenant: "acme"})
+	b.record(t, contract.Record{Run: &contract.RunChange{
+		Phase: contract.PhaseTester, Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassAssertion, Message: "red"},
+	}})
+	for name, filter := range map[string]store.Filter{
+		"project": {Project: "parser"}, "text": {Text: "0% FASTER_"}, "tenant": {Tenant: "acme"}, "status": {Status: contract.StatusPending},
+	} {
+		runs, err := b.ListRuns(t.Context(), filter)
+		require.NoError(t, err, name)
+		require.Len(t, runs, 1, name)
+		require.Equal(t, "parser", runs[0].Project, name)
+	}
+	for name, filter := range map[string]store.Filter{
+		"phase": {Phase: contract.PhaseTester}, "class": {ErrorClass: contract.ClassAssertion}, "several": {Status: contract.StatusFailed, Project: "calculator"},
+	} {
+		runs, err := b.ListRuns(t.Context(), filter)
+		require.NoError(t, err, name)
+		require.Len(t, runs, 1, name)
+		require.Equal(t, b.run.ID, runs[0].ID, name)
+	}
+	runs, err := b.ListRuns(t.Context(), store.Filter{Text: "no%such"})
+	require.NoError(t, err)
+	require.Empty(t, runs, "what is searched for is text, not a pattern")
+}
+
+func TestListsUseIndexesWithManyRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `INSERT INTO orchestrator_runs (project, goal_title, repo, settings, created_at, status, error_class)
+			SELECT 'project-' || n % 100, 'goal ' || n, '/r', '{}', now() - n * interval '1 minute',
+			       CASE WHEN n % 50 = 0 THEN 'failed' ELSE 'done' END, CASE WHEN n % 50 = 0 THEN 'LLM_ERROR' ELSE '' END
+			FROM generate_series(1, 10000) n`)
+		require.NoError(t, err)
+		_, err = conn.Exec(ctx, "INSERT INTO orchestrator_events (run_id, seq, event_type) SELECT id, 1 + n, 'run.updated' FROM orchestrator_runs, generate_series(1, 5) n")
+		require.NoError(t, err)
+		_, err = conn.Exec(ctx, "ANALYZE")
+		require.NoError(t, err)
+		text, err := os.ReadFile("queries/runs.sql")
+		require.NoError(t, err)
+		list := statement(string(text), "ListRuns")
+		for name, index := range map[string]string{"status": "orchestrator_runs_status", "project": "orchestrator_runs_project", "error_class": "orchestrator_runs_error_class", "": "orchestrator_runs_newest"} {
+			values := map[string]string{"status": "'failed'", "project": "'project-7'", "error_class": "'LLM_ERROR'"}
+			plan := explain(ctx, t, conn, list, func(parameter string) string {
+				switch parameter {
+				case name:
+					return values[name]
+				case "before_at":
+					return "(now() - interval '1 day')"
+				case "before_id":
+					return "5000"
+				case "most":
+					return "50"
+				}
+				return "NULL"
+			})
+			require.Regexp(t, "Index Scan (using|on) "+index, plan, name)
+			require.NotContains(t, plan, "Seq Scan", name)
+		}
+		text, err = os.ReadFile("queries/events.sql")
+		require.NoError(t, err)
+		plan := explain(ctx, t, conn, statement(string(text), "Events"), func(string) string { return "1" })
+		require.Contains(t, plan, "Index Scan using orchestrator_events_run_id_seq_key")
+		require.NotContains(t, plan, "Sort")
+		plan = explain(ctx, t, conn, statement(string(text), "Feed"), func(parameter string) string {
+			return map[string]string{"after_tx": "'700'", "after_id": "20", "most": "500"}[parameter]
+		})
+		require.Contains(t, plan, "Index Scan using orchestrator_events_tx")
+		require.NotContains(t, plan, "Sort")
+	})
+}
+
+// statement returns the text of a named query.
+func statement(file, name string) string {
+	_, rest, _ := strings.Cut(file, "-- name: "+name+" ")
+	_, rest, _ = strings.Cut(rest, "\n")
+	body, _, _ := strings.Cut(rest, ";\n")
+	return body
+}
+
+var parameters = regexp.MustCompile(`sqlc\.narg\((\w+)\)|@(\w+)`)
+
+// explain returns the plan of a query whose parameters have these values.
+func explain(ctx context.Context, tb testing.TB, conn *pgx.Conn, query string, value func(parameter string) string) string {
+	tb.Helper()
+	query = parameters.ReplaceAllStringFunc(query, func(match string) string {
+		parts := parameters.FindStringSubmatch(match)
+		return value(parts[1] + parts[2])
+	})
+	rows, err := conn.Query(ctx, "EXPLAIN "+query)
+	require.NoError(tb, err, query)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(tb, err)
+	return strings.Join(lines, "\n")
+}
+
+func TestAgentsShowTheirLastHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.Heartbeat(t.Context(), store.Agent{Name: "builder@host:1", Type: "builder", CPUUsage: 0.2}))
+	require.NoError(t, b.Heartbeat(t.Context(), store.Agent{Name: "builder@host:1", Type: "builder", HealthStatus: "ready", CPUUsage: 0.5, MemoryUsage: 1 << 30}))
+	require.NoError(t, b.Heartbeat(t.Context(), store.Agent{Name: "analyzer@host:1", Type: "analyzer"}))
+	agents, err := b.Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 2)
+	require.Equal(t, "unknown", agents[0].HealthStatus)
+	require.WithinDuration(t, time.Now(), *agents[1].LastHeartbeat, time.Minute)
+	agents[1].LastHeartbeat = nil
+	require.Equal(t, store.Agent{Name: "builder@host:1", Type: "builder", HealthStatus: "ready", CPUUsage: 0.5, MemoryUsage: 1 << 30}, agents[1])
+}
+
+func TestRunMarshalsWithItsSpecification(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(store.Run{ID: 42, Spec: raw(`{"a":1}`)})
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"runId":42`)
+	require.Contains(t, string(text), `"quality_score":null`)
+}

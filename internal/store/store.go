@@ -1,0 +1,279 @@
+// Package store is the database: runs, their executions, events, conversations,
+// model calls and budgets in PostgreSQL. Workflow history is the truth about
+// orchestration; these rows are what people and programs read, written by
+// activities in a way that makes every repeat harmless.
+//
+// Two locks order everything. Whatever adds events to a run first locks the
+// run's row, so that events are numbered without gaps in the order of their
+// commits. Whatever moves money first locks the model call, then the budgets
+// in the order of their keys. Nobody takes both kinds.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/migrations"
+)
+
+// Errors that callers tell apart with errors.Is. Each but ErrStop comes wrapped
+// in a fault that says what to do.
+var (
+	// ErrNotFound: there is no such run, execution or row.
+	ErrNotFound = errors.New("not found")
+	// ErrStop ends Follow and FollowAll without an error.
+	ErrStop = errors.New("stop following")
+	// ErrBudgetBusy: the call fits into the budget only if calls in flight cost
+	// less than was set aside for them; try again shortly.
+	ErrBudgetBusy = errors.New("the budget is held by calls in flight")
+	// ErrSuperseded: another try of the same model call was settled first. The
+	// next ReserveCall returns the answer that counts.
+	ErrSuperseded = errors.New("another try of this model call was settled first")
+)
+
+// Codes that refine failures of the store.
+const (
+	CodeNotFound contract.Code = "not_found"
+	CodeConflict contract.Code = "conflict" // the same idempotency key with another request
+)
+
+// Options are how a process uses the database. The zero value is fit for use.
+type Options struct {
+	MaxConns         int           // connections at the same time; default 10
+	ApplicationName  string        // as pg_stat_activity shows it; default rgpt
+	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
+	StatementTimeout time.Duration // longest statement; default 30 s
+	PollEvery        time.Duration // how often followers look without being woken; default 3 s
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxConns <= 0 {
+		o.MaxConns = 10
+	}
+	if o.ApplicationName == "" {
+		o.ApplicationName = "rgpt"
+	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = 15 * time.Second
+	}
+	if o.StatementTimeout <= 0 {
+		o.StatementTimeout = 30 * time.Second
+	}
+	if o.PollEvery <= 0 {
+		o.PollEvery = 3 * time.Second
+	}
+	return o
+}
+
+// Store is the database. It is safe for concurrent use.
+type Store struct {
+	pool    *pgxpool.Pool
+	q       *db.Queries // each statement its own transaction
+	lists   *db.Queries // like q, planned anew each time: filters that are not used fall away
+	hub     *hub
+	options Options
+}
+
+// Open connects to the database, waiting for one that is not up yet until
+// Options.ConnectTimeout, and sees that its schema is the one that this binary
+// works with. A database that cannot be reached is an INFRA_ERROR that names
+// host and port; a wrong URL, login or schema is a CONFIG_ERROR.
+func Open(ctx context.Context, url string, options Options) (*Store, error) {
+	options = options.withDefaults()
+	cfg, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = int32(options.MaxConns)
+	cfg.MaxConnLifetime = time.Hour
+	cfg.MaxConnLifetimeJitter = 5 * time.Minute
+	cfg.ConnConfig.ConnectTimeout = min(options.ConnectTimeout, 5*time.Second)
+	for name, value := range map[string]string{
+		"application_name":                    options.ApplicationName,
+		"statement_timeout":                   milliseconds(options.StatementTimeout),
+		"lock_timeout":                        milliseconds(options.StatementTimeout / 2),
+		"idle_in_transaction_session_timeout": milliseconds(2 * options.StatementTimeout),
+		// The queries look up keys, so one plan fits all parameters, and planning
+		// a record takes as long as carrying it out. Lists are planned anew.
+		"plan_cache_mode": "force_generic_plan",
+	} {
+		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		timesInUTC(conn)
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, unreachable(err, cfg.ConnConfig)
+	}
+	if err := awaitUp(ctx, cfg.ConnConfig, options.ConnectTimeout, pool.Ping); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s := &Store{
+		pool:    pool,
+		q:       db.New(pool),
+		lists:   db.New(planned{pool}),
+		hub:     newHub(cfg.ConnConfig),
+		options: options,
+	}
+	if err := checkSchema(ctx, s.q); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends all followers and closes all connections.
+func (s *Store) Close() {
+	s.hub.close()
+	s.pool.Close()
+}
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	return explain(s.q.Ping(ctx), "reach the database")
+}
+
+// parse reads a connection URL. Its error shows no password.
+func parse(url string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"database.url (DATABASE_URL) is not a PostgreSQL connection URL such as postgres://user:password@host:5432/name")
+	}
+	return cfg, nil
+}
+
+// awaitUp tries until it succeeds, fails for good, or the time is over.
+func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	wait := 50 * time.Millisecond
+	var last error
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err // what was wrong tells more than that the time is over
+		}
+		if e := unreachable(last, cfg); e.Class == contract.ClassConfig {
+			return e
+		}
+		select {
+		case <-ctx.Done():
+			return unreachable(last, cfg)
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		}
+	}
+}
+
+// unreachable explains why a connection could not be made.
+func unreachable(err error, cfg *pgx.ConnConfig) *fault.Error {
+	where := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && fault.Of(pg).Class == contract.ClassConfig {
+		return fault.Wrap(pg, contract.ClassConfig, contract.CodeInvalidConfig,
+			"PostgreSQL at %s refuses user %q for database %q; correct database.url (DATABASE_URL)", where, cfg.User, cfg.Database)
+	}
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
+		"PostgreSQL at %s cannot be reached; see that it runs and that database.url (DATABASE_URL) names it", where)
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// timesInUTC makes a connection return times in UTC, however the host is set.
+func timesInUTC(conn *pgx.Conn) {
+	conn.TypeMap().RegisterType(&pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	})
+}
+
+// explain turns an error of the database into a fault that says what was
+// tried. Faults stay as they are.
+func explain(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	what := fmt.Sprintf(format, args...)
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return notFound("cannot %s: there is no such row", what)
+	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
+		return notFound("cannot %s: %s", what, pg.Detail)
+	}
+	f := fault.Of(err)
+	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
+}
+
+func notFound(format string, args ...any) error {
+	return fault.Wrap(ErrNotFound, contract.ClassHuman, CodeNotFound, format, args...)
+}
+
+func noRun(id int64) error {
+	return notFound("there is no run %d; rgpt run list shows those there are", id)
+}
+
+// ofRun explains an error of something that was asked about a run.
+func ofRun(err error, runID int64, format string, args ...any) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return noRun(runID)
+	}
+	return explain(err, format, args...)
+}
+
+// inTx runs fn in a transaction, which ends with it.
+func (s *Store) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, s.pool, fn)
+}
+
+// checkSchema compares the schema with the one that this binary works with.
+func checkSchema(ctx context.Context, q *db.Queries) error {
+	have, err := schemaVersion(ctx, q)
+	if err != nil {
+		return err
+	}
+	want := migrations.Latest()
+	switch {
+	case have < want:
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"the database has schema version %d, this binary needs %d: run rgpt migrate (rgpt dev does it by itself)", have, want)
+	case have > want:
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"the database has schema version %d, newer than the %d of this binary: use the newer rgpt, whose rgpt migrate or rgpt dev made it", have, want)
+	}
+	return nil
+}
+
+// schemaVersion returns 0 for a database without a schema.
+func schemaVersion(ctx context.Context, q *db.Queries) (int64, error) {
+	version, err := q.SchemaVersion(ctx)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" { // the table does not exist
+		return 0, nil
+	}
+	return version, explain(err, "read the version of the database schema")
+}

@@ -1,0 +1,241 @@
+// Package storetest gives each test a database of its own, with the schema in
+// it, on a real PostgreSQL server. The server is, in this order:
+//
+//   - that of TEST_DATABASE_URL, whose user may create databases;
+//   - a container, where a Docker engine answers;
+//   - a private cluster of the installed PostgreSQL programs (downloaded ones
+//     where there are none), without fsync.
+//
+// A server that the package starts serves one test process, from its first test
+// on. It ends with the process, also when that is killed. A TestMain that looks
+// for leaks ends it before:
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/migrations"
+)
+
+// New returns a store on a database of the test's own. It is closed with the
+// test.
+func New(tb testing.TB, options ...store.Options) *store.Store {
+	tb.Helper()
+	o := store.Options{MaxConns: 8, ApplicationName: "rgpt-test"}
+	if len(options) > 0 {
+		o = options[0]
+	}
+	s, err := store.Open(tb.Context(), URL(tb), o)
+	if err != nil {
+		tb.Fatalf("open the test's database: %v", err)
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// URL returns the address of a new database with the schema in it, which is
+// dropped with the test.
+func URL(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, true)
+}
+
+// EmptyURL returns the address of a new database without a schema, which is
+// dropped with the test.
+func EmptyURL(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, false)
+}
+
+// runner is what goleak.VerifyTestMain takes.
+type runner struct{ m *testing.M }
+
+// Main returns m so that the server that tests used ends with its Run.
+func Main(m *testing.M) interface{ Run() int } { return runner{m} }
+
+// Run runs the tests, then ends the server.
+func (r runner) Run() int {
+	code := r.m.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server != nil {
+		if err := shared.server.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "storetest:", err)
+			code = max(code, 1)
+		}
+		shared.server = nil
+	}
+	return code
+}
+
+// server is a PostgreSQL server with a pool for making databases.
+type server struct {
+	url      *url.URL // of its maintenance database
+	admin    *pgxpool.Pool
+	template string
+	stop     func() error
+}
+
+var shared struct {
+	mu     sync.Mutex
+	server *server
+	err    error // of the first attempt: the next would fail as well
+}
+
+func create(tb testing.TB, migrated bool) string {
+	tb.Helper()
+	s, err := get()
+	if err != nil {
+		tb.Fatalf("start a PostgreSQL server for tests: %v", err)
+	}
+	name := "t_" + strings.ToLower(rand.Text()[:16])
+	sql := "CREATE DATABASE " + name
+	if migrated {
+		sql += " TEMPLATE " + s.template
+	}
+	if _, err := s.admin.Exec(tb.Context(), sql); err != nil {
+		tb.Fatalf("make the test's database: %v", err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is over
+		defer cancel()
+		if _, err := s.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			tb.Errorf("drop the test's database: %v", err)
+		}
+	})
+	return s.database(name)
+}
+
+// database returns the address of a database of the server.
+func (s *server) database(name string) string {
+	u := *s.url
+	u.Path = "/" + name
+	return u.String()
+}
+
+func (s *server) close() error {
+	s.admin.Close()
+	return s.stop()
+}
+
+// get returns the server, which it starts the first time.
+func get() (*server, error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil && shared.err == nil {
+		shared.server, shared.err = start(context.Background()) // it outlives the test that asks first
+	}
+	return shared.server, shared.err
+}
+
+func start(ctx context.Context) (*server, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	address, stop, err := find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := prepare(ctx, address, stop)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return s, nil
+}
+
+// find returns the address of a server, and what ends it.
+func find(ctx context.Context) (string, func() error, error) {
+	if address := os.Getenv("TEST_DATABASE_URL"); address != "" {
+		return address, func() error { return nil }, nil
+	}
+	if engine(ctx) {
+		return container(ctx)
+	}
+	return cluster(ctx)
+}
+
+// prepare makes the database that others are copied from. Its name says which
+// schema it has, so that processes that share a server share it too.
+func prepare(ctx context.Context, address string, stop func() error) (*server, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("the address of the server is not a URL: %w", err)
+	}
+	version, err := digest()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("read the address of the server: %w", err)
+	}
+	cfg.MaxConns = 4
+	admin, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reach the server: %w", err)
+	}
+	s := &server{url: u, admin: admin, template: "rgpt_template_" + version, stop: stop}
+	err = pgx.BeginFunc(ctx, admin, func(tx pgx.Tx) error { return s.makeTemplate(ctx, tx) })
+	if err != nil {
+		admin.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// makeTemplate makes the template if nobody has, holding a lock against others
+// who do the same. The database gets its name when it is complete.
+func (s *server) makeTemplate(ctx context.Context, lock pgx.Tx) error {
+	if _, err := lock.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('rgpt storetest'))"); err != nil {
+		return fmt.Errorf("wait for others: %w", err)
+	}
+	var there bool
+	if err := lock.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", s.template).Scan(&there); err != nil || there {
+		return err
+	}
+	half := s.template + "_new"
+	for _, sql := range []string{"DROP DATABASE IF EXISTS " + half + " WITH (FORCE)", "CREATE DATABASE " + half} {
+		if _, err := s.admin.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("make the template: %w", err)
+		}
+	}
+	if err := store.Migrate(ctx, s.database(half)); err != nil {
+		return err
+	}
+	_, err := s.admin.Exec(ctx, "ALTER DATABASE "+half+" RENAME TO "+s.template)
+	return err
+}
+
+// digest is a short digest of all migrations.
+func digest() (string, error) {
+	names, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range names {
+		content, err := migrations.FS.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12], nil
+}
