@@ -1,0 +1,65 @@
+# Every target is one command that the continuous integration uses too.
+SHELL := /bin/bash
+BIN   := $(CURDIR)/bin
+GO    ?= go
+LINT  := $(BIN)/golangci-lint
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=$(VERSION)
+
+.PHONY: help
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: ## Install what the machine lacks (Postgres, bubblewrap; with rights, else say how)
+	@./scripts/setup.sh
+
+.PHONY: build
+build: ## Build rgpt and rgpt-worker into bin/
+	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt ./starter
+	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt-worker ./workers
+
+.PHONY: devserver
+devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (5 minutes the first time)
+
+$(BIN)/temporal-devserver: $(wildcard devserver/*.go) devserver/go.mod
+	@echo "Building Temporal and its Web UI; the first time takes about 5 minutes."
+	@$(GO) build -C devserver -trimpath -ldflags "-s -w" -o $(BIN)/temporal-devserver .
+
+.PHONY: demo
+demo: setup build devserver ## Start everything and turn a goal into a tested branch
+	@./examples/demo.sh
+
+.PHONY: test
+test: setup build devserver tools ## Lint, then run all tests but the long chaos runs
+	@$(MAKE) --no-print-directory lint
+	@cd devserver && $(BIN)/gotestsum --format pkgname -- -timeout 15m ./...
+	@$(BIN)/gotestsum --format pkgname -- -timeout 30m ./...
+
+.PHONY: lint
+lint: tools ## golangci-lint, workflowcheck, generated code is current
+	@$(LINT) run ./...
+	@$(BIN)/workflowcheck ./workflows
+
+.PHONY: generate
+generate: ## Make generated code anew (sqlc)
+	@$(GO) -C tools tool sqlc generate -f ../sqlc.yaml
+
+.PHONY: tools
+tools: $(LINT) ## Build the pinned tools
+
+$(LINT): tools/lint/go.mod
+	@echo "Building the pinned linters; the first time takes some minutes."
+	@cd tools/lint && $(GO) build -o $(BIN)/ tool
+
+.PHONY: bench
+bench: build devserver ## Benchmarks that print ratios side by side
+	@$(GO) run ./test/bench
+
+.PHONY: chaos
+chaos: build devserver ## The long fault tests: kill -9 of every process in mid-run
+	@RGPT_CHAOS=long $(GO) test ./test/chaos -count=1 -timeout 60m -v
+
+.PHONY: clean
+clean: ## Remove what was built
+	@rm -rf $(BIN)

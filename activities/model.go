@@ -1,0 +1,278 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+)
+
+// Think makes the next model call of a conversation. A call whose answer is
+// stored already, because a worker died after it, is answered from there and
+// pays nothing.
+func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	answer, err := a.ask(ctx, question{
+		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.Tools.Definitions(),
+	})
+	if err != nil {
+		return contract.ThinkResult{}, err
+	}
+	out := contract.ThinkResult{Usage: answer.Usage}
+	for i, call := range answer.ToolCalls {
+		def, known := a.Tools.Definition(call.Name)
+		if call.Name == tool.Finish {
+			out.Finish, out.Summary = true, summaryOf(call.Arguments)
+		}
+		out.Calls = append(out.Calls, contract.ToolCallRef{
+			Index: i, Tool: shownName(call.Name), ReadOnly: !known || def.ReadOnly, Long: known && def.Long,
+		})
+	}
+	if len(answer.ToolCalls) == 0 {
+		out.Bad = "it called no tool"
+	}
+	return out, nil
+}
+
+// summaryOf reads what the model says when it finishes, shortened.
+func summaryOf(arguments string) string {
+	var args struct {
+		Summary string `json:"summary"`
+	}
+	if json.Unmarshal([]byte(arguments), &args) != nil {
+		return ""
+	}
+	const most = 300
+	if len(args.Summary) > most {
+		return strings.ToValidUTF8(args.Summary[:most], "") + "…"
+	}
+	return args.Summary
+}
+
+// shownName is a tool's name as the model wrote it, fit for histories.
+func shownName(name string) string {
+	const most = 64
+	return strings.ToValidUTF8(name[:min(len(name), most)], "")
+}
+
+// nudge is what a model is told that answered without calling a tool.
+const nudge = "Your answer called no tool. Call a tool to go on, or `finish` when the step is done or cannot be done."
+
+// question is one model call on its way.
+type question struct {
+	execution contract.ExecutionRef
+	turn      int
+	choice    contract.ModelChoice
+	budget    contract.RunBudget
+	timeout   time.Duration
+	tools     []tool.Definition
+	schema    *model.Schema
+	prompt    string // version
+}
+
+// stored is an answer as the database keeps it. An unusable one is kept with
+// the reason: it was paid for, and asking again would pay again.
+type stored struct {
+	model.Response
+	Failure *contract.Failure `json:"failure,omitempty"`
+}
+
+func (s stored) err() error {
+	if s.Failure == nil {
+		return nil
+	}
+	return fault.Restore(*s.Failure)
+}
+
+// ask reserves the budget of a call, makes it, and settles what it cost,
+// together with the answer, under (execution, turn).
+func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
+	messages, err := a.conversation(ctx, q.execution.ID, q.turn)
+	if err != nil {
+		return model.Response{}, err
+	}
+	request := q.request(messages, int64(a.Config.Models.MaxOutputTokens))
+	reserved, err := a.reserve(ctx, q, request)
+	if err != nil {
+		return model.Response{}, err
+	}
+	if reserved.Warned {
+		a.Log.WarnContext(ctx, reserved.Warning, "run", q.execution.RunID)
+	}
+	if reserved.Answer != nil {
+		var answer stored
+		if err := json.Unmarshal(reserved.Answer.Answer, &answer); err != nil {
+			return model.Response{}, fmt.Errorf("read the stored answer of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
+		}
+		return answer.Response, answer.err()
+	}
+	response, err := a.Model.Complete(ctx, request)
+	failure := fault.Of(err)
+	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
+	if failure != nil && failure.Class != contract.ClassLLM {
+		// The reservation is given back even if we are being cancelled.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		defer cancel()
+		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
+			a.Log.WarnContext(ctx, "Could not give back the budget of a failed model call; the next try takes it over", "execution", q.execution.ID, "error", gone)
+		}
+		return model.Response{}, err
+	}
+	if unsettled := a.settle(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
+		return model.Response{}, unsettled
+	}
+	return response, err
+}
+
+// request makes the model client's request of a question.
+func (q question) request(messages []model.Message, maxOutput int64) model.Request {
+	e := q.execution
+	r := model.Request{
+		Choice: q.choice, Messages: messages, Schema: q.schema, MaxOutput: maxOutput, Timeout: q.timeout,
+		Headers: model.Identity{
+			Run: e.RunID, Agent: string(e.Agent), Phase: string(e.Phase.Running()), Step: e.Step, Attempt: e.Attempt, Turn: q.turn,
+		},
+		IdempotencyKey: fmt.Sprintf("rgpt-%d-%d-%d", e.RunID, e.ID, q.turn),
+	}
+	for _, d := range q.tools {
+		r.Tools = append(r.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+	}
+	return r
+}
+
+// reserve sets aside what a call may cost, in the budgets of its run and of the
+// day. While calls in flight hold the rest of a budget it waits for them to settle.
+func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (store.Reserved, error) {
+	budgets := a.Config.Models.Budgets
+	estimate := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools), CompletionTokens: int64(budgets.ReserveOutputTokens)}
+	entry, _ := a.Model.Entry(q.choice)
+	scopes := []store.Scope{
+		store.RunScope(q.execution.RunID, q.budget),
+		store.DayScope(time.Now(), budgets.DayTokens, budgets.DayCostUSD.Int64()),
+	}
+	for {
+		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
+			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt,
+			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes,
+		})
+		if !errors.Is(err, store.ErrBudgetBusy) {
+			return reserved, err
+		}
+		select {
+		case <-ctx.Done():
+			return reserved, ctx.Err()
+		case <-time.After(budgetWait):
+		}
+	}
+}
+
+const (
+	// budgetWait is how often a call that waits for others to settle asks again.
+	budgetWait = 100 * time.Millisecond
+	// settleTime is how long one try to settle a call may take.
+	settleTime = 10 * time.Second
+	// settleWait is the longest pause between two such tries.
+	settleWait = 2 * time.Second
+)
+
+// settle stores the answer and what it cost. The answer is paid for: while the
+// database is away it is kept here, as long as the activity may run.
+func (a *Activities) settle(ctx context.Context, q question, call store.CallID, answer stored) error {
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("store the answer of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
+	}
+	messages, err := encode(said(q, answer))
+	if err != nil {
+		return err
+	}
+	for wait := budgetWait; ; wait = min(2*wait, settleWait) {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		err = a.Store.SettleCall(last, call, answer.Usage, answer.Latency, raw, messages)
+		cancel()
+		if err == nil || errors.Is(err, store.ErrSuperseded) || fault.Of(err).Class != contract.ClassInfra {
+			return err
+		}
+		a.Log.WarnContext(ctx, "Could not store a model's answer; trying again", "execution", q.execution.ID, "turn", q.turn, "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// said returns what the answer adds to the conversation.
+func said(q question, answer stored) []model.Message {
+	out := []model.Message{answer.Message()}
+	if q.schema == nil && answer.Failure == nil && len(answer.ToolCalls) == 0 {
+		out = append(out, model.Message{Role: model.RoleUser, Text: nudge})
+	}
+	return out
+}
+
+// conversation reads what was said before a turn. A tool call without a result,
+// which is `finish` beside calls that failed, is answered here: a provider
+// refuses a conversation with open calls.
+func (a *Activities) conversation(ctx context.Context, execution int64, turn int) ([]model.Message, error) {
+	rows, err := a.Store.Transcript(ctx, execution)
+	if err != nil {
+		return nil, err
+	}
+	var out []model.Message
+	open := map[string]bool{}
+	var order []string
+	answerOpen := func() {
+		for _, id := range order {
+			if open[id] {
+				out = append(out, model.Message{Role: model.RoleTool, ToolCallID: id, Text: unfinished})
+			}
+		}
+		order, open = nil, map[string]bool{}
+	}
+	for _, row := range rows {
+		if row.Turn >= turn {
+			break
+		}
+		var m model.Message
+		if err := json.Unmarshal(row.Content, &m); err != nil {
+			return nil, fmt.Errorf("read the conversation of execution %d at turn %d: %w", execution, row.Turn, err)
+		}
+		if m.Role == model.RoleTool {
+			delete(open, m.ToolCallID)
+		} else {
+			answerOpen()
+		}
+		out = append(out, m)
+		for _, call := range m.ToolCalls {
+			open[call.ID] = true
+			order = append(order, call.ID)
+		}
+	}
+	answerOpen()
+	return out, nil
+}
+
+// unfinished is what a model is told that finished while another of its calls failed.
+const unfinished = "Not finished: another call of the same turn failed. Mend that first, then call finish again."
+
+// encode makes rows of messages.
+func encode(messages []model.Message) ([]store.Message, error) {
+	out := make([]store.Message, len(messages))
+	for i, m := range messages {
+		raw, err := json.Marshal(m)
+		if err != nil {
+			return nil, fmt.Errorf("store a message: %w", err)
+		}
+		out[i] = store.Message{Role: string(m.Role), Content: raw}
+	}
+	return out, nil
+}

@@ -1,0 +1,120 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+)
+
+// planSchema is the form that the planner's answer must have.
+var planSchema = model.SchemaOf[contract.Plan]()
+
+const (
+	// listedFiles is how many files of the repository a prompt names.
+	listedFiles = 1500
+)
+
+// Plan asks the planner's model for a plan, checks it and stores it.
+func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	files, err := a.listing(ctx, in.Repo.Workspace())
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	p, err := prompt.Planner(prompt.PlannerTask{
+		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Files: files,
+	})
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	if err := a.open(ctx, in.Execution, p); err != nil {
+		return contract.PlanResult{}, err
+	}
+	answer, err := a.ask(ctx, question{
+		execution: in.Execution, turn: 1, choice: in.Model, budget: in.Budget, timeout: in.Timeout, schema: &planSchema, prompt: p.Version,
+	})
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	plan, err := readPlan(answer.Text)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	if err := a.Store.SavePlan(ctx, in.Execution.RunID, in.Execution.ID, string(in.Execution.Agent), plan); err != nil {
+		return contract.PlanResult{}, err
+	}
+	return contract.PlanResult{Plan: plan.Skeleton(), Usage: answer.Usage}, nil
+}
+
+// AdoptPlan takes the plan that a person gave or edited.
+func (a *Activities) AdoptPlan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
+	plan, err := a.Store.Plan(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	if err := CheckPlan(plan); err != nil {
+		return contract.PlanResult{}, err
+	}
+	return contract.PlanResult{Plan: plan.Skeleton()}, nil
+}
+
+// readPlan reads a model's answer as a plan that can be carried out.
+func readPlan(text string) (contract.Plan, error) {
+	var plan contract.Plan
+	doc, err := model.CheckJSON(planSchema, text)
+	if err != nil {
+		return plan, err
+	}
+	if err := json.Unmarshal(doc, &plan); err != nil {
+		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is no plan")
+	}
+	return plan, CheckPlan(plan)
+}
+
+// CheckPlan says as a LOGIC_ERROR why a plan cannot be carried out.
+func CheckPlan(plan contract.Plan) error {
+	problems := plan.Problems()
+	if len(problems) == 0 {
+		return nil
+	}
+	var says []string
+	for _, p := range problems[:min(len(problems), 10)] {
+		says = append(says, p.Problem)
+	}
+	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
+}
+
+// open opens the conversation of an execution with its prompt.
+func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, p prompt.Prompt) error {
+	messages, err := encode([]model.Message{{Role: model.RoleSystem, Text: p.System}, {Role: model.RoleUser, Text: p.Task}})
+	if err != nil {
+		return err
+	}
+	return a.Store.OpenConversation(ctx, execution.ID, messages)
+}
+
+// listing names the files of a workspace, one a line, as far as they fit a prompt.
+func (a *Activities) listing(ctx context.Context, ws contract.Workspace) (string, error) {
+	files, err := a.Workspaces.Files(ctx, ws)
+	if err != nil {
+		return "", err
+	}
+	left := len(files) - listedFiles
+	if left > 0 {
+		files = files[:listedFiles]
+	}
+	text := strings.Join(files, "\n")
+	if left > 0 {
+		text += fmt.Sprintf("\n… and %d more", left)
+	}
+	return text, nil
+}

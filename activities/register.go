@@ -1,0 +1,79 @@
+// Package activities is what agents do: one file for each agent, and the model
+// and tool calls that they share. Each activity has one input struct and one
+// result struct of package contract, is idempotent, and fails only where it
+// could not do its work: a red test or a refused tool call is a result.
+package activities
+
+import (
+	"log/slog"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// Activities holds what activities work with. All of it is safe for use by
+// many at once and belongs to the worker.
+type Activities struct {
+	Store      *store.Store
+	Model      *model.Client
+	Workspaces *workspace.Manager
+	Tools      *tool.Set
+	Sandbox    sandbox.Runner
+	Toolchains sandbox.Toolchains
+	Artifacts  *artifact.Store
+	Config     *config.Config
+	DataDir    string
+	Log        *slog.Logger
+}
+
+// Role is a part of a worker: which activities it registers on which queue.
+type Role struct {
+	Name     string
+	Queue    string
+	Register func(*Activities, worker.ActivityRegistry)
+}
+
+// Roles returns the roles that have activities, each with the queue it serves.
+// Records are written where the workflow runs, as local activities, so every
+// role that runs workflows registers them.
+func Roles() []Role {
+	return []Role{
+		{"run", contract.QueueRun, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityRecord, a.Record)
+			register(r, contract.ActivityTestReport, a.TestReport)
+			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
+		}},
+		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityPlan, a.Plan)
+			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
+		}},
+		{"builder", contract.QueueBuilder, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityRecord, a.Record)
+			register(r, contract.ActivityOpenStep, a.OpenStep)
+			register(r, contract.ActivityThink, a.Think)
+			register(r, contract.ActivityTool, a.CallTool)
+			register(r, contract.ActivityIntegrate, a.Integrate)
+			register(r, contract.ActivityCleanUp, a.CleanUp)
+		}},
+		{"tester", contract.QueueTester, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityTestPlan, a.PlanTests)
+			register(r, contract.ActivityVerify, a.Verify)
+		}},
+		{"releaser", contract.QueueReleaser, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityRelease, a.Release)
+		}},
+	}
+}
+
+func register(r worker.ActivityRegistry, name string, f any) {
+	r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+}

@@ -1,0 +1,153 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/report"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+const (
+	patchBytes = 16 << 20 // of a change that the patch artifact holds
+	zipBytes   = 4 << 30  // largest zip of a run's artifacts
+)
+
+// Release makes the branch with one commit for each step that changed
+// something, and the report, patch and zip. Everything about it is derived from
+// the run, so that a second time makes the same commits and finds them there.
+func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
+	if n := len(in.Stages); n == 0 || in.Stages[n-1].Tree != in.Workspace.Tree {
+		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
+			"the release of run %d would not be what verification has seen; nothing was released", in.Execution.RunID)
+	}
+	messages, err := a.commitMessages(ctx, in)
+	if err != nil {
+		return contract.ReleaseResult{}, err
+	}
+	commit, err := a.Workspaces.Commits(ctx, in.Repo, in.Stages, messages)
+	if err != nil {
+		return contract.ReleaseResult{}, err
+	}
+	options := workspace.PublishOptions{}
+	if in.Release.Push {
+		options.Remote = in.Release.Remote
+	}
+	if err := a.Workspaces.Publish(ctx, in.Repo, commit, in.Release.Branch, options); err != nil {
+		return contract.ReleaseResult{}, err
+	}
+	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: options.Remote != ""}
+	return result, a.keepReport(ctx, in, result)
+}
+
+// commitMessages makes a message for each step. Dates are the phase's own, so
+// that a repeated release makes the same commits.
+func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInput) ([]workspace.CommitMessage, error) {
+	plan, err := a.Store.Plan(ctx, in.Execution.RunID)
+	if err != nil {
+		return nil, err
+	}
+	executions, err := a.Store.Executions(ctx, in.Execution.RunID)
+	if err != nil {
+		return nil, err
+	}
+	var at time.Time
+	for _, e := range executions {
+		if e.ID == in.Execution.ID {
+			at = e.StartedAt.UTC().Truncate(time.Second)
+		}
+	}
+	out := make([]workspace.CommitMessage, len(in.Changes))
+	for i, c := range in.Changes {
+		step, _ := plan.Step(c.Step)
+		out[i] = workspace.CommitMessage{
+			Subject: telemetry.Redact(step.Name), Body: telemetry.Redact(step.Description), Date: at,
+			AuthorName: in.Release.AuthorName, AuthorEmail: in.Release.AuthorEmail,
+			Trailers: [][2]string{
+				{"RGPT-Run", fmt.Sprint(in.Execution.RunID)}, {"RGPT-Step", c.Step}, {"RGPT-Model", c.Model}, {"RGPT-Prompt", c.Prompt},
+			},
+		}
+	}
+	return out, nil
+}
+
+// keepReport stores the report, the patch, the run as JSON, and a zip of all
+// artifacts.
+func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, result contract.ReleaseResult) error {
+	runID := in.Execution.RunID
+	details, err := a.Store.RunDetails(ctx, runID)
+	if err != nil {
+		return err
+	}
+	details.ReleaseBranch, details.ReleaseCommit = result.Branch, result.Commit
+	patch, err := a.Workspaces.Diff(ctx, in.Workspace, patchBytes)
+	if err != nil {
+		return err
+	}
+	stat, err := a.Workspaces.DiffStat(ctx, in.Workspace)
+	if err != nil {
+		return err
+	}
+	asJSON, err := report.JSON(details)
+	if err != nil {
+		return err
+	}
+	var kept []contract.Artifact
+	for _, f := range []struct {
+		name string
+		kind contract.ArtifactType
+		text string
+	}{
+		{"report.md", contract.ArtifactReport, report.Markdown(details, stat.String())},
+		{"change.patch", contract.ArtifactPatch, patch},
+		{"run.json", contract.ArtifactJSON, string(asJSON)},
+	} {
+		text := telemetry.Redact(f.text)
+		digest, err := a.Artifacts.Put(ctx, []byte(text))
+		if err != nil {
+			return err
+		}
+		kept = append(kept, contract.Artifact{ExecutionID: in.Execution.ID, Name: f.name, Type: f.kind, Size: int64(len(text)), Digest: digest})
+	}
+	zip, err := a.zip(ctx, in.Execution, kept)
+	if err != nil {
+		return err
+	}
+	return a.Store.AddArtifacts(ctx, runID, append(kept, zip))
+}
+
+// zip packs a run's artifacts, those given and those stored before.
+func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, more []contract.Artifact) (contract.Artifact, error) {
+	all, err := a.Store.Artifacts(ctx, execution.RunID)
+	if err != nil {
+		return contract.Artifact{}, err
+	}
+	name := fmt.Sprintf("run-%d.zip", execution.RunID)
+	var entries []artifact.Entry
+	for _, f := range append(all, more...) {
+		if f.Name != name && !hasEntry(entries, f.Name) {
+			entries = append(entries, artifact.Entry{Name: path.Clean(f.Name), Digest: f.Digest})
+		}
+	}
+	reader, writer := io.Pipe()
+	go func() { writer.CloseWithError(a.Artifacts.Zip(ctx, writer, entries)) }()
+	digest, size, err := a.Artifacts.PutReader(ctx, reader, zipBytes)
+	reader.CloseWithError(io.ErrClosedPipe) // ends the writer where the store gave up
+	return contract.Artifact{ExecutionID: execution.ID, Name: name, Type: contract.ArtifactZip, Size: size, Digest: digest}, err
+}
+
+func hasEntry(entries []artifact.Entry, name string) bool {
+	for _, e := range entries {
+		if e.Name == name {
+			return true
+		}
+	}
+	return false
+}

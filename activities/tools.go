@@ -1,0 +1,163 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// CallTool carries out one tool call: workspace in, workspace and result out. A
+// call whose result is stored already is answered from there.
+func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
+	if done, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index); err == nil {
+		return done.Outcome, nil
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return contract.ToolOutcome{}, err
+	}
+	if in.Quick && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
+		return contract.ToolOutcome{Cold: true}, nil
+	}
+	call, err := a.toolCall(ctx, in)
+	if err != nil {
+		return contract.ToolOutcome{}, err
+	}
+	started := time.Now()
+	result, after, err := a.carryOut(ctx, in, call)
+	if err != nil {
+		return contract.ToolOutcome{}, err
+	}
+	outcome := contract.ToolOutcome{Workspace: after, OK: result.OK, Code: result.Code, Fingerprint: fingerprint(call, result.Text)}
+	telemetry.CountToolCall(shownName(call.Name), result.Code)
+	return a.saveToolResult(ctx, in, call, result, outcome, started)
+}
+
+// toolCall reads a call out of the model's answer.
+func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model.ToolCall, error) {
+	raw, err := a.Store.Answer(ctx, in.Execution.ID, in.Turn)
+	if err != nil {
+		return model.ToolCall{}, err
+	}
+	var answer stored
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return model.ToolCall{}, fmt.Errorf("read the stored answer of execution %d, turn %d: %w", in.Execution.ID, in.Turn, err)
+	}
+	if in.Index >= len(answer.ToolCalls) {
+		return model.ToolCall{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
+			"turn %d of execution %d has %d tool calls, not one at %d", in.Turn, in.Execution.ID, len(answer.ToolCalls), in.Index)
+	}
+	return answer.ToolCalls[in.Index], nil
+}
+
+// carryOut runs the tool on a directory of the workspace and returns the
+// workspace as it is afterwards.
+func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, contract.Workspace, error) {
+	def, known := a.Tools.Definition(call.Name)
+	open := a.Workspaces.Open
+	if !known || def.ReadOnly {
+		open = a.Workspaces.View
+	}
+	dir, err := open(ctx, in.Workspace, directory(in.Execution))
+	if err != nil {
+		return tool.Result{}, in.Workspace, err
+	}
+	defer dir.Close()
+	env, err := a.toolEnv(in, dir.Path())
+	if err != nil {
+		return tool.Result{}, in.Workspace, err
+	}
+	result, err := a.Tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
+	if err != nil || !known || def.ReadOnly {
+		return result, in.Workspace, err
+	}
+	if !result.Changed {
+		return result, in.Workspace, dir.Unchanged()
+	}
+	after, err := dir.Save(ctx)
+	if errors.Is(err, workspace.ErrTooLarge) {
+		// The model can mend that; the next call finds the workspace as it was.
+		return tool.Result{Code: contract.CodeForbidden, Text: err.Error()}, in.Workspace, nil
+	}
+	return result, after, err
+}
+
+// toolEnv is what a tool works with.
+func (a *Activities) toolEnv(in contract.ToolInput, root string) (tool.Env, error) {
+	command, err := a.command(in.Workspace.Repo, in.Execution.Agent)
+	if err != nil {
+		return tool.Env{}, err
+	}
+	command.Network = a.Config.Execution.Sandbox.Network
+	return tool.Env{
+		Root: root, Runner: a.Sandbox, Command: command,
+		Limits: tool.Limits{CommandTimeout: in.Timeout, MaxTimeout: in.Timeout},
+	}, nil
+}
+
+// command is what every sandboxed command gets. Build caches are shared by the
+// commands of one agent on one repository: another repository's code must not
+// be able to plant compiled code there, nor a builder's commands what the tester
+// runs.
+func (a *Activities) command(repo string, agent contract.Agent) (sandbox.Command, error) {
+	sum := sha256.Sum256([]byte(repo))
+	cache := filepath.Join(a.DataDir, "cache", "build", hex.EncodeToString(sum[:8]), string(agent))
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return sandbox.Command{}, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the build cache %s cannot be made", cache)
+	}
+	cache, err := filepath.EvalSymlinks(cache)
+	if err != nil {
+		return sandbox.Command{}, fmt.Errorf("find the build cache: %w", err)
+	}
+	return sandbox.Command{
+		Env:      map[string]string{"GOCACHE": filepath.Join(cache, "go"), "npm_config_cache": filepath.Join(cache, "npm"), "PYTHONPYCACHEPREFIX": filepath.Join(cache, "python")},
+		Writable: []string{cache},
+		ReadOnly: a.Config.Execution.Sandbox.ReadOnly,
+		Limits:   setup.Limits(a.Config),
+	}, nil
+}
+
+// directory is the key of an execution's working directory.
+func directory(e contract.ExecutionRef) string {
+	name := e.Step
+	if name == "" {
+		name = string(e.Phase)
+	}
+	return fmt.Sprintf("%d/%s/%d", e.RunID, name, e.Attempt)
+}
+
+// fingerprint recognises a call that is made again with the same result.
+func fingerprint(call model.ToolCall, text string) string {
+	hash := sha256.New()
+	for _, part := range []string{call.Name, call.Arguments, text} {
+		fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
+}
+
+// saveToolResult stores what the call did and what the model sees of it. Of two
+// workers that made the same call the first counts.
+func (a *Activities) saveToolResult(ctx context.Context, in contract.ToolInput, call model.ToolCall, result tool.Result, outcome contract.ToolOutcome, started time.Time) (contract.ToolOutcome, error) {
+	messages, err := encode([]model.Message{{Role: model.RoleTool, ToolCallID: call.ID, Text: result.Text}})
+	if err != nil {
+		return contract.ToolOutcome{}, err
+	}
+	saved, err := a.Store.SaveToolResult(ctx, in.Execution.ID, in.Turn, in.Index, store.ToolCall{
+		Tool: shownName(call.Name), Outcome: outcome, TreeBefore: in.Workspace.Tree, StartedAt: started, FinishedAt: time.Now(),
+	}, messages[0])
+	return saved.Outcome, err
+}

@@ -1,0 +1,421 @@
+package devstack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/pgcluster"
+	"github.com/rocketgpt/orchestrator/internal/proc"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Options say what stack to run.
+type Options struct {
+	DataDir   string
+	Port      int                      // of the server; 0 takes a free one, -1 the one it had or the default
+	Scenario  string                   // of the scripted model; empty: none is started unless NeedModel says so
+	NeedModel bool                     // no provider is configured: the scripted model serves, without answers if it has no scenario
+	ConfigDir string                   // where the worker and the server look for rgpt.yaml
+	Programs  Programs                 // binaries
+	Database  string                   // DATABASE_URL: ours is not started
+	Temporal  string                   // TEMPORAL_ADDRESS: ours is not started
+	Namespace string                   // of Temporal
+	Progress  func(string)             // says what is being done; may be nil
+	Without   []Role                   // roles that are left out, for tests that run them themselves
+	Env       func(role Role) []string // more environment for a process, for tests
+}
+
+// Programs are the binaries that a stack is made of.
+type Programs struct {
+	Starter   string // rgpt
+	Worker    string // rgpt-worker
+	Devserver string // temporal-devserver
+}
+
+// DefaultPort is where the server listens unless told otherwise.
+const DefaultPort = 8080
+
+const readyTime = 90 * time.Second // for a process to be ready, first schema included
+
+// Up starts what is not there yet and returns when all is ready. Called again
+// after any process died, it starts that one anew; the data stays.
+func Up(ctx context.Context, o Options) (*Stack, error) {
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("find the data folder %s: %w", o.DataDir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be made", dir)
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	s, err := Load(dir)
+	if errors.Is(err, ErrNoStack) {
+		s = &Stack{DataDir: dir}
+	} else if err != nil {
+		return nil, err
+	}
+	u := &upper{Stack: s, o: o}
+	if err := u.prepare(); err != nil {
+		return nil, err
+	}
+	if err := u.up(ctx); err != nil {
+		return nil, errors.Join(err, s.save())
+	}
+	return s, s.save()
+}
+
+// upper brings a stack up.
+type upper struct {
+	*Stack
+	o Options
+}
+
+func (u *upper) say(format string, args ...any) {
+	if u.o.Progress != nil {
+		u.o.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// prepare settles what can be settled before anything starts.
+func (u *upper) prepare() error {
+	if u.Namespace = u.o.Namespace; u.Namespace == "" {
+		u.Namespace = "default"
+	}
+	if u.o.ConfigDir != "" {
+		u.ConfigDir = u.o.ConfigDir
+	}
+	if u.o.Scenario != "" {
+		file, err := filepath.Abs(u.o.Scenario)
+		if err != nil {
+			return fmt.Errorf("find the scenario %s: %w", u.o.Scenario, err)
+		}
+		u.Scenario = file
+	}
+	switch {
+	case u.o.Port > 0:
+		u.Ports.Server = u.o.Port
+	case u.o.Port < 0 && u.Ports.Server == 0:
+		u.Ports.Server = DefaultPort
+	}
+	for _, folder := range []string{"logs", "run"} {
+		if err := os.MkdirAll(u.Path(folder), 0o750); err != nil {
+			return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be written", u.DataDir)
+		}
+	}
+	return nil
+}
+
+func (u *upper) up(ctx context.Context) error {
+	if err := u.takePort(); err != nil {
+		return err
+	}
+	if err := u.postgres(ctx); err != nil {
+		return err
+	}
+	first, firstCtx := errgroup.WithContext(ctx)
+	started := make([]*Process, 2)
+	first.Go(func() (err error) { started[0], err = u.temporal(firstCtx); return err })
+	first.Go(func() (err error) { started[1], err = u.model(firstCtx); return err })
+	first.Go(func() error { return store.Migrate(firstCtx, u.Database) })
+	err := first.Wait()
+	for _, p := range started {
+		if p != nil {
+			u.set(*p)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, start := range []func(context.Context) (*Process, error){u.worker, u.server} {
+		p, err := start(ctx)
+		if err != nil {
+			return err
+		}
+		if p != nil {
+			u.set(*p)
+		}
+	}
+	return nil
+}
+
+// left reports whether a role is to be left as it is: left out, or running.
+func (u *upper) left(role Role) bool {
+	if slices.Contains(u.o.Without, role) {
+		return true
+	}
+	p, ok := u.Process(role)
+	return ok && !p.External && p.ID.Alive()
+}
+
+// takePort settles the server's port before anything starts, so that a port in
+// use is reported at once.
+func (u *upper) takePort() error {
+	if u.left(RoleServer) {
+		return nil
+	}
+	if u.o.Port != 0 {
+		return free(u.Ports.Server)
+	}
+	return u.port(&u.Ports.Server)
+}
+
+// free says whether a port can be listened on.
+func free(port int) error {
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig,
+			"port %d is in use; stop what listens there, or choose another with --port (0 takes a free one)", port)
+	}
+	return l.Close()
+}
+
+// port keeps a port that is still free, or takes another.
+func (u *upper) port(p *int) error {
+	if *p != 0 && free(*p) == nil {
+		return nil
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("find a free port: %w", err)
+	}
+	*p = l.Addr().(*net.TCPAddr).Port
+	return l.Close()
+}
+
+func (u *upper) postgres(ctx context.Context) error {
+	if u.o.Database != "" {
+		u.Database = u.o.Database
+		u.set(Process{Role: RolePostgres, State: "external", External: true, Address: hostOf(u.Database)})
+		return nil
+	}
+	if u.left(RolePostgres) {
+		return nil
+	}
+	u.say("Starting PostgreSQL")
+	if err := u.port(&u.Ports.Postgres); err != nil {
+		return err
+	}
+	log := u.Path("logs", "postgres.log")
+	c, err := pgcluster.Start(ctx, pgcluster.Options{Dir: u.Path("postgres"), Port: u.Ports.Postgres, Log: log})
+	if err != nil {
+		return err
+	}
+	u.set(Process{Role: RolePostgres, PID: c.Process.PID, ID: c.Process, State: "running", Log: log, Started: time.Now(), Address: hostOf(c.URL(""))})
+	if err := c.CreateDatabase(ctx, "rgpt"); err != nil {
+		return err
+	}
+	u.Database = c.URL("rgpt")
+	return u.save() // from here on a crash of ours leaves a server that can be found
+}
+
+// hostOf returns host and port of a URL, and nothing secret.
+func hostOf(url string) string {
+	_, rest, _ := strings.Cut(url, "@")
+	if rest == "" {
+		_, rest, _ = strings.Cut(url, "://")
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	return host
+}
+
+func (u *upper) temporal(ctx context.Context) (*Process, error) {
+	if u.o.Temporal != "" {
+		u.Temporal = u.o.Temporal
+		return &Process{Role: RoleTemporal, State: "external", External: true, Address: u.Temporal}, nil
+	}
+	if u.left(RoleTemporal) {
+		return nil, nil
+	}
+	u.say("Starting Temporal and its Web UI")
+	if err := errors.Join(u.port(&u.Ports.Temporal), u.port(&u.Ports.TemporalUI)); err != nil {
+		return nil, err
+	}
+	ready := u.Path("run", "temporal.json")
+	args := []string{"--port", strconv.Itoa(u.Ports.Temporal), "--ui-port", strconv.Itoa(u.Ports.TemporalUI), "--namespace", u.Namespace, "--ready-file", ready}
+	for _, a := range contract.SearchAttributes() {
+		args = append(args, "--search-attribute", a[0]+"="+a[1])
+	}
+	env := os.Environ()
+	if p, ok := u.Process(RolePostgres); ok && !p.External {
+		c, err := pgcluster.Attach(u.Path("postgres"), p.ID, u.Ports.Postgres)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, "TEMPORAL_DEVSERVER_POSTGRES="+c.URL("postgres"))
+	} else {
+		// In somebody else's database we make our own schema only.
+		args = append(args, "--db-filename", u.Path("temporal.db"))
+	}
+	u.Temporal = net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Temporal))
+	u.TemporalUI = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.TemporalUI))
+	return u.launch(ctx, launch{role: RoleTemporal, program: u.o.Programs.Devserver, args: args, env: env, ready: ready, address: u.Temporal})
+}
+
+func (u *upper) model(ctx context.Context) (*Process, error) {
+	if u.Scenario == "" && !u.o.NeedModel {
+		return nil, nil
+	}
+	sum, err := digest(u.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	if u.left(RoleModel) {
+		if sum == u.ScenarioSum {
+			return nil, nil
+		}
+		p, _ := u.Process(RoleModel)
+		u.say("Restarting the scripted model for another scenario")
+		if err := p.ID.Stop(ctx, stopTime, syscall.SIGTERM); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(u.o.Without, RoleModel) {
+		return nil, nil
+	}
+	u.say("Starting the scripted model")
+	if err := u.port(&u.Ports.Model); err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Model))
+	u.Model, u.ScenarioSum = "http://"+address+"/v1", sum
+	ready := u.Path("run", "model.json")
+	args := []string{"scripted", "--address", address, "--log", u.Path("scripted-requests.jsonl"), "--ready-file", ready}
+	if u.Scenario != "" {
+		args = append(args, "--scenario", u.Scenario)
+	}
+	return u.launch(ctx, launch{role: RoleModel, program: u.o.Programs.Starter, args: args, env: os.Environ(), ready: ready, address: address})
+}
+
+// digest returns the digest of a scenario file, empty for none.
+func digest(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "the scenario %s cannot be read", file)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Environment returns what a process must have in its environment to find the stack.
+func (s *Stack) Environment() []string {
+	env := []string{
+		"RGPT_DATA_DIR=" + s.DataDir,
+		"DATABASE_URL=" + s.Database,
+		"TEMPORAL_ADDRESS=" + s.Temporal,
+		"TEMPORAL_NAMESPACE=" + s.Namespace,
+	}
+	if s.Model != "" {
+		env = append(env, "RGPT_SCRIPTED_URL="+s.Model)
+	}
+	return env
+}
+
+func (u *upper) worker(ctx context.Context) (*Process, error) {
+	if u.left(RoleWorker) {
+		return nil, nil
+	}
+	u.say("Starting the worker")
+	ready := u.Path("run", "worker.json")
+	return u.launch(ctx, launch{
+		role: RoleWorker, program: u.o.Programs.Worker, args: u.configArgs("--ready-file", ready),
+		env: append(os.Environ(), u.Environment()...), ready: ready,
+	})
+}
+
+func (u *upper) server(ctx context.Context) (*Process, error) {
+	if u.left(RoleServer) {
+		return nil, nil
+	}
+	u.say("Starting the server")
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Server))
+	u.Server = "http://" + address
+	ready := u.Path("run", "server.json")
+	args := append([]string{"server"}, u.configArgs("--address", address, "--temporal-ui", u.TemporalUI, "--ready-file", ready)...)
+	return u.launch(ctx, launch{
+		role: RoleServer, program: u.o.Programs.Starter, args: args,
+		env: append(os.Environ(), u.Environment()...), ready: ready, address: address,
+	})
+}
+
+// configArgs tells a process where the configuration lies.
+func (u *upper) configArgs(args ...string) []string {
+	if u.ConfigDir == "" {
+		return args
+	}
+	return append(args, "--config-dir", u.ConfigDir)
+}
+
+// launch is a process to start and to wait for.
+type launch struct {
+	role    Role
+	program string
+	args    []string
+	env     []string
+	ready   string // file that says that it is ready
+	address string
+}
+
+func (u *upper) launch(ctx context.Context, l launch) (*Process, error) {
+	if err := os.Remove(l.ready); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old ready file: %w", err)
+	}
+	if u.o.Env != nil {
+		l.env = append(l.env, u.o.Env(l.role)...)
+	}
+	log := u.Path("logs", string(l.role)+".log")
+	id, err := proc.Start(proc.Spec{Path: l.program, Args: l.args, Env: l.env, Dir: u.DataDir, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{Role: l.role, PID: id.PID, ID: id, Address: l.address, State: "running", Log: log, Started: time.Now()}
+	if err := awaitReady(ctx, *p, l.ready); err != nil {
+		return nil, errors.Join(err, id.Stop(context.WithoutCancel(ctx), stopTime, syscall.SIGTERM))
+	}
+	return p, nil
+}
+
+// awaitReady waits for a process's ready file.
+func awaitReady(ctx context.Context, p Process, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+		if !p.ID.Alive() {
+			return fault.New(contract.ClassConfig, contract.CodeUnavailable,
+				"the %s ended while it started; the end of %s says:\n%s", p.Role, p.Log, proc.Tail(p.Log, 8))
+		}
+		select {
+		case <-ctx.Done():
+			return fault.New(contract.ClassInfra, contract.CodeTimeout, "the %s was not ready within %s; see %s", p.Role, readyTime, p.Log)
+		case <-tick.C:
+		}
+	}
+}

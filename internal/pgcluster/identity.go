@@ -1,0 +1,103 @@
+package pgcluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// identity is who the server runs as. PostgreSQL refuses to run as root, so
+// root gives it another: a user namespace in which it sees itself as an
+// ordinary user, or the account of an unprivileged user where the kernel has no
+// user namespaces to give.
+type identity struct {
+	namespace bool
+	account   *syscall.Credential
+}
+
+// nobody is the id that the server has inside its user namespace.
+const nobody = 65534
+
+// unprivileged returns who the server of a cluster in a folder runs as.
+func unprivileged(dir string) (identity, error) {
+	if os.Geteuid() != 0 {
+		return identity{}, nil
+	}
+	if namespaceWorks() {
+		return identity{namespace: true}, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if account, ok := credential(name); ok && reachable(dir, account) {
+			return identity{account: account}, nil
+		}
+	}
+	return identity{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+		"PostgreSQL does not run as root, user namespaces are off, and neither postgres nor nobody can reach %s; "+
+			"run as an ordinary user, or choose a data folder that others can pass through", dir)
+}
+
+// apply gives the identity to a process about to start.
+func (i identity) apply(attr *syscall.SysProcAttr) {
+	switch {
+	case i.namespace:
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: 0, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: 0, Size: 1}}
+	case i.account != nil:
+		attr.Credential = i.account
+	}
+}
+
+// own makes files belong to the identity.
+func (i identity) own(files ...string) error {
+	if i.account == nil {
+		return nil
+	}
+	for _, f := range files {
+		if err := os.Chown(f, int(i.account.Uid), int(i.account.Gid)); err != nil {
+			return fmt.Errorf("give %s to the server's user: %w", f, err)
+		}
+	}
+	return nil
+}
+
+// namespaceWorks tries a user namespace; containers often forbid them.
+func namespaceWorks() bool {
+	cmd := exec.CommandContext(context.Background(), "/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	identity{namespace: true}.apply(cmd.SysProcAttr)
+	return cmd.Run() == nil
+}
+
+func credential(name string) (*syscall.Credential, bool) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, false
+	}
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err1 == nil && err2 == nil
+}
+
+// reachable reports whether a user can pass through every folder above dir.
+func reachable(dir string, who *syscall.Credential) bool {
+	for d := filepath.Dir(dir); d != "/"; d = filepath.Dir(d) {
+		info, err := os.Stat(d)
+		if err != nil {
+			continue // not made yet, so made by us
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || (info.Mode().Perm()&0o001 == 0 && st.Uid != who.Uid) {
+			return false
+		}
+	}
+	return true
+}

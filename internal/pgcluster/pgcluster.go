@@ -1,0 +1,273 @@
+// Package pgcluster runs a private PostgreSQL cluster in a folder: for one
+// machine and for tests. It uses the server programs that are installed, and
+// downloads some where there are none.
+package pgcluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/proc"
+)
+
+// Options say what cluster to run.
+type Options struct {
+	Dir      string // of the cluster; made when missing
+	Port     int    // on 127.0.0.1; 0 takes a free one
+	Log      string // file
+	Volatile bool   // for tests: may lose data when the machine loses power
+	Settings map[string]string
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	Process proc.ID
+	Port    int
+	dir     string
+	secret  string
+}
+
+const (
+	superuser  = "rgpt"
+	startTime  = 60 * time.Second // of the server, crash recovery included
+	initTime   = 120 * time.Second
+	stopTime   = 10 * time.Second
+	orphanTime = 15 * time.Second // for the children of a killed server to end
+	versionTag = "PG_VERSION"
+)
+
+// Start makes the cluster if there is none yet and starts its server. The
+// superuser is called rgpt; its password lies in the folder.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	bin, err := programs(ctx, filepath.Join(filepath.Dir(o.Dir), "postgres-programs"))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the folder of the cluster %s: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	who, err := unprivileged(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := initialise(ctx, bin, o.Dir, who); err != nil {
+		return nil, err
+	}
+	secret, err := os.ReadFile(secretFile(o.Dir))
+	if err != nil {
+		return nil, fmt.Errorf("read the password of the cluster in %s: %w", o.Dir, err)
+	}
+	if o.Port == 0 {
+		if o.Port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	c := &Cluster{Port: o.Port, dir: o.Dir, secret: strings.TrimSpace(string(secret))}
+	server := proc.Spec{Path: filepath.Join(bin, "postgres"), Args: arguments(o), Dir: o.Dir, Log: o.Log, Env: cleanEnv(), Attr: who.apply}
+	if err := c.launch(ctx, server); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// launch starts the server and waits until it serves. Where a server was killed
+// a moment ago its last children may still hold the shared memory; the new one
+// ends then, and is tried again until they are gone.
+func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
+	giveUp := time.Now().Add(orphanTime)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := c.launchOnce(ctx, server)
+		held := err != nil && strings.Contains(proc.Tail(server.Log, 5), "shared memory")
+		if !held || time.Now().After(giveUp) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Cluster) launchOnce(ctx context.Context, server proc.Spec) error {
+	var err error
+	if c.Process, err = proc.Start(server); err != nil {
+		return err
+	}
+	if err := c.await(ctx, server.Log); err != nil {
+		return errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// Attach returns a cluster that another process started.
+func Attach(dir string, id proc.ID, port int) (*Cluster, error) {
+	secret, err := os.ReadFile(secretFile(dir))
+	if err != nil {
+		return nil, fmt.Errorf("read the password of the cluster in %s: %w", dir, err)
+	}
+	return &Cluster{Process: id, Port: port, dir: dir, secret: strings.TrimSpace(string(secret))}, nil
+}
+
+// URL returns the address of a database of the cluster, password included.
+func (c *Cluster) URL(database string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(superuser, c.secret),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)), Path: "/" + database, RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// CreateDatabase makes a database unless there is one of that name.
+func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
+	conn, err := pgx.Connect(ctx, c.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to the cluster in %s: %w", c.dir, err)
+	}
+	defer conn.Close(ctx)
+	var there bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there); err != nil {
+		return fmt.Errorf("look for the database %s: %w", name, err)
+	}
+	if there {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+		return fmt.Errorf("create the database %s: %w", name, err)
+	}
+	return nil
+}
+
+// Stop ends the server: connections are cut, what was committed stays.
+func (c *Cluster) Stop(ctx context.Context) error {
+	return c.Process.Stop(ctx, stopTime, syscall.SIGINT) // "fast shutdown" of PostgreSQL
+}
+
+// arguments are the server's. The cluster serves loopback only.
+func arguments(o Options) []string {
+	set := map[string]string{
+		"listen_addresses":        "127.0.0.1",
+		"port":                    strconv.Itoa(o.Port),
+		"unix_socket_directories": "",
+		"max_connections":         "200",
+		"shared_buffers":          "128MB",
+		"max_wal_size":            "1GB",
+		"log_min_messages":        "warning",
+	}
+	if o.Volatile {
+		set["fsync"], set["synchronous_commit"], set["full_page_writes"] = "off", "off", "off"
+	}
+	for k, v := range o.Settings {
+		set[k] = v
+	}
+	args := []string{"-D", o.Dir}
+	for k, v := range set {
+		args = append(args, "-c", k+"="+v)
+	}
+	return args
+}
+
+// await waits until the server takes connections.
+func (c *Cluster) await(ctx context.Context, log string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, c.URL("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		if !c.Process.Alive() {
+			return fault.New(contract.ClassInfra, contract.CodeUnavailable,
+				"PostgreSQL on port %d ended while it started; the end of %s says:\n%s", c.Port, log, proc.Tail(log, 5))
+		}
+		select {
+		case <-ctx.Done():
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeTimeout,
+				"PostgreSQL on port %d did not take connections within %s; see %s", c.Port, startTime, log)
+		case <-tick.C:
+		}
+	}
+}
+
+// initialise makes the cluster with initdb, in a folder beside its own that is
+// renamed when all is there: a crash leaves no half a cluster.
+func initialise(ctx context.Context, bin, dir string, who identity) error {
+	if _, err := os.Stat(filepath.Join(dir, versionTag)); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+		return fmt.Errorf("make the folder of the cluster %s: %w", dir, err)
+	}
+	fresh := dir + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("remove a half-made cluster: %w", err)
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	defer os.RemoveAll(fresh)
+	if err := os.WriteFile(secretFile(fresh), []byte(rand.Text()+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the cluster's password: %w", err)
+	}
+	defer os.Remove(secretFile(fresh))
+	if err := who.own(fresh, secretFile(fresh)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, initTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", fresh, "-U", superuser, "--pwfile", secretFile(fresh),
+		"--auth=scram-sha-256", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
+	cmd.Env, cmd.Dir = cleanEnv(), filepath.Dir(dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	who.apply(cmd.SysProcAttr)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
+			"initdb could not make a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))
+	}
+	if err := os.Rename(secretFile(fresh), secretFile(dir)); err != nil {
+		return fmt.Errorf("keep the cluster's password: %w", err)
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return fmt.Errorf("put the cluster into its place: %w", err)
+	}
+	return nil
+}
+
+// secretFile is where the superuser's password lies: beside the cluster, for
+// PostgreSQL owns what is inside.
+func secretFile(dir string) string { return dir + ".password" }
+
+// cleanEnv keeps PostgreSQL's own variables (PGDATA, PGHOST, …) of the caller out.
+func cleanEnv() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

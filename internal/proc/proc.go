@@ -1,0 +1,148 @@
+// Package proc starts processes that outlive their starter, and finds and stops
+// them later without ever touching a stranger: a process is named by its id and
+// the moment it started.
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ID names a process for as long as the machine is up: a process id that was
+// given to another process since then has another start.
+type ID struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks after boot, field 22 of /proc/PID/stat
+}
+
+// Of returns the name of a running process.
+func Of(pid int) (ID, error) {
+	start, _, err := stat(pid)
+	if err != nil {
+		return ID{}, err
+	}
+	return ID{PID: pid, Start: start}, nil
+}
+
+// Alive reports whether the process still runs; a zombie does not.
+func (id ID) Alive() bool {
+	if id.PID <= 0 {
+		return false
+	}
+	start, state, err := stat(id.PID)
+	return err == nil && start == id.Start && state != 'Z' && state != 'X'
+}
+
+// Stop ends the process and its group: politely first, by force after grace.
+// A process that is not there any more is no error.
+func (id ID) Stop(ctx context.Context, grace time.Duration, polite syscall.Signal) error {
+	if !id.Alive() {
+		return nil
+	}
+	if err := syscall.Kill(id.PID, polite); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop process %d: %w", id.PID, err)
+	}
+	if id.await(ctx, grace) {
+		return nil
+	}
+	// The group goes too: what the process left behind has nobody else.
+	if err := syscall.Kill(-id.PID, syscall.SIGKILL); err != nil {
+		_ = syscall.Kill(id.PID, syscall.SIGKILL)
+	}
+	if !id.await(ctx, 5*time.Second) {
+		return fmt.Errorf("process %d does not end, not even by SIGKILL", id.PID)
+	}
+	return nil
+}
+
+// await reports whether the process ended in time.
+func (id ID) await(ctx context.Context, most time.Duration) bool {
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for id.Alive() {
+		select {
+		case <-ctx.Done():
+			return !id.Alive()
+		case <-deadline.C:
+			return !id.Alive()
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+// Spec is a process to start.
+type Spec struct {
+	Path string
+	Args []string
+	Env  []string // whole environment
+	Dir  string
+	Log  string // file that output is appended to
+	Attr func(*syscall.SysProcAttr)
+}
+
+// Start starts a process in a session of its own, so that it outlives its
+// starter and the starter's terminal.
+func Start(s Spec) (ID, error) {
+	if err := os.MkdirAll(filepath.Dir(s.Log), 0o750); err != nil {
+		return ID{}, fmt.Errorf("make the folder of the log %s: %w", s.Log, err)
+	}
+	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return ID{}, fmt.Errorf("open the log %s: %w", s.Log, err)
+	}
+	defer log.Close()
+	// The process outlives every context of ours on purpose.
+	cmd := exec.CommandContext(context.WithoutCancel(context.Background()), s.Path, s.Args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.Env, s.Dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if s.Attr != nil {
+		s.Attr(cmd.SysProcAttr)
+	}
+	if err := cmd.Start(); err != nil {
+		return ID{}, fmt.Errorf("start %s: %w", s.Path, err)
+	}
+	id, err := Of(cmd.Process.Pid)
+	// Reap it if it ends while we still live; otherwise init does.
+	go func() { _ = cmd.Wait() }()
+	if err != nil {
+		return ID{}, fmt.Errorf("%s ended at once; see %s", s.Path, s.Log)
+	}
+	return id, nil
+}
+
+// Tail returns the last lines of a log, for an error message.
+func Tail(file string, lines int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// stat reads a process's start and state.
+func stat(pid int) (start uint64, state byte, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	// The name in parentheses may hold anything, so count from its end.
+	_, rest, ok := strings.Cut(string(raw[strings.LastIndexByte(string(raw), ')')+0:]), ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 {
+		return 0, 0, fmt.Errorf("look at process %d: /proc/%d/stat is not readable", pid, pid)
+	}
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	return start, fields[0][0], err
+}

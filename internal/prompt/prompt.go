@@ -1,0 +1,100 @@
+// Package prompt holds what agents are told: templates as files, rendered with
+// a task's facts. A prompt's version is the digest of its templates, so that
+// every answer can be traced to the words that asked for it.
+package prompt
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed templates/*.tmpl
+var files embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"fence": fence,
+	"join":  strings.Join,
+}).ParseFS(files, "templates/*.tmpl"))
+
+// Prompt is a rendered prompt: what the model is (System), what it is to do
+// (Task), and the version of the templates that both were made from.
+type Prompt struct {
+	Name    string // planner, builder
+	Version string // planner@1a2b3c4d5e6f
+	System  string
+	Task    string
+}
+
+// Excerpt is a file's text that goes along as a fact.
+type Excerpt struct {
+	Name string
+	Text string
+}
+
+// PlannerTask is what the planner must know.
+type PlannerTask struct {
+	GoalTitle       string
+	GoalDescription string
+	Branch          string
+	Base            string
+	Files           string // a listing
+	Excerpts        []Excerpt
+}
+
+// BuilderTask is what the builder must know to carry out a step.
+type BuilderTask struct {
+	GoalTitle       string
+	GoalDescription string
+	PlanSummary     string
+	Step            contract.Step
+	Files           string // a listing
+}
+
+// Planner renders the planner's prompt.
+func Planner(task PlannerTask) (Prompt, error) { return render("planner", task) }
+
+// Builder renders the builder's prompt for a step.
+func Builder(task BuilderTask) (Prompt, error) { return render("builder", task) }
+
+// render executes the pair of templates of a name: what the agent is, and its task.
+func render(name string, task any) (Prompt, error) {
+	version, err := versionOf(name)
+	if err != nil {
+		return Prompt{}, err
+	}
+	var system, user strings.Builder
+	if err := templates.ExecuteTemplate(&system, name+".md.tmpl", nil); err != nil {
+		return Prompt{}, fmt.Errorf("render the prompt %s: %w", name, err)
+	}
+	if err := templates.ExecuteTemplate(&user, name+"_task.md.tmpl", task); err != nil {
+		return Prompt{}, fmt.Errorf("render the task of prompt %s: %w", name, err)
+	}
+	return Prompt{Name: name, Version: version, System: system.String(), Task: user.String()}, nil
+}
+
+// versionOf names the present text of a prompt's templates.
+func versionOf(name string) (string, error) {
+	hash := sha256.New()
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl"} {
+		text, err := files.ReadFile("templates/" + file)
+		if err != nil {
+			return "", fmt.Errorf("read the prompt template %s: %w", file, err)
+		}
+		fmt.Fprintf(hash, "%d:%s", len(text), text)
+	}
+	return name + "@" + hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// fence marks hostile text as data. A closing mark inside it is defused, so
+// that the text cannot end its own fence.
+func fence(name, text string) string {
+	defuse := strings.NewReplacer("<untrusted", "<\u200buntrusted", "</untrusted", "<\u200b/untrusted")
+	return "<untrusted name=\"" + strings.NewReplacer(`"`, "'", "\n", " ", "<", "(", ">", ")").Replace(name) + "\">\n" +
+		strings.TrimRight(defuse.Replace(text), "\n") + "\n</untrusted>"
+}

@@ -1,0 +1,175 @@
+// Package report tells people and programs what a run did: as Markdown for a
+// release or a review, and as JSON.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// JSON returns the whole run as one indented document.
+func JSON(d store.RunDetails) ([]byte, error) {
+	raw, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write run %d as JSON: %w", d.ID, err)
+	}
+	return append(raw, '\n'), nil
+}
+
+// Markdown returns the report of a run: what was asked, what was done, how it
+// was verified and what it cost. Texts of models and repositories are escaped:
+// none can become a link, an image or HTML.
+func Markdown(d store.RunDetails, changes string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Run %d: %s\n\n", d.ID, escape(d.GoalTitle))
+	if d.GoalDescription != "" {
+		fmt.Fprintf(&b, "%s\n\n", quote(d.GoalDescription))
+	}
+	summary(&b, d)
+	plan(&b, d)
+	tests(&b, d)
+	findings(&b, d)
+	if changes != "" {
+		fmt.Fprintf(&b, "## Changes\n\n%s\n\n", fenced(changes))
+	}
+	costs(&b, d)
+	return b.String()
+}
+
+func summary(b *strings.Builder, d store.RunDetails) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "| %s | %s |\n", name, value)
+		}
+	}
+	b.WriteString("| | |\n| --- | --- |\n")
+	row("status", string(d.Status))
+	row("repository", code(d.Repo))
+	row("base", code(strings.TrimSpace(d.BaseBranch+" "+short(d.BaseCommit))))
+	row("branch", code(strings.TrimSpace(d.ReleaseBranch+" "+short(d.ReleaseCommit))))
+	row("started", d.CreatedAt.UTC().Format(time.RFC3339))
+	if f := d.Failure; f != nil {
+		row("failure", escape(fmt.Sprintf("%s (%s): %s", f.Class, f.Code, f.Message)))
+	}
+	b.WriteByte('\n')
+}
+
+func plan(b *strings.Builder, d store.RunDetails) {
+	var out struct {
+		Plan contract.Plan `json:"plan"`
+	}
+	if json.Unmarshal(d.PlannerOutput, &out) != nil || len(out.Plan.Steps) == 0 {
+		return
+	}
+	status := map[string]string{}
+	for _, e := range d.Executions {
+		if e.Step != "" {
+			status[e.Step] = fmt.Sprintf("%s, %d turns", e.Status, e.Turns)
+		}
+	}
+	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | what | after | state |\n| --- | --- | --- | --- |\n", escape(out.Plan.Summary))
+	for _, s := range out.Plan.Steps {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(s.ID), escape(s.Name), escape(strings.Join(s.Dependencies, ", ")), status[s.ID])
+	}
+	b.WriteByte('\n')
+}
+
+// listedCases is how many test cases that are not green a report names.
+const listedCases = 50
+
+func tests(b *strings.Builder, d store.RunDetails) {
+	var out contract.TestResult
+	if json.Unmarshal(d.TesterOutput, &out) != nil {
+		return
+	}
+	s := out.Summary
+	fmt.Fprintf(b, "## Tests\n\n%d passed, %d failed, %d skipped, %d flaky, in %s.\n\n", s.Passed, s.Failed, s.Skipped, s.Flaky,
+		(time.Duration(s.DurationMS) * time.Millisecond).Round(time.Millisecond))
+	n := 0
+	for _, c := range out.Results {
+		if c.Status == contract.TestPassed {
+			continue
+		}
+		if n++; n > listedCases {
+			b.WriteString("- and more\n")
+			break
+		}
+		fmt.Fprintf(b, "- %s: %s %s\n", c.Status, code(c.Name), escape(firstLine(c.Message)))
+	}
+	if n > 0 {
+		b.WriteByte('\n')
+	}
+}
+
+func findings(b *strings.Builder, d store.RunDetails) {
+	if len(d.Findings) == 0 {
+		return
+	}
+	b.WriteString("## Findings\n\n| severity | category | where | what |\n| --- | --- | --- | --- |\n")
+	for _, f := range d.Findings {
+		message := escape(firstLine(f.Message))
+		if f.Resolved {
+			message = "resolved: " + message
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", f.Severity, f.Category, code(f.Location), message)
+	}
+	b.WriteByte('\n')
+}
+
+func costs(b *strings.Builder, d store.RunDetails) {
+	if len(d.ModelUsage) == 0 {
+		return
+	}
+	b.WriteString("## Cost\n\n| agent | model | calls | prompt tokens | answer tokens | US dollars |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	for _, u := range d.ModelUsage {
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", u.Agent, code(u.Provider+"/"+u.Model), u.Calls, u.PromptTokens, u.CompletionTokens, Dollars(u.MicroUSD))
+	}
+	fmt.Fprintf(b, "| all | | %d | %d | %d | %s |\n", d.Usage.Calls, d.Usage.PromptTokens, d.Usage.CompletionTokens, Dollars(d.Usage.MicroUSD))
+}
+
+// Dollars writes millionths of a US dollar as dollars.
+func Dollars(micros int64) string { return fmt.Sprintf("%.4f", float64(micros)/1e6) }
+
+func short(commit string) string { return commit[:min(len(commit), 12)] }
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	return s
+}
+
+// escaper defuses what Markdown or HTML would act on.
+var escaper = strings.NewReplacer(
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "|", `\|`, "#", `\#`, "!", `\!`, "\n", " ", "\r", " ",
+)
+
+func escape(s string) string { return escaper.Replace(s) }
+
+// code writes a text as inline code in a table's cell.
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + strings.NewReplacer("`", "'", "|", `\|`, "\n", " ", "\r", " ").Replace(s) + "`"
+}
+
+func quote(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for i, l := range lines {
+		lines[i] = "> " + escape(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// fenced writes a text as a block of code that it cannot end.
+func fenced(s string) string {
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + strings.TrimRight(s, "\n") + "\n" + fence
+}

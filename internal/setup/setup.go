@@ -1,0 +1,230 @@
+// Package setup makes the parts of the house from its configuration: model
+// client, sandbox, workspaces, artifact store, and the frozen settings of a run.
+package setup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// Scripted is the name of the provider, and of the model, that answers from a
+// scenario file.
+const Scripted = "scripted"
+
+// ScriptedURL is the environment variable by which a stack tells its processes
+// where its scripted model listens.
+const ScriptedURL = "RGPT_SCRIPTED_URL"
+
+// DataDir is the environment variable that names the data folder.
+const DataDir = "RGPT_DATA_DIR"
+
+// Load reads the configuration of a folder and adds the stack's scripted model,
+// which answers wherever no other model is chosen.
+func Load(from config.Sources, scriptedURL string) (*config.Config, error) {
+	cfg, err := config.Load(from)
+	if err != nil {
+		return nil, err
+	}
+	if scriptedURL == "" {
+		return cfg, nil
+	}
+	if _, own := cfg.Models.Providers[Scripted]; !own {
+		cfg.Models.Providers[Scripted] = config.Provider{Kind: string(model.KindScripted), BaseURL: scriptedURL, MaxConcurrent: 1000}
+	}
+	if cfg.Models.Default.Model == "" {
+		cfg.Models.Default = config.Choice{Provider: Scripted, Model: Scripted}
+	}
+	return cfg, nil
+}
+
+// Providers returns the configured model providers, sorted by name.
+func Providers(cfg *config.Config) []model.Provider {
+	var all []model.Provider
+	for name, p := range cfg.Models.Providers {
+		all = append(all, model.Provider{
+			Name: name, Kind: model.Kind(p.Kind), BaseURL: p.BaseURL, APIKeyEnv: p.APIKeyEnv, APIKeyFile: p.APIKeyFile,
+			Timeout: cmp.Or(p.Timeout, cfg.Models.Timeout), MaxConcurrent: p.MaxConcurrent, Headers: p.Headers,
+		}.WithDefaults())
+	}
+	slices.SortFunc(all, func(a, b model.Provider) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Catalogue returns what is known of models: the built-in catalogue under the
+// configured entries.
+func Catalogue(cfg *config.Config) model.Catalogue {
+	var own []model.CatalogueEntry
+	for _, e := range cfg.Models.Catalogue {
+		entry := model.CatalogueEntry{
+			Provider: e.Provider, Model: e.Model, ContextWindow: int64(e.ContextWindow), MaxOutput: int64(e.MaxOutput),
+			PriceIn: float64(e.PriceIn.Int64()) / 1e6, PriceOut: float64(e.PriceOut.Int64()) / 1e6,
+		}
+		for _, c := range e.Capabilities {
+			entry.Capabilities = append(entry.Capabilities, model.Capability(c))
+		}
+		own = append(own, entry)
+	}
+	return model.DefaultCatalogue().With(own...)
+}
+
+// Model makes the client that calls models.
+func Model(cfg *config.Config) (*model.Client, error) {
+	return model.New(Providers(cfg), Catalogue(cfg), model.Options{})
+}
+
+// Artifacts opens the artifact store.
+func Artifacts(ctx context.Context, cfg *config.Config, dataDir string) (*artifact.Store, error) {
+	return artifact.Open(ctx, cfg.Artifacts.URL, filepath.Join(dataDir, "artifacts"))
+}
+
+// Workspaces opens the cache of repositories and working directories.
+func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*workspace.Manager, error) {
+	return workspace.New(workspace.Options{CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64()})
+}
+
+// Sandbox makes what runs the commands of models and repositories.
+func Sandbox(cfg *config.Config, tools sandbox.Toolchains) (*sandbox.Process, error) {
+	return sandbox.NewProcess(sandbox.Options{AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools})
+}
+
+// Limits returns what a command may use up.
+func Limits(cfg *config.Config) sandbox.Limits {
+	s := cfg.Execution.Sandbox
+	return sandbox.Limits{
+		Timeout: cfg.Execution.CommandTimeout, CPUTime: s.CPUTime, MemoryBytes: s.Memory.Int64(), FileBytes: s.FileSize.Int64(),
+		Processes: s.Processes, OutputBytes: s.Output.Int64(), DiskBytes: s.Disk.Int64(),
+	}
+}
+
+// Verification returns the verification's settings as package verify has them.
+func Verification(cfg *config.Config) verify.Settings {
+	v := cfg.Verification
+	stage := func(c config.Check) verify.StageSettings {
+		return verify.StageSettings{
+			Enabled: verify.Switch(c.Enabled), Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
+			Severity: contract.Severity(c.Severity), Network: c.Network,
+		}
+	}
+	out := verify.Settings{
+		AutoDetect: v.AutoDetect, Shards: v.Shards, RerunFailed: v.RerunFailed, RequireTests: v.RequireTests,
+		Build: stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
+	}
+	for _, c := range v.Custom {
+		out.Custom = append(out.Custom, verify.Custom{
+			Name: c.Name, Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
+			Severity: contract.Severity(c.Severity), Timeout: c.Timeout, Network: c.Network,
+		})
+	}
+	return out
+}
+
+// RunSpec is what a run's row keeps of its inputs beside the settings that its
+// workflow decides by: all that was resolved when it was created. A deploy or
+// an edited file never changes it.
+type RunSpec struct {
+	BranchPrefix string          `json:"branch_prefix"` // the run's id is appended when it is known
+	Verification verify.Settings `json:"verification"`
+}
+
+// agents are those that a run's models are chosen for.
+var agents = []contract.Agent{
+	contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester,
+	contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair,
+}
+
+// Freeze resolves the inputs of a run. What the caller was asked on top of the
+// configuration it sets afterwards.
+func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec, error) {
+	models, err := Models(cfg)
+	if err != nil {
+		return contract.Settings{}, RunSpec{}, err
+	}
+	e := cfg.Execution
+	return contract.Settings{
+		Repo: repo, Models: models, MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
+		StepBudget: contract.StepBudget{
+			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
+			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
+		},
+		RunBudget:      contract.RunBudget{Tokens: e.Run.Tokens, MicroUSD: e.Run.CostUSD.Int64(), Time: e.Run.Time},
+		Thresholds:     contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},
+		Release:        contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail},
+		ApprovePlan:    e.ApprovePlan,
+		ApproveRelease: e.ApproveRelease,
+		ApprovalWait:   e.Approval.Wait,
+		CommandTimeout: e.CommandTimeout,
+		VerifyTimeout:  cfg.Verification.Timeout,
+		ModelTimeout:   cfg.Models.Timeout,
+	}, RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}, nil
+}
+
+// Models returns which model each agent uses.
+func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error) {
+	out := map[contract.Agent]contract.ModelChoice{}
+	for _, agent := range agents {
+		choice := cfg.Models.Phases[string(agent)]
+		chosen := contract.ModelChoice{
+			Provider: cmp.Or(choice.Provider, cfg.Models.Default.Provider), Model: choice.Model, Temperature: choice.Temperature,
+		}
+		if chosen.Model == "" {
+			chosen = contract.ModelChoice{Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model, Temperature: cmpTemperature(choice, cfg.Models.Default)}
+		}
+		if chosen.Provider == "" || chosen.Model == "" {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+				"no model is chosen for the %s; set models.default (provider and model) in rgpt.yaml, or start the stack with a scenario: rgpt dev --scenario FILE", agent)
+		}
+		if _, ok := cfg.Models.Providers[chosen.Provider]; !ok {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+				"the model of the %s is at provider %q, which is not configured under models.providers", agent, chosen.Provider)
+		}
+		out[agent] = chosen
+	}
+	return out, nil
+}
+
+func cmpTemperature(first, second config.Choice) *float64 {
+	if first.Temperature != nil {
+		return first.Temperature
+	}
+	return second.Temperature
+}
+
+// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the
+// present folder if it is there, else .rgpt in the home folder if it is there,
+// else .rgpt in the present folder.
+func DefaultDataDir() (string, error) {
+	if dir := os.Getenv(DataDir); dir != "" {
+		return filepath.Abs(dir)
+	}
+	here, err := filepath.Abs(".rgpt")
+	if err != nil {
+		return "", fmt.Errorf("find the data folder: %w", err)
+	}
+	if isDir(here) {
+		return here, nil
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		if dir := filepath.Join(home, ".rgpt"); isDir(dir) {
+			return dir, nil
+		}
+	}
+	return here, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,184 @@
+// Package timing tells where a run's time went.
+package timing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Part is one kind of work of a run.
+type Part struct {
+	Name   string `json:"name"`
+	Count  int    `json:"count"`   // pieces of work
+	BusyMS int64  `json:"busy_ms"` // their durations added up; parallel ones count each
+	WallMS int64  `json:"wall_ms"` // wall time during which this, and nothing listed before it, was going on
+}
+
+// Timing is where a run's time went. The wall times of the parts add up to the
+// run's. Critical is the longest chain of agents' work (model, tools, tests)
+// that had to happen one after the other: what the run would have taken if
+// orchestration cost nothing. Ratio is wall time over it.
+type Timing struct {
+	RunID      int64   `json:"runId"`
+	WallMS     int64   `json:"wall_ms"`
+	CriticalMS int64   `json:"critical_path_ms"`
+	Ratio      float64 `json:"ratio"`
+	Parts      []Part  `json:"parts"`
+}
+
+// Span is a piece of work.
+type Span struct {
+	From, To time.Time
+}
+
+// Group is a kind of work with its pieces.
+type Group struct {
+	Name  string
+	Spans []Span
+}
+
+// The names of the parts.
+const (
+	Model         = "model"
+	Tools         = "tools"
+	Tests         = "tests"
+	Git           = "git"
+	Queue         = "queue"
+	Orchestration = "orchestration"
+)
+
+// Of tells where a run's time went, from its rows and from what its histories
+// say besides (git, queue). Work that overlaps is counted
+// once, for the part that stands first.
+func Of(run store.Run, plan contract.Plan, rows store.Timing, more ...Group) Timing {
+	end := time.Now()
+	if run.FinishedAt != nil {
+		end = *run.FinishedAt
+	}
+	whole := Span{run.CreatedAt, end}
+	groups := append([]Group{modelCalls(rows), toolCalls(rows), checks(rows)}, more...)
+	t := Timing{RunID: run.ID, WallMS: end.Sub(run.CreatedAt).Milliseconds(), CriticalMS: critical(plan, rows).Milliseconds()}
+	t.Parts = attribute(whole, groups)
+	if t.CriticalMS > 0 {
+		t.Ratio = float64(t.WallMS) / float64(t.CriticalMS)
+	}
+	return t
+}
+
+func modelCalls(rows store.Timing) Group {
+	g := Group{Name: Model}
+	for _, c := range rows.ModelCalls {
+		if c.FinishedAt != nil {
+			g.Spans = append(g.Spans, Span{c.StartedAt, *c.FinishedAt})
+		}
+	}
+	return g
+}
+
+func toolCalls(rows store.Timing) Group {
+	g := Group{Name: Tools}
+	for _, c := range rows.ToolCalls {
+		g.Spans = append(g.Spans, Span{c.StartedAt, c.FinishedAt})
+	}
+	return g
+}
+
+func checks(rows store.Timing) Group {
+	g := Group{Name: Tests}
+	for _, c := range rows.Checks {
+		g.Spans = append(g.Spans, Span{c.StartedAt, c.FinishedAt})
+	}
+	return g
+}
+
+// attribute divides a span among groups: each moment belongs to the first group
+// that was at work then, and to orchestration where none was.
+func attribute(whole Span, groups []Group) []Part {
+	cuts := []time.Time{whole.From, whole.To}
+	for _, g := range groups {
+		for _, s := range g.Spans {
+			for _, at := range []time.Time{s.From, s.To} {
+				if at.After(whole.From) && at.Before(whole.To) {
+					cuts = append(cuts, at)
+				}
+			}
+		}
+	}
+	slices.SortFunc(cuts, time.Time.Compare)
+	wall := make([]time.Duration, len(groups)+1)
+	for i := 1; i < len(cuts); i++ {
+		from, to := cuts[i-1], cuts[i]
+		owner := slices.IndexFunc(groups, func(g Group) bool {
+			return slices.ContainsFunc(g.Spans, func(s Span) bool { return !s.From.After(from) && !s.To.Before(to) })
+		})
+		if owner < 0 {
+			owner = len(groups)
+		}
+		wall[owner] += to.Sub(from)
+	}
+	parts := make([]Part, 0, len(wall))
+	for i, g := range groups {
+		p := Part{Name: g.Name, Count: len(g.Spans), WallMS: wall[i].Milliseconds()}
+		for _, s := range g.Spans {
+			p.BusyMS += s.To.Sub(s.From).Milliseconds()
+		}
+		parts = append(parts, p)
+	}
+	rest := wall[len(groups)].Milliseconds()
+	return append(parts, Part{Name: Orchestration, BusyMS: rest, WallMS: rest})
+}
+
+// critical returns the length of the longest chain of agents' work: the
+// planner's calls, the longest path through the step graph, and of each stage
+// of the verification the longest check. Only the last attempt of each counts.
+func critical(plan contract.Plan, rows store.Timing) time.Duration {
+	work := map[int64]time.Duration{}
+	for _, c := range rows.ModelCalls {
+		work[c.ExecutionID] += time.Duration(c.LatencyMS) * time.Millisecond
+	}
+	for _, c := range rows.ToolCalls {
+		work[c.ExecutionID] += c.FinishedAt.Sub(c.StartedAt)
+	}
+	var planner time.Duration
+	steps := map[string]time.Duration{}
+	var tester int64
+	for _, e := range rows.Executions {
+		switch {
+		case e.Step != "":
+			steps[e.Step] = work[e.ID]
+		case e.Phase == contract.PhasePlanner:
+			planner = work[e.ID]
+		case e.Phase == contract.PhaseTester:
+			tester = e.ID
+		}
+	}
+	longest := map[contract.Category]time.Duration{}
+	for _, c := range rows.Checks {
+		if c.ExecutionID == tester {
+			longest[c.Result.Check.Category] = max(longest[c.Result.Check.Category], c.FinishedAt.Sub(c.StartedAt))
+		}
+	}
+	total := planner + longestPath(plan, steps)
+	for _, d := range longest {
+		total += d
+	}
+	return total
+}
+
+func longestPath(plan contract.Plan, steps map[string]time.Duration) time.Duration {
+	until := map[string]time.Duration{}
+	var most time.Duration
+	for _, id := range plan.Order() {
+		step, _ := plan.Step(id)
+		var start time.Duration
+		for _, d := range step.Dependencies {
+			start = max(start, until[d])
+		}
+		until[id] = start + steps[id]
+		most = max(most, until[id])
+	}
+	return most
+}

@@ -1,0 +1,251 @@
+// Package workerhost puts workflows and activities to work: it connects to
+// Temporal and the database, registers the roles that a worker has, and keeps
+// them going until it is told to stop.
+package workerhost
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+	"github.com/rocketgpt/orchestrator/workflows"
+)
+
+// Options say what a worker works with.
+type Options struct {
+	Config    *config.Config
+	DataDir   string
+	ReadyFile string // written when all roles poll; empty for none
+	Log       *slog.Logger
+}
+
+const (
+	connectTime = 60 * time.Second // for Temporal to answer when the worker starts
+	// stickyTime is how long Temporal waits for the worker that has a workflow
+	// in its cache before it gives the task to another. It bounds how long a
+	// run stands still when its worker dies.
+	stickyTime = 2 * time.Second
+	// beatThrottle bounds how long the SDK holds a heartbeat back.
+	beatThrottle = 500 * time.Millisecond
+)
+
+// Run works until ctx ends, then lets activities under way end in their time.
+func Run(ctx context.Context, o Options) error {
+	parts, closeParts, err := assemble(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer closeParts()
+	c, err := Connect(ctx, o.Config.Temporal, o.Log)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	workers, err := start(c, parts, o)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if has(o, "run") {
+		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
+	}
+	group.Go(func() error { return sweep(ctx, parts, o.Log) })
+	if o.ReadyFile != "" {
+		if err := writeReady(o.ReadyFile); err != nil {
+			return err
+		}
+	}
+	o.Log.Info("The worker is ready", "roles", roleNames(o))
+	<-ctx.Done()
+	for _, w := range workers {
+		w.Stop()
+	}
+	err = group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// assemble makes what activities work with.
+func assemble(ctx context.Context, o Options) (*activities.Activities, func(), error) {
+	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker"})
+	if err != nil {
+		return nil, nil, err
+	}
+	blobs, err := setup.Artifacts(ctx, o.Config, o.DataDir)
+	if err != nil {
+		db.Close()
+		return nil, nil, err
+	}
+	closeAll := func() { _ = blobs.Close(); db.Close() }
+	workspaces, err := setup.Workspaces(o.Config, o.DataDir, blobs)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	models, err := setup.Model(o.Config)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	toolchains := sandbox.DetectToolchains()
+	runner, err := setup.Sandbox(o.Config, toolchains)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	tools, err := tool.Builtin().Set()
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	return &activities.Activities{
+		Store: db, Model: models, Workspaces: workspaces, Tools: tools, Sandbox: runner, Artifacts: blobs,
+		Config: o.Config, DataDir: o.DataDir, Log: o.Log,
+	}, closeAll, nil
+}
+
+// Connect connects to Temporal, and waits a while for it to be there.
+func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
+	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: telemetry.TemporalLogger(log)}
+	if t.TLS.Enabled {
+		secure, err := tlsConfig(t.TLS)
+		if err != nil {
+			return nil, err
+		}
+		options.ConnectionOptions.TLS = secure
+	}
+	if t.APIKeyEnv != "" {
+		options.Credentials = client.NewAPIKeyStaticCredentials(os.Getenv(t.APIKeyEnv))
+	}
+	tracing, err := telemetry.TracingInterceptor()
+	if err != nil {
+		return nil, err
+	}
+	options.Interceptors = []interceptor.ClientInterceptor{tracing}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	c, err := client.DialContext(ctx, options)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
+			"Temporal at %s does not answer; see that it runs (rgpt dev status) and that temporal.address is right", t.Address)
+	}
+	return c, nil
+}
+
+func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
+	out := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file cannot be read")
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file %s holds no certificate", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.cert_file and key_file are no pair")
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
+
+// start starts a Temporal worker for each role.
+func start(c client.Client, parts *activities.Activities, o Options) ([]worker.Worker, error) {
+	worker.SetStickyWorkflowCacheSize(cachedWorkflows)
+	var started []worker.Worker
+	for _, role := range activities.Roles() {
+		if !has(o, role.Name) {
+			continue
+		}
+		w := worker.New(c, role.Queue, worker.Options{
+			MaxConcurrentActivityExecutionSize:      o.Config.Worker.MaxConcurrentActivities,
+			MaxConcurrentWorkflowTaskExecutionSize:  o.Config.Worker.MaxConcurrentWorkflowTasks,
+			MaxConcurrentLocalActivityExecutionSize: o.Config.Worker.MaxConcurrentActivities,
+			StickyScheduleToStartTimeout:            stickyTime,
+			WorkerStopTimeout:                       o.Config.Worker.StopTimeout,
+			MaxHeartbeatThrottleInterval:            beatThrottle,
+			DefaultHeartbeatThrottleInterval:        beatThrottle,
+			DisableRegistrationAliasing:             true,
+			DisableWorkflowWorker:                   role.Name != "run" && role.Name != "builder",
+			Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log}},
+		})
+		switch role.Name {
+		case "run":
+			workflows.RegisterRun(w)
+		case "builder":
+			workflows.RegisterStep(w)
+		}
+		role.Register(parts, w)
+		if err := w.Start(); err != nil {
+			for _, other := range started {
+				other.Stop()
+			}
+			return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the worker's role %s cannot start", role.Name)
+		}
+		started = append(started, w)
+	}
+	return started, nil
+}
+
+// cachedWorkflows is how many workflows a worker keeps in memory between their tasks.
+const cachedWorkflows = 2000
+
+// has reports whether the worker has a role; it has all when none is named.
+func has(o Options, role string) bool {
+	return len(o.Config.Worker.Roles) == 0 || slices.Contains(o.Config.Worker.Roles, role)
+}
+
+func roleNames(o Options) []string {
+	var names []string
+	for _, role := range activities.Roles() {
+		if has(o, role.Name) {
+			names = append(names, role.Name)
+		}
+	}
+	return names
+}
+
+// writeReady says that the worker polls.
+func writeReady(file string) error {
+	content, err := json.Marshal(map[string]int{"pid": os.Getpid()})
+	if err != nil {
+		return err
+	}
+	fresh := file + ".new"
+	if err := os.WriteFile(fresh, content, 0o600); err != nil {
+		return fmt.Errorf("write the ready file: %w", err)
+	}
+	if err := os.Rename(fresh, filepath.Clean(file)); err != nil {
+		return fmt.Errorf("write the ready file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package workerhost
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// edge is where activities meet Temporal: it lets their heart beat, logs, and
+// turns their errors into application errors whose type is the class.
+type edge struct {
+	interceptor.WorkerInterceptorBase
+	log *slog.Logger
+}
+
+func (e *edge) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log}
+}
+
+type activityEdge struct {
+	interceptor.ActivityInboundInterceptorBase
+	log *slog.Logger
+}
+
+func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	info := activity.GetInfo(ctx)
+	stopBeat := beat(ctx, info)
+	defer stopBeat()
+	result, err := e.Next.ExecuteActivity(ctx, in)
+	if err == nil {
+		return result, nil
+	}
+	// A worker that stops cancels its activities; that is no wish of the run's.
+	if ctx.Err() != nil && stopping(ctx) {
+		err = fault.Wrap(err, contract.ClassInfra, contract.CodeWorkerLost, "the worker stopped while it worked on %s", info.ActivityType.Name)
+	} else if errors.Is(ctx.Err(), context.Canceled) && !info.IsLocalActivity {
+		return nil, context.Canceled
+	}
+	failure := fault.Of(err)
+	runID, _ := contract.RunIDOfWorkflow(info.WorkflowExecution.ID)
+	e.log.WarnContext(ctx, "An activity failed", "run", runID, "workflow", info.WorkflowExecution.ID, "activity", info.ActivityType.Name,
+		"attempt", info.Attempt, "class", failure.Class, "code", failure.Code, "error", err)
+	// Nothing secret crosses Temporal: histories are kept for long.
+	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
+	typed := fault.Restore(*failure)
+	if known := (*fault.Error)(nil); errors.As(err, &known) {
+		typed.RetryAfter = known.RetryAfter
+	}
+	return nil, fault.ToTemporal(typed, int(info.Attempt))
+}
+
+// stopping reports whether the worker has been told to stop.
+func stopping(ctx context.Context) bool {
+	select {
+	case <-activity.GetWorkerStopChannel(ctx):
+		return true
+	default:
+		return false
+	}
+}
+
+// beat lets the heart of an activity beat from its first line to its last, a
+// few times within its time-out. The returned function ends it and waits until
+// it has: a beat after the end would be an error in Temporal's log.
+func beat(ctx context.Context, info activity.Info) func() {
+	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	activity.RecordHeartbeat(ctx)
+	done.Go(func() {
+		tick := time.NewTicker(info.HeartbeatTimeout / beatsPerTimeout)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+// beatsPerTimeout is how often an activity beats within its heartbeat time-out.
+const beatsPerTimeout = 4

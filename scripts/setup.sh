@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Sees that the machine has what the project needs beyond Go, git and Node:
+# PostgreSQL's server programs and bubblewrap, and for the browser example
+# Chromium. Installs them where it may; else prints the one command to run.
+set -euo pipefail
+
+missing=()
+have_postgres() {
+	local dir
+	for dir in "$(pg_config --bindir 2>/dev/null || true)" /usr/lib/postgresql/*/bin; do
+		[ -x "$dir/postgres" ] && [ -x "$dir/initdb" ] && return 0
+	done
+	command -v postgres >/dev/null && command -v initdb >/dev/null
+}
+[ -n "${DATABASE_URL:-}" ] || have_postgres || missing+=(postgresql)
+command -v bwrap >/dev/null || missing+=(bubblewrap)
+if [ "${RGPT_BROWSER:-}" = 1 ]; then
+	command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
+fi
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "Please install with your system's package manager: ${missing[*]}" >&2
+	exit 1
+fi
+install="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+if [ "$(id -u)" = 0 ]; then
+	echo "Installing ${missing[*]}."
+	DEBIAN_FRONTEND=noninteractive bash -c "$install" >/tmp/rgpt-setup.log 2>&1 || { tail -n 20 /tmp/rgpt-setup.log >&2; exit 1; }
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+	echo "Installing ${missing[*]}."
+	sudo -n bash -c "DEBIAN_FRONTEND=noninteractive $install" >/tmp/rgpt-setup.log 2>&1 || { tail -n 20 /tmp/rgpt-setup.log >&2; exit 1; }
+else
+	echo "The machine lacks ${missing[*]}, and installing needs rights that you do not have here. Run this once:" >&2
+	echo "  sudo sh -c '$install'" >&2
+	exit 1
+fi

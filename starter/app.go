@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"go.temporal.io/sdk/client"
+	"golang.org/x/term"
+
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+// app is what commands share: where they read and write, and the parts of the
+// house that they need, opened when they are asked for.
+type app struct {
+	in   io.Reader
+	out  io.Writer
+	errs io.Writer
+
+	json        bool
+	dataDirFlag string
+	configFile  string
+	set         map[string]string // settings given by flags
+}
+
+func newApp(in io.Reader, out, errs io.Writer) *app {
+	return &app{in: in, out: out, errs: errs, set: map[string]string{}}
+}
+
+// dataDir returns the data folder.
+func (a *app) dataDir() (string, error) {
+	if a.dataDirFlag != "" {
+		return filepath.Abs(a.dataDirFlag)
+	}
+	return setup.DefaultDataDir()
+}
+
+// stack returns the stack of the data folder, nil if none was started there.
+func (a *app) stack() (*devstack.Stack, error) {
+	dir, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	s, err := devstack.Load(dir)
+	if errors.Is(err, devstack.ErrNoStack) {
+		return nil, nil
+	}
+	return s, err
+}
+
+// config reads the configuration: that of the present folder, else that of the
+// stack, with the stack's addresses.
+func (a *app) config() (*config.Config, error) {
+	s, err := a.stack()
+	if err != nil {
+		return nil, err
+	}
+	from := config.Sources{Project: a.configFile, Flags: a.set, Env: os.Environ()}
+	scripted := os.Getenv(setup.ScriptedURL)
+	if from.Project == "" {
+		if from.Dir, err = os.Getwd(); err != nil {
+			return nil, fmt.Errorf("find the present folder: %w", err)
+		}
+	}
+	if s != nil {
+		from.Env = append(from.Env, s.Environment()...)
+		scripted = s.Model
+		if _, err := os.Stat(filepath.Join(from.Dir, config.FileName)); errors.Is(err, os.ErrNotExist) && s.ConfigDir != "" && from.Project == "" {
+			from.Dir = s.ConfigDir
+		}
+	}
+	cfg, err := setup.Load(from, scripted)
+	if err != nil {
+		return nil, err
+	}
+	setup.RegisterSecrets(cfg)
+	return cfg, nil
+}
+
+// parts are what most commands work with.
+type parts struct {
+	Config    *config.Config
+	DataDir   string
+	Store     *store.Store
+	Temporal  client.Client
+	Artifacts *artifact.Store
+	Stack     *devstack.Stack // nil where the parts run elsewhere
+}
+
+func (p *parts) Close() {
+	if p.Temporal != nil {
+		p.Temporal.Close()
+	}
+	if p.Artifacts != nil {
+		_ = p.Artifacts.Close()
+	}
+	if p.Store != nil {
+		p.Store.Close()
+	}
+}
+
+// need says which parts a command needs beyond configuration and database.
+type need int
+
+const (
+	needTemporal need = 1 << iota
+	needArtifacts
+)
+
+// open opens the parts that a command needs.
+func (a *app) open(ctx context.Context, needs need) (*parts, error) {
+	p := &parts{}
+	var err error
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if p.Stack, err = a.stack(); err != nil {
+		return nil, err
+	}
+	if p.DataDir, err = a.dataDir(); err != nil {
+		return nil, err
+	}
+	if p.Config, err = a.config(); err != nil {
+		return nil, err
+	}
+	if p.Stack == nil && p.Config.Database.URL == "" {
+		_, err = devstack.Load(p.DataDir) // its error says what to do
+		return nil, err
+	}
+	if p.Store, err = store.Open(ctx, p.Config.Database.URL, store.Options{MaxConns: 4}); err != nil {
+		return nil, err
+	}
+	if needs&needTemporal != 0 {
+		if p.Temporal, err = workerhost.Connect(ctx, p.Config.Temporal, quiet()); err != nil {
+			return nil, err
+		}
+	}
+	if needs&needArtifacts != 0 {
+		if p.Artifacts, err = setup.Artifacts(ctx, p.Config, p.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// quiet is a log that a person at a terminal need not see.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// printJSON prints a value as one indented document.
+func (a *app) printJSON(v any) {
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		fmt.Fprintln(a.errs, "rgpt: the result could not be printed:", err)
+	}
+}
+
+// terminal reports whether output goes to a person's terminal.
+func (a *app) terminal() bool {
+	f, ok := a.out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+func newDev(a *app) *cobra.Command {
+	var scenario string
+	var port int
+	var detach bool
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Start everything that runs need on this machine",
+		Long: `Starts what is not there yet: PostgreSQL (or DATABASE_URL), Temporal with its
+Web UI (or TEMPORAL_ADDRESS), a model (the configured provider, else a scripted
+one), a worker and the server. All state is in the data folder and survives a
+restart, also after any process was killed: start it again and it goes on.
+
+Without --detach it stays, starts again what dies, and stops everything when
+it is interrupted.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := a.stackOptions(scenario, port, cmd.Flags().Changed("port"))
+			if err != nil {
+				return err
+			}
+			s, err := devstack.Up(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			a.printStack(s)
+			if detach {
+				return nil
+			}
+			return a.guard(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&scenario, "scenario", "", "answer as the scripted model from this file")
+	cmd.Flags().IntVar(&port, "port", devstack.DefaultPort, "port of the server; 0 takes a free one")
+	cmd.Flags().BoolVar(&detach, "detach", false, "return once all is ready, and leave it running")
+	cmd.AddCommand(newDevStatus(a), newDevStop(a))
+	return cmd
+}
+
+// stackOptions says what stack to run, by flags, environment and configuration.
+func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.Options, error) {
+	dir, err := a.dataDir()
+	if err != nil {
+		return devstack.Options{}, err
+	}
+	programs, err := findPrograms()
+	if err != nil {
+		return devstack.Options{}, err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return devstack.Options{}, fmt.Errorf("find the present folder: %w", err)
+	}
+	if a.configFile != "" {
+		if here, err = filepath.Abs(filepath.Dir(a.configFile)); err != nil {
+			return devstack.Options{}, fmt.Errorf("find the folder of %s: %w", a.configFile, err)
+		}
+	}
+	cfg, err := config.Load(config.Sources{Project: a.configFile, Dir: here})
+	if err != nil {
+		return devstack.Options{}, err
+	}
+	o := devstack.Options{
+		DataDir: dir, Port: port, Scenario: scenario, ConfigDir: here, Programs: programs,
+		NeedModel: cfg.Models.Default.Model == "",
+		Namespace: cfg.Temporal.Namespace, Database: cfg.Database.URL,
+		Progress: func(text string) { fmt.Fprintln(a.errs, text+" …") },
+	}
+	if !cfg.Origin("temporal.address").IsDefault() {
+		o.Temporal = cfg.Temporal.Address
+	}
+	if !portGiven {
+		o.Port = -1
+	}
+	return o, nil
+}
+
+// findPrograms finds the binaries that a stack is made of: beside this one, in
+// the folder bin, or in the PATH.
+func findPrograms() (devstack.Programs, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return devstack.Programs{}, fmt.Errorf("find this program: %w", err)
+	}
+	p := devstack.Programs{Starter: self}
+	if p.Worker, err = findProgram(self, "rgpt-worker", "make build"); err != nil {
+		return p, err
+	}
+	if os.Getenv("TEMPORAL_ADDRESS") == "" {
+		p.Devserver, err = findProgram(self, "temporal-devserver", "make devserver")
+	}
+	return p, err
+}
+
+func findProgram(self, name, how string) (string, error) {
+	for _, dir := range []string{filepath.Dir(self), "bin"} {
+		file, err := filepath.Abs(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(file); err == nil && !info.IsDir() {
+			return file, nil
+		}
+	}
+	if file, err := exec.LookPath(name); err == nil {
+		return file, nil
+	}
+	return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the program %s is not beside rgpt and not in the PATH; build it with `%s`", name, how)
+}
+
+// guard keeps the stack going until the command is interrupted, then stops it.
+func (a *app) guard(ctx context.Context, o devstack.Options) error {
+	fmt.Fprintln(a.errs, "Running. Interrupt (Ctrl-C) to stop everything.")
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	o.Port = -1 // the ports it has
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(a.errs, "Stopping …")
+			_, err := devstack.Down(context.WithoutCancel(ctx), o.DataDir)
+			return err
+		case <-tick.C:
+		}
+		s, err := devstack.Load(o.DataDir)
+		if err != nil || s.Running() {
+			continue
+		}
+		for _, p := range s.Processes {
+			if p.State == "down" {
+				fmt.Fprintf(a.errs, "The %s ended; starting it again. Its log: %s\n", p.Role, p.Log)
+			}
+		}
+		if _, err := devstack.Up(ctx, o); err != nil && ctx.Err() == nil {
+			a.reportError(err)
+		}
+	}
+}
+
+// printStack prints where everything is.
+func (a *app) printStack(s *devstack.Stack) {
+	if a.json {
+		a.printJSON(s)
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "Dashboard\t%s\n", s.Server)
+	if s.TemporalUI != "" {
+		fmt.Fprintf(w, "Temporal Web UI\t%s\n", s.TemporalUI)
+	}
+	fmt.Fprintf(w, "Temporal\t%s (namespace %s)\n", s.Temporal, s.Namespace)
+	if p, ok := s.Process(devstack.RolePostgres); ok {
+		fmt.Fprintf(w, "PostgreSQL\t%s\n", p.Address)
+	}
+	if s.Model != "" {
+		fmt.Fprintf(w, "Scripted model\t%s\n", s.Model)
+	}
+	fmt.Fprintf(w, "Data folder\t%s\n", s.DataDir)
+	_ = w.Flush()
+	if s.Model != "" {
+		what := "answers come from " + s.Scenario
+		if s.Scenario == "" {
+			what = "it has NO answers: set models.default in " + config.FileName + ", or start again with --scenario FILE"
+		}
+		fmt.Fprintln(a.out, strings.ToUpper("note:"), "no real model is used;", what)
+	}
+}
+
+func newDevStatus(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the processes of the stack", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := a.dataDir()
+			if err != nil {
+				return err
+			}
+			s, err := devstack.Load(dir)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(s)
+			} else {
+				a.printProcesses(s)
+			}
+			if !s.Running() {
+				return ended{exitError}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printProcesses(s *devstack.Stack) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ROLE\tSTATE\tPID\tADDRESS\tLOG")
+	for _, p := range s.Processes {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", p.Role, p.State, p.PID, p.Address, p.Log)
+	}
+	_ = w.Flush()
+}
+
+func newDevStop(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "stop", Short: "Stop what rgpt dev started; the data stays", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := a.dataDir()
+			if err != nil {
+				return err
+			}
+			s, err := devstack.Down(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(s)
+			} else {
+				fmt.Fprintln(a.out, "Stopped; the data stays in", s.DataDir)
+			}
+			return nil
+		},
+	}
+}
+
+// noArgs refuses arguments with an exit code of its own.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func newRunWatch(a *app) *cobra.Command {
+	var after int64
+	cmd := &cobra.Command{
+		Use: "watch RUN", Short: "Follow a run to its end", Args: oneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := a.open(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return a.followFrom(cmd.Context(), p, id, after)
+		},
+	}
+	cmd.Flags().Int64Var(&after, "after", 0, "leave out events up to this number")
+	return cmd
+}
+
+// follow shows a run's events as they come, until it has ended, and returns the
+// exit code that its end stands for.
+func (a *app) follow(ctx context.Context, p *parts, id int64) error {
+	return a.followFrom(ctx, p, id, 0)
+}
+
+func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
+	run, err := p.Store.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	show := a.newProgress(run)
+	defer show.close()
+	err = p.Store.Follow(ctx, id, after, func(e contract.Event) error {
+		show.event(e)
+		if e.Type == contract.EventRunFailed || e.Type == contract.PhaseReleaser.CompletedEvent() || terminal(e) {
+			return store.ErrStop
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if run, err = p.Store.Run(ctx, id); err != nil {
+		return err
+	}
+	show.close()
+	return a.reportEnd(ctx, p, run)
+}
+
+// terminal reports whether an event says that its run has ended.
+func terminal(e contract.Event) bool {
+	var payload struct {
+		Status contract.Status `json:"status"`
+	}
+	return json.Unmarshal(e.Payload, &payload) == nil && payload.Status.Terminal()
+}
+
+// reportEnd says how a run ended and where its results are.
+func (a *app) reportEnd(ctx context.Context, p *parts, run store.Run) error {
+	code := contract.Code("")
+	if run.Failure != nil {
+		code = run.Failure.Code
+	}
+	exit := exitOf(run.Status, code)
+	if a.json {
+		details, err := p.Store.RunDetails(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		a.printJSON(details)
+	} else {
+		a.printEnd(p, run)
+	}
+	if exit != exitDone {
+		return ended{exit}
+	}
+	return nil
+}
+
+func (a *app) printEnd(p *parts, run store.Run) {
+	took := ""
+	if run.FinishedAt != nil {
+		took = " after " + run.FinishedAt.Sub(run.CreatedAt).Round(100*time.Millisecond).String()
+	}
+	fmt.Fprintf(a.out, "\nRun %d is %s%s.\n", run.ID, run.Status, took)
+	if f := run.Failure; f != nil {
+		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+		if f.Cause != "" && f.Cause != f.Message {
+			fmt.Fprintf(a.out, "  cause: %s\n", clean(f.Cause))
+		}
+	}
+	if run.ReleaseBranch != "" {
+		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", run.ReleaseBranch, run.ReleaseCommit, run.Repo)
+	}
+	if run.ReleaseCommit != "" {
+		fmt.Fprintf(a.out, "  report     rgpt run export %d\n", run.ID)
+	}
+	if p.Stack != nil {
+		fmt.Fprintf(a.out, "  dashboard  %s/runs/%d\n", p.Stack.Server, run.ID)
+		if p.Stack.TemporalUI != "" {
+			fmt.Fprintf(a.out, "  Temporal   %s\n", p.Stack.WorkflowURL(run.WorkflowID, run.WorkflowRunID))
+		}
+	}
+}
+
+// progress shows events: as lines, and on a terminal with a line at the bottom
+// that says what is going on now.
+type progress struct {
+	a     *app
+	run   store.Run
+	live  bool
+	steps map[string]string
+	order []string
+	now   string
+	width int
+}
+
+func (a *app) newProgress(run store.Run) *progress {
+	p := &progress{a: a, run: run, live: a.terminal() && !a.json, steps: map[string]string{}}
+	if !a.json {
+		fmt.Fprintf(a.out, "Run %d: %s\n", run.ID, clean(run.GoalTitle))
+	}
+	return p
+}
+
+var (
+	styleTime = lipgloss.NewStyle().Faint(true)
+	styleGood = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
+	styleBad  = lipgloss.NewStyle().Foreground(lipgloss.Color("1")).Bold(true)
+	styleNow  = lipgloss.NewStyle().Foreground(lipgloss.Color("6"))
+	styleWait = lipgloss.NewStyle().Foreground(lipgloss.Color("3")).Bold(true)
+)
+
+func (p *progress) event(e contract.Event) {
+	if p.a.json {
+		raw, err := json.Marshal(e)
+		if err == nil {
+			fmt.Fprintln(p.a.out, string(raw))
+		}
+		return
+	}
+	p.clear()
+	kind, rest, _ := strings.Cut(string(e.Type), ".")
+	text := describe(e)
+	line := fmt.Sprintf("%-18s %s", e.Type, text)
+	if p.live {
+		line = p.style(e, rest).Render(fmt.Sprintf("%-18s", e.Type)) + " " + text
+	}
+	at := e.CreatedAt.Local().Format("15:04:05.0")
+	if p.live {
+		at = styleTime.Render(at)
+	}
+	fmt.Fprintf(p.a.out, "%s  %s\n", at, line)
+	p.note(e, kind, rest)
+	p.draw()
+}
+
+func (p *progress) style(e contract.Event, rest string) lipgloss.Style {
+	switch {
+	case rest == "completed", e.Type == contract.EventApprovalGranted:
+		return styleGood
+	case rest == "error", e.Type == contract.EventRunFailed:
+		return styleBad
+	case strings.HasPrefix(string(e.Type), "approval."):
+		return styleWait
+	default:
+		return styleNow
+	}
+}
+
+// note keeps what the bottom line shows.
+func (p *progress) note(e contract.Event, kind, rest string) {
+	if kind == "step" {
+		var payload struct {
+			Step string `json:"step"`
+		}
+		if json.Unmarshal(e.Payload, &payload) == nil {
+			if _, ok := p.steps[payload.Step]; !ok {
+				p.order = append(p.order, payload.Step)
+			}
+			p.steps[payload.Step] = rest
+		}
+		return
+	}
+	if contract.Phase(kind).Valid() {
+		p.now = kind + " " + rest
+	}
+	if e.Type == contract.EventApprovalRequested {
+		p.now = fmt.Sprintf("waiting for you: rgpt run approve %d", p.run.ID)
+	}
+}
+
+// draw writes the bottom line; clear takes it away again.
+func (p *progress) draw() {
+	if !p.live || p.now == "" {
+		return
+	}
+	parts := []string{p.now}
+	for _, id := range p.order {
+		mark := map[string]string{"started": "◐", "completed": "✓", "error": "✗"}[p.steps[id]]
+		parts = append(parts, mark+" "+id)
+	}
+	line := strings.Join(parts, "  ")
+	p.width = len([]rune(line))
+	fmt.Fprint(p.a.out, styleNow.Render(line))
+}
+
+func (p *progress) clear() {
+	if p.live && p.width > 0 {
+		fmt.Fprint(p.a.out, "\r\x1b[2K")
+		p.width = 0
+	}
+}
+
+func (p *progress) close() { p.clear() }
+
+// describe says in a few words what an event holds.
+func describe(e contract.Event) string {
+	var m map[string]any
+	if json.Unmarshal(e.Payload, &m) != nil {
+		return ""
+	}
+	str := func(key string) string {
+		switch v := m[key].(type) {
+		case nil:
+			return ""
+		case float64:
+			return fmt.Sprintf("%g", v)
+		default:
+			return clean(fmt.Sprint(v))
+		}
+	}
+	var out []string
+	add := func(text string) {
+		if strings.TrimSpace(text) != "" {
+			out = append(out, text)
+		}
+	}
+	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "kind", "by", "reason", "message"} {
+		add(str(key))
+	}
+	if f, ok := m["failure"].(map[string]any); ok {
+		add(clean(fmt.Sprint(f["error_type"], ": ", f["error_message"])))
+	}
+	if s, ok := m["summary"].(map[string]any); ok {
+		add(fmt.Sprintf("%v passed, %v failed, %v skipped", s["passed"], s["failed"], s["skipped"]))
+	}
+	if n := str("steps"); n != "" {
+		add(n + " steps")
+	}
+	if n := str("turns"); n != "" {
+		add(n + " turns")
+	}
+	if until := str("deadline"); until != "" {
+		add("until " + until)
+	}
+	return strings.Join(out, "  ")
+}
+
+// clean makes hostile text fit for a terminal: one line, no control characters.
+func clean(s string) string {
+	const most = 400
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069):
+			return -1
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,127 @@
+// rgpt is the command line of RocketGPT: it starts runs, follows and steers
+// them, and starts everything that they need on one machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/version"
+)
+
+// Exit codes, for scripts.
+const (
+	exitDone    = 0 // it worked; the run is done
+	exitError   = 1 // something went wrong that is not the run's fault
+	exitFailed  = 2 // the run failed
+	exitStopped = 3 // the run was stopped or timed out
+	exitInput   = 4 // the input cannot be used; nothing was done
+)
+
+func main() {
+	sandbox.MaybeRunHelper()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	os.Exit(execute(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args[1:]))
+}
+
+// execute runs one command and returns its exit code.
+func execute(ctx context.Context, a *app, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	code, silent := codeOf(err)
+	if !silent {
+		a.reportError(err)
+	}
+	return code
+}
+
+// ended is a command's result that is no error but has an exit code of its own:
+// a run that failed or was stopped, and was reported already.
+type ended struct{ code int }
+
+func (e ended) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+// Unwrap returns what is wrong with it.
+func (e usageError) Unwrap() error { return e.error }
+
+// codeOf returns the exit code of an error, and whether it was reported already.
+func codeOf(err error) (code int, silent bool) {
+	var e ended
+	if errors.As(err, &e) {
+		return e.code, true
+	}
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitInput, false
+	}
+	switch f := fault.Of(err); f.Class {
+	case contract.ClassHuman, contract.ClassConfig, contract.ClassLogic:
+		return exitInput, false
+	default:
+		return exitError, false
+	}
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rgpt",
+		Short: "Turn a goal into a tested branch",
+		Long: `rgpt turns a goal and a git repository into a tested change: agents plan it,
+write it, test it and release it as a branch. Each run is a Temporal workflow:
+it survives crashes, can be paused, approved, stopped and read afterwards.
+
+Start with:
+  rgpt dev --detach                                      everything on this machine
+  rgpt run create --repo . --goal "…" --wait             a run, followed to its end
+
+Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
+4 the input cannot be used and nothing was done.`,
+		Version:           version.Version,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errs)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt here, else .rgpt in the home folder)")
+	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml here)")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	root.AddCommand(newDev(a), newRun(a), newModels(a), newServer(a), newScripted(a), newMigrate(a))
+	return root
+}
+
+// reportError says what went wrong, and nothing secret.
+func (a *app) reportError(err error) {
+	text := telemetry.Redact(err.Error())
+	if a.json {
+		f := fault.Of(err)
+		f.Message = telemetry.Redact(f.Message)
+		f.Cause = telemetry.Redact(f.Cause)
+		a.printJSON(map[string]any{"error": f})
+		return
+	}
+	fmt.Fprintln(a.errs, "rgpt:", text)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+func newRun(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Start, follow and steer runs",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newRunCreate(a), newRunList(a), newRunWatch(a), newRunInspect(a), newRunLogs(a))
+	cmd.AddCommand(steering(a)...)
+	cmd.AddCommand(newRunExport(a), newRunArtifacts(a), newRunTiming(a))
+	return cmd
+}
+
+// oneRun takes the id of a run as the only argument.
+func oneRun(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s needs the id of one run, such as 42; see rgpt run list", cmd.CommandPath())}
+	}
+	_, err := runID(args[0])
+	return err
+}
+
+// runID reads a run's id in the forms in which people meet it: 42, #42, run-42.
+func runID(text string) (int64, error) {
+	digits := strings.TrimPrefix(strings.TrimPrefix(text, "#"), "run-")
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, usageError{fmt.Errorf("%q is no run; runs have numbers, such as 42 (see rgpt run list)", text)}
+	}
+	return id, nil
+}
+
+// exitOf returns the exit code that a run's end stands for.
+func exitOf(status contract.Status, code contract.Code) int {
+	switch {
+	case status == contract.StatusDone:
+		return exitDone
+	case status == contract.StatusCancelled, status == contract.StatusFailed && code == contract.CodeTimeout:
+		return exitStopped
+	default:
+		return exitFailed
+	}
+}

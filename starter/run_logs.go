@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// logEntry is one thing that was said or done in a run.
+type logEntry struct {
+	Phase   contract.Phase `json:"phase"`
+	Step    string         `json:"step,omitempty"`
+	Attempt int            `json:"attempt"`
+	Turn    int            `json:"turn,omitempty"`
+	Role    string         `json:"role"`
+	Text    string         `json:"text"`
+}
+
+func newRunLogs(a *app) *cobra.Command {
+	var phase, step string
+	cmd := &cobra.Command{
+		Use: "logs RUN", Short: "Show what was said and done: conversations of agents and output of checks", Args: oneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withRun(cmd.Context(), args[0], needArtifacts, func(p *parts, d store.RunDetails) error {
+				for _, e := range d.Executions {
+					if (phase != "" && string(e.Phase) != phase) || (step != "" && e.Step != step) {
+						continue
+					}
+					transcript, err := p.Store.Transcript(cmd.Context(), e.ID)
+					if err != nil {
+						return err
+					}
+					for _, entry := range transcript {
+						a.printLog(logEntry{Phase: e.Phase, Step: e.Step, Attempt: e.Attempt, Turn: entry.Turn, Role: entry.Role, Text: said(entry.Content)})
+					}
+				}
+				if step != "" || (phase != "" && phase != string(contract.PhaseTester)) {
+					return nil
+				}
+				for _, f := range d.Artifacts {
+					if f.Type != contract.ArtifactLog {
+						continue
+					}
+					r, err := p.Artifacts.Reader(cmd.Context(), f.Digest)
+					if err != nil {
+						return err
+					}
+					text, err := io.ReadAll(r)
+					r.Close()
+					if err != nil {
+						return fmt.Errorf("read %s: %w", f.Name, err)
+					}
+					a.printLog(logEntry{Phase: contract.PhaseTester, Step: f.Name, Role: "output", Text: string(text)})
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&phase, "phase", "", "only of this phase")
+	cmd.Flags().StringVar(&step, "step", "", "only of this step")
+	return cmd
+}
+
+// said returns a message of a conversation as text.
+func said(content json.RawMessage) string {
+	var m model.Message
+	if json.Unmarshal(content, &m) != nil {
+		return string(content)
+	}
+	parts := []string{m.Text}
+	for _, c := range m.ToolCalls {
+		parts = append(parts, "→ "+c.Name+" "+c.Arguments)
+	}
+	return strings.TrimSpace(strings.Join(parts, "\n"))
+}
+
+func (a *app) printLog(e logEntry) {
+	if a.json {
+		if raw, err := json.Marshal(e); err == nil {
+			fmt.Fprintln(a.out, string(raw))
+		}
+		return
+	}
+	where := string(e.Phase)
+	if e.Step != "" {
+		where += " " + e.Step
+	}
+	for _, line := range strings.Split(strings.TrimRight(e.Text, "\n"), "\n") {
+		fmt.Fprintf(a.out, "%s #%d.%d %-9s %s\n", where, e.Attempt, e.Turn, e.Role, clean(line))
+	}
+}

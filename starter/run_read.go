@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/report"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func readAll(r io.Reader) ([]byte, error) {
+	const most = 16 << 20
+	return io.ReadAll(io.LimitReader(r, most))
+}
+
+func newRunList(a *app) *cobra.Command {
+	var f store.Filter
+	var status, phase, class string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List runs, the newest first", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.Status, f.Phase, f.ErrorClass = contract.Status(status), contract.Phase(phase), contract.Class(class)
+			p, err := a.open(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			runs, err := p.Store.ListRuns(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			a.printRuns(runs)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only with this status, such as done or builder_running")
+	cmd.Flags().StringVar(&phase, "phase", "", "only in this phase")
+	cmd.Flags().StringVar(&class, "error", "", "only those that failed with this class, such as LLM_ERROR")
+	cmd.Flags().StringVar(&f.Project, "project", "", "only of this project")
+	cmd.Flags().StringVar(&f.Text, "text", "", "only with this text in the goal")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
+	return cmd
+}
+
+func (a *app) printRuns(runs []store.Run) {
+	if a.json {
+		a.printJSON(map[string]any{"runs": runs})
+		return
+	}
+	if len(runs) == 0 {
+		fmt.Fprintln(a.out, `There are no runs. Start one: rgpt run create --repo . --goal "…"`)
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RUN\tSTATUS\tPROJECT\tAGE\tGOAL")
+	for _, r := range runs {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%.80s\n", r.ID, r.Status, clean(r.Project), age(r.CreatedAt), clean(r.GoalTitle))
+	}
+	_ = w.Flush()
+}
+
+// age says roughly how long ago something was.
+func age(t time.Time) string {
+	switch d := time.Since(t); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// withRun reads the whole run that the argument names.
+func (a *app) withRun(ctx context.Context, arg string, needs need, f func(*parts, store.RunDetails) error) error {
+	id, err := runID(arg)
+	if err != nil {
+		return err
+	}
+	p, err := a.open(ctx, needs)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	details, err := p.Store.RunDetails(ctx, id)
+	if err != nil {
+		return err
+	}
+	return f(p, details)
+}
+
+func newRunInspect(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect RUN", Short: "Show the whole run", Args: oneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(p *parts, d store.RunDetails) error {
+				if a.json {
+					a.printJSON(d)
+					return nil
+				}
+				a.printDetails(d)
+				a.printEnd(p, d.Run)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printDetails(d store.RunDetails) {
+	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, clean(d.GoalTitle), d.Repo, d.BaseCommit, clean(d.Project))
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PHASE\tSTEP\tATTEMPT\tSTATUS\tTURNS\tTOKENS\tTOOK")
+	for _, e := range d.Executions {
+		took := "…"
+		if e.FinishedAt != nil {
+			took = e.FinishedAt.Sub(e.StartedAt).Round(time.Millisecond).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", e.Phase, e.Step, e.Attempt, e.Status, e.Turns, e.Usage.Tokens(), took)
+	}
+	_ = w.Flush()
+	for _, f := range d.Findings {
+		if !f.Resolved {
+			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, f.Location, clean(f.Message))
+		}
+	}
+	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
+		d.Usage.Calls, d.Usage.Tokens(), report.Dollars(d.Usage.MicroUSD), len(d.Artifacts), d.ID)
+}
+
+func newRunExport(a *app) *cobra.Command {
+	var format, file string
+	cmd := &cobra.Command{
+		Use: "export RUN", Short: "Write the report of a run, as Markdown or JSON", Args: oneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.json {
+				format = "json"
+			}
+			return a.withRun(cmd.Context(), args[0], 0, func(_ *parts, d store.RunDetails) error {
+				text := []byte(report.Markdown(d, ""))
+				switch format {
+				case "markdown":
+				case "json":
+					var err error
+					if text, err = report.JSON(d); err != nil {
+						return err
+					}
+				default:
+					return usageError{fmt.Errorf("--format %q is none of markdown, json", format)}
+				}
+				if file == "" || file == "-" {
+					_, err := a.out.Write(text)
+					return err
+				}
+				return os.WriteFile(file, text, 0o600)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "markdown", "markdown or json")
+	cmd.Flags().StringVar(&file, "output", "", "file to write (default: standard output)")
+	return cmd
+}
+
+func newRunArtifacts(a *app) *cobra.Command {
+	var get, folder string
+	cmd := &cobra.Command{
+		Use: "artifacts RUN", Short: "List the files of a run, or fetch them", Args: oneRun,
+		Example: `  rgpt run artifacts 42
+  rgpt run artifacts 42 --get report.md
+  rgpt run artifacts 42 --folder out`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withRun(cmd.Context(), args[0], needArtifacts, func(p *parts, d store.RunDetails) error {
+				switch {
+				case get != "":
+					return a.getArtifact(cmd.Context(), p, d, get, folder)
+				case folder != "":
+					return a.getArtifacts(cmd.Context(), p, d, folder)
+				}
+				a.printArtifacts(d)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&get, "get", "", "name of the file to fetch; it is printed unless --folder is given")
+	cmd.Flags().StringVar(&folder, "folder", "", "folder to write files to; without --get all of them")
+	return cmd
+}
+
+func (a *app) printArtifacts(d store.RunDetails) {
+	if a.json {
+		a.printJSON(map[string]any{"artifacts": d.Artifacts})
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tTYPE\tBYTES\tDIGEST")
+	for _, f := range d.Artifacts {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.19s\n", clean(f.Name), f.Type, f.Size, f.Digest)
+	}
+	_ = w.Flush()
+}
+
+func (a *app) getArtifact(ctx context.Context, p *parts, d store.RunDetails, name, folder string) error {
+	for _, f := range d.Artifacts {
+		if f.Name != name {
+			continue
+		}
+		if folder != "" {
+			d.Artifacts = []contract.Artifact{f}
+			return a.getArtifacts(ctx, p, d, folder)
+		}
+		r, err := p.Artifacts.Reader(ctx, f.Digest)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		_, err = io.Copy(a.out, r)
+		return err
+	}
+	return fault.New(contract.ClassHuman, store.CodeNotFound, "run %d has no artifact called %q; see rgpt run artifacts %d", d.ID, name, d.ID)
+}
+
+// getArtifacts writes files below a folder. Names came from repositories, so
+// the folder is a border that none of them crosses.
+func (a *app) getArtifacts(ctx context.Context, p *parts, d store.RunDetails, folder string) error {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return usageError{fmt.Errorf("cannot open the folder %s: %w", folder, err)}
+	}
+	defer root.Close()
+	for _, f := range d.Artifacts {
+		if err := writeArtifact(ctx, p, root, f); err != nil {
+			return fmt.Errorf("write %s to %s: %w", f.Name, folder, err)
+		}
+		fmt.Fprintln(a.out, filepath.Join(folder, f.Name))
+	}
+	return nil
+}
+
+func writeArtifact(ctx context.Context, p *parts, root *os.Root, f contract.Artifact) error {
+	if err := root.MkdirAll(filepath.Dir(f.Name), 0o750); err != nil {
+		return err
+	}
+	r, err := p.Artifacts.Reader(ctx, f.Digest)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := root.Create(f.Name)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, r); err != nil {
+		w.Close()
+		return err
+	}
+	return w.Close()
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/server"
+)
+
+// newServer serves the HTTP API and the dashboard.
+func newServer(a *app) *cobra.Command {
+	var address, temporalUI, ready, configDir string
+	cmd := &cobra.Command{
+		Use: "server", Short: "Serve the HTTP API and the dashboard", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := setup.Load(config.Sources{Project: a.configFile, Dir: configDir}, os.Getenv(setup.ScriptedURL))
+			if err != nil {
+				return err
+			}
+			if address != "" {
+				cfg.Server.Address = address
+			}
+			return a.serveDashboard(cmd.Context(), cfg, temporalUI, ready)
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", "", "address and port to listen on (default: server.address)")
+	cmd.Flags().StringVar(&temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links")
+	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write once the server listens")
+	cmd.Flags().StringVar(&configDir, "config-dir", "", "folder of rgpt.yaml")
+	return cmd
+}
+
+func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI, ready string) error {
+	service, err := setup.StartService(ctx, cfg, "server")
+	if err != nil {
+		return err
+	}
+	defer service.Close()
+	dir, err := a.dataDir()
+	if err != nil {
+		return err
+	}
+	db, err := store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: cfg.Database.MaxConns, ApplicationName: "rgpt-server"})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	blobs, err := setup.Artifacts(ctx, cfg, dir)
+	if err != nil {
+		return err
+	}
+	defer blobs.Close()
+	temporal, err := workerhost.Connect(ctx, cfg.Temporal, service.Log)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	handler := server.New(server.Options{
+		Store: db, Artifacts: blobs, Temporal: temporal, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
+	})
+	service.Log.Info("The server is ready", "address", cfg.Server.Address)
+	return listen(ctx, cfg.Server, handler, ready)
+}
+
+// newScripted serves the scripted model.
+func newScripted(a *app) *cobra.Command {
+	var address, log, ready, file string
+	cmd := &cobra.Command{
+		Use: "scripted", Short: "Serve a scripted model that answers from a scenario file", Args: noArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			scenario, err := scripted.Parse("no scenario", []byte("rules: []\n"))
+			if file != "" {
+				scenario, err = scripted.Load(file)
+			}
+			if err != nil {
+				return err
+			}
+			s, err := scripted.New(scenario, scripted.Options{LogPath: log})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			settings := config.Default().Server
+			settings.Address, settings.ReadTimeout = address, 0 // prompts may be large and slow
+			return listen(cmd.Context(), settings, s, ready)
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "address and port to listen on")
+	cmd.Flags().StringVar(&log, "log", "", "file that gets one JSON line for each request")
+	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write once it listens")
+	cmd.Flags().StringVar(&file, "scenario", "", "scenario file")
+	return cmd
+}
+
+// newMigrate brings a database's schema up to date.
+func newMigrate(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "migrate", Short: "Bring the database's schema up to date", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.config()
+			if err != nil {
+				return err
+			}
+			if cfg.Database.URL == "" {
+				return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no database is configured; set DATABASE_URL, or use rgpt dev, which brings its own")
+			}
+			if err := store.Migrate(cmd.Context(), cfg.Database.URL); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, "The database's schema is up to date.")
+			return nil
+		},
+	}
+}
+
+// listen serves until the context ends, then lets requests under way end in
+// their time.
+func listen(ctx context.Context, s config.Server, handler http.Handler, ready string) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.Address)
+	if err != nil {
+		return fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "cannot listen on %s; choose another address or port", s.Address)
+	}
+	srv := &http.Server{Handler: handler, ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout, IdleTimeout: s.IdleTimeout}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	if ready != "" {
+		if err := writeReady(ready, l.Addr().String()); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve on %s: %w", s.Address, err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(s.ShutdownTimeout, time.Second))
+	defer cancel()
+	if err := srv.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stop serving on %s: %w", s.Address, err)
+	}
+	return srv.Close()
+}
+
+func writeReady(file, address string) error {
+	content, err := json.Marshal(map[string]any{"pid": os.Getpid(), "address": address})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+		return fmt.Errorf("write the ready file: %w", err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return fmt.Errorf("write the ready file: %w", err)
+	}
+	return nil
+}

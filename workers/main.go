@@ -1,0 +1,56 @@
+// rgpt-worker carries out workflows and activities, in all roles or in those
+// that worker.roles names.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/version"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+func main() {
+	sandbox.MaybeRunHelper()
+	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder of caches and artifacts (RGPT_DATA_DIR)")
+	configDir := flag.String("config-dir", "", "folder of rgpt.yaml")
+	ready := flag.String("ready-file", "", "file to write once the worker polls")
+	showVersion := flag.Bool("version", false, "show the version")
+	flag.Parse()
+	if *showVersion {
+		fmt.Println("rgpt-worker", version.Version)
+		return
+	}
+	if err := run(*dataDir, *configDir, *ready); err != nil {
+		fmt.Fprintln(os.Stderr, "rgpt-worker:", telemetry.Redact(err.Error()))
+		os.Exit(1)
+	}
+}
+
+func run(dataDir, configDir, ready string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cfg, err := setup.Load(config.Sources{Dir: configDir}, os.Getenv(setup.ScriptedURL))
+	if err != nil {
+		return err
+	}
+	service, err := setup.StartService(ctx, cfg, "worker")
+	if err != nil {
+		return err
+	}
+	defer service.Close()
+	if dataDir == "" {
+		if dataDir, err = setup.DefaultDataDir(); err != nil {
+			return err
+		}
+	}
+	return workerhost.Run(ctx, workerhost.Options{Config: cfg, DataDir: dataDir, ReadyFile: ready, Log: service.Log})
+}

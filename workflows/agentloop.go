@@ -1,0 +1,297 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Step is one agent loop: the model thinks, calls tools, sees the results,
+// until it says that it is done or its budget ends. Each model call and each
+// tool call is an activity of its own; the conversation itself stays in the
+// database, so that the history holds keys and decisions only. A step that
+// could not be done is a result with a failure, not an error.
+func Step(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
+	l := newAgentLoop(ctx, in)
+	l.listen(ctx)
+	if in.State == nil {
+		if failure := l.open(ctx); failure != nil {
+			return l.finish(ctx, failure)
+		}
+	}
+	for {
+		more, failure := l.turn(ctx)
+		if failure != nil || !more {
+			return l.finish(ctx, failure)
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) && !l.paused {
+			return contract.StepResult{}, l.continueAsNew(ctx)
+		}
+	}
+}
+
+// agentLoop is the state of a loop. What it must carry over a continue-as-new
+// stands in LoopState.
+type agentLoop struct {
+	contract.LoopState
+	in     contract.StepInput
+	queue  string
+	log    log.Logger
+	rows   *recorder
+	paused bool
+	opened bool
+}
+
+func newAgentLoop(ctx workflow.Context, in contract.StepInput) *agentLoop {
+	l := &agentLoop{
+		in:    in,
+		queue: workflow.GetInfo(ctx).TaskQueueName,
+		log:   log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
+		rows:  newRecorder(ctx, in.RunID),
+	}
+	if in.State != nil {
+		l.LoopState, l.opened = *in.State, true
+		l.rows.seq = in.State.Records
+		return l
+	}
+	l.Model, l.Started = in.Model, workflow.Now(ctx)
+	l.Workspace, l.From = in.Workspace, in.Workspace
+	return l
+}
+
+// listen takes what the run passes on to its steps: pause, resume, other models.
+func (l *agentLoop) listen(ctx workflow.Context) {
+	pause := workflow.GetSignalChannel(ctx, contract.UpdatePause)
+	resume := workflow.GetSignalChannel(ctx, contract.UpdateResume)
+	models := workflow.GetSignalChannel(ctx, contract.UpdateSwitchModel)
+	selector := workflow.NewSelector(ctx)
+	take := func(apply func(contract.Command)) func(workflow.ReceiveChannel, bool) {
+		return func(c workflow.ReceiveChannel, _ bool) {
+			var args contract.Command
+			c.Receive(ctx, &args)
+			apply(args)
+		}
+	}
+	selector.AddReceive(pause, take(func(contract.Command) { l.paused = true }))
+	selector.AddReceive(resume, take(func(contract.Command) { l.paused = false }))
+	selector.AddReceive(models, take(func(c contract.Command) {
+		if c.Model != nil && (c.Agent == "" || c.Agent == l.in.Agent) {
+			l.Model = *c.Model
+		}
+	}))
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for ctx.Err() == nil {
+			selector.Select(ctx)
+		}
+	})
+}
+
+// open begins the execution, brings together what the step starts from, and
+// opens the conversation.
+func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
+	begun, err := l.rows.writeFor(ctx, contract.Record{
+		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
+		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
+	})
+	if err != nil {
+		return fault.Of(err)
+	}
+	l.Execution, l.opened = begun.Execution, true
+	args := contract.OpenStepInput{Execution: l.Execution, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: true}
+	var result contract.OpenStepResult
+	err = workflow.ExecuteLocalActivity(short(ctx), contract.ActivityOpenStep, args).Get(ctx, &result)
+	if err == nil && result.Cold {
+		args.Quick = false
+		err = workflow.ExecuteActivity(long(ctx, l.queue, longWork), contract.ActivityOpenStep, args).Get(ctx, &result)
+	}
+	if err != nil {
+		return fault.Of(err)
+	}
+	if result.Conflict != nil {
+		return conflictFailure(*result.Conflict)
+	}
+	l.Workspace, l.From, l.Prompt = result.Workspace, result.Workspace, result.Prompt
+	return nil
+}
+
+// turn is one model call and the tool calls that it asks for. It reports
+// whether there is more to do.
+func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
+	if err := workflow.Await(ctx, func() bool { return !l.paused }); err != nil {
+		return false, fault.Of(err)
+	}
+	if failure := l.spent(ctx); failure != nil {
+		return false, failure
+	}
+	l.Turn++
+	var think contract.ThinkResult
+	err := workflow.ExecuteActivity(long(ctx, l.queue, l.in.Settings.ModelTimeout), contract.ActivityThink, contract.ThinkInput{
+		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
+	}).Get(ctx, &think)
+	if err != nil {
+		return false, fault.Of(err)
+	}
+	l.Usage = l.Usage.Add(think.Usage)
+	if think.Bad != "" {
+		l.BadAnswers++
+		if most := l.in.Settings.Budget.ErrorLimit; most > 0 && l.BadAnswers >= most {
+			return false, &fault.New(contract.ClassLLM, contract.CodeInvalidOutput,
+				"the model gave %d unusable answers in a row in step %s; the last: %s", l.BadAnswers, l.in.Step, think.Bad).Failure
+		}
+		return true, nil
+	}
+	l.BadAnswers = 0
+	if failure := l.callTools(ctx, think.Calls); failure != nil {
+		return false, failure
+	}
+	return !think.Finish, nil
+}
+
+// spent says which budget of the step is used up, if any.
+func (l *agentLoop) spent(ctx workflow.Context) *contract.Failure {
+	b := l.in.Settings.Budget
+	over := func(what, key string, used, most any) *contract.Failure {
+		return &fault.New(contract.ClassLogic, contract.CodeStepBudget,
+			"step %s used %v of its %v %s without being done; split it, or raise %s", l.in.Step, used, most, what, key).Failure
+	}
+	took := workflow.Now(ctx).Sub(l.Started)
+	switch {
+	case b.Turns > 0 && l.Turn >= b.Turns:
+		return over("turns", "execution.step.turns", l.Turn, b.Turns)
+	case b.Tokens > 0 && l.Usage.Tokens() >= b.Tokens:
+		return over("tokens", "execution.step.tokens", l.Usage.Tokens(), b.Tokens)
+	case b.MicroUSD > 0 && l.Usage.MicroUSD >= b.MicroUSD:
+		return over("micro-dollars", "execution.step.cost_usd", l.Usage.MicroUSD, b.MicroUSD)
+	case b.Time > 0 && took >= b.Time:
+		return over("time", "execution.step.time", took.Round(time.Second), b.Time)
+	}
+	return nil
+}
+
+// callTools carries out the tool calls of a turn in their order. Neighbours
+// that only read run side by side.
+func (l *agentLoop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
+	for len(calls) > 0 {
+		n := 1
+		for calls[0].ReadOnly && n < len(calls) && calls[n].ReadOnly {
+			n++
+		}
+		if failure := l.callSideBySide(ctx, calls[:n]); failure != nil {
+			return failure
+		}
+		calls = calls[n:]
+	}
+	return nil
+}
+
+func (l *agentLoop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
+	futures := make([]workflow.Future, len(calls))
+	for i, call := range calls {
+		futures[i] = l.callTool(ctx, call)
+	}
+	for i, f := range futures {
+		var out contract.ToolOutcome
+		if err := f.Get(ctx, &out); err != nil {
+			return fault.Of(err)
+		}
+		if failure := l.note(calls[i], out); failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// callTool carries out one tool call: short ones beside the loop, long ones,
+// and those whose repository is not on this host yet, as ordinary activities.
+func (l *agentLoop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflow.Future {
+	args := contract.ToolInput{
+		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
+	}
+	ordinary := func() workflow.Future {
+		return workflow.ExecuteActivity(long(ctx, l.queue, l.in.Settings.CommandTimeout), contract.ActivityTool, args)
+	}
+	if call.Long {
+		return ordinary()
+	}
+	args.Quick = true
+	quick := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityTool, args)
+	result, set := workflow.NewFuture(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var out contract.ToolOutcome
+		err := quick.Get(ctx, &out)
+		if err == nil && out.Cold {
+			args.Quick = false
+			err = ordinary().Get(ctx, &out)
+		}
+		set.Set(out, err)
+	})
+	return result
+}
+
+// note takes over what a tool call did and breaks loops and bad conduct.
+func (l *agentLoop) note(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
+	l.Workspace = out.Workspace
+	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
+		l.Violations++
+		if l.Violations > contract.ViolationLimit {
+			return &fault.New(contract.ClassSafety, out.Code,
+				"the agent of step %s tried %d times to leave its allowed tools or paths, last with %s", l.in.Step, l.Violations, call.Tool).Failure
+		}
+	}
+	most := l.in.Settings.Budget.LoopLimit
+	if most <= 0 {
+		return nil
+	}
+	if l.Repeats == nil {
+		l.Repeats = map[string]int{}
+	}
+	l.Repeats[out.Fingerprint]++
+	if n := l.Repeats[out.Fingerprint]; n >= most {
+		return &fault.New(contract.ClassLLM, contract.CodeLoop,
+			"the agent of step %s made the same call of %s with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
+	}
+	return nil
+}
+
+// finish closes the execution and says what the step did.
+func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
+	result := contract.StepResult{
+		Change: contract.Change{
+			Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim(), Model: l.Model.Model, Prompt: l.Prompt,
+		},
+		Usage: l.Usage, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
+	}
+	if !l.opened {
+		return result, nil
+	}
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	end := &contract.ExecutionEnd{ExecutionID: l.Execution.ID, Status: contract.ExecutionCompleted, Failure: failure}
+	event := contract.EventDraft{Type: contract.EventStepCompleted, Payload: map[string]any{
+		"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "usage": l.Usage,
+	}}
+	if failure != nil {
+		end.Status = contract.ExecutionFailed
+		if failure.Code == contract.CodeCancelled {
+			end.Status = contract.ExecutionCancelled
+		}
+		event = contract.EventDraft{Type: contract.EventStepError, Payload: map[string]any{
+			"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "failure": failure,
+		}}
+	}
+	return result, l.rows.write(last, contract.Record{End: end, Events: []contract.EventDraft{event}})
+}
+
+// continueAsNew starts the loop's next history with the state that counts. The
+// conversation and the workspace lie elsewhere already.
+func (l *agentLoop) continueAsNew(ctx workflow.Context) error {
+	state := l.LoopState
+	state.Records = l.rows.seq
+	next := l.in
+	next.State = &state
+	return workflow.NewContinueAsNewError(ctx, contract.WorkflowStep, next)
+}

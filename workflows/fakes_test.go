@@ -1,0 +1,246 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// world is what the workflows under test act on: activities that answer as
+// told, and the records that they wrote.
+type world struct {
+	mu      sync.Mutex
+	env     *testsuite.TestWorkflowEnvironment
+	records []contract.Record
+	begun   map[string]int
+	plan    contract.Plan
+	fail    map[string]*fault.Error // activity (or activity/step) → how it fails
+	answers map[string][]contract.ThinkResult
+	thinks  map[string]int
+	tools   int
+	checks  [][]contract.Check
+	red     bool
+	opened  map[string]contract.OpenStepInput
+	onThink func(contract.ThinkInput)
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	w := &world{
+		env: suite.NewTestWorkflowEnvironment(), begun: map[string]int{}, fail: map[string]*fault.Error{},
+		answers: map[string][]contract.ThinkResult{}, thinks: map[string]int{}, opened: map[string]contract.OpenStepInput{},
+		plan:   onePlan("step-001"),
+		checks: [][]contract.Check{{{ID: "build-go", Category: contract.CategoryBuild}}, {{ID: "test-go-1", Category: contract.CategoryTest}, {ID: "test-go-2", Category: contract.CategoryTest}}},
+	}
+	RegisterRun(w.env)
+	RegisterStep(w.env)
+	w.env.SetTestTimeout(time.Minute)
+	register := func(name string, f any) {
+		w.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+	register(contract.ActivityRecord, w.record)
+	register(contract.ActivityPlan, func(context.Context, contract.PlanInput) (contract.PlanResult, error) {
+		return contract.PlanResult{Plan: w.plan.Skeleton(), Usage: contract.Usage{Calls: 1, PromptTokens: 10}}, w.failing(contract.ActivityPlan)
+	})
+	register(contract.ActivityAdoptPlan, func(context.Context, contract.PlanInput) (contract.PlanResult, error) {
+		return contract.PlanResult{Plan: w.plan.Skeleton()}, w.failing(contract.ActivityAdoptPlan)
+	})
+	register(contract.ActivityOpenStep, w.openStep)
+	register(contract.ActivityThink, w.think)
+	register(contract.ActivityTool, w.tool)
+	register(contract.ActivityIntegrate, func(_ context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
+		out := contract.IntegrateResult{Workspace: in.Workspace}
+		for _, c := range in.Changes {
+			out.Workspace.Tree += "+" + c.To.Tree
+			out.Stages = append(out.Stages, out.Workspace.Slim())
+		}
+		return out, w.failing(contract.ActivityIntegrate)
+	})
+	register(contract.ActivityTestPlan, func(context.Context, contract.TestPlanInput) (contract.TestPlanResult, error) {
+		return contract.TestPlanResult{Stages: w.checks}, w.failing(contract.ActivityTestPlan)
+	})
+	register(contract.ActivityVerify, func(_ context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+		return contract.CheckResult{Check: in.Check, OK: !w.red}, w.failing(contract.ActivityVerify)
+	})
+	register(contract.ActivityTestReport, func(context.Context, contract.TestReportInput) (contract.TestReportResult, error) {
+		if w.red {
+			return contract.TestReportResult{Major: 1, Failure: &fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "red").Failure}, nil
+		}
+		return contract.TestReportResult{Summary: contract.TestSummary{Passed: 3}}, w.failing(contract.ActivityTestReport)
+	})
+	register(contract.ActivityRelease, func(_ context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
+		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: "c0ffee"}, w.failing(contract.ActivityRelease)
+	})
+	register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
+	return w
+}
+
+// failing returns the error that an activity was told to fail with, as it
+// crosses Temporal.
+func (w *world) failing(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.fail[name]; e != nil {
+		return fault.ToTemporal(e, fault.RetryOf(e.Class).Attempts)
+	}
+	return nil
+}
+
+func (w *world) record(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records = append(w.records, rec)
+	var out contract.RecordResult
+	if b := rec.Begin; b != nil {
+		key := fmt.Sprint(b.Phase, "/", b.Step)
+		w.begun[key]++
+		out.Execution = contract.ExecutionRef{
+			ID: int64(len(w.records)), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: w.begun[key],
+		}
+	}
+	return out, nil
+}
+
+func (w *world) openStep(_ context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
+	w.mu.Lock()
+	w.opened[in.Execution.Step] = in
+	w.mu.Unlock()
+	if in.Quick && w.fail["cold"] != nil {
+		return contract.OpenStepResult{Cold: true}, nil
+	}
+	for _, c := range in.Needs {
+		in.Workspace.Tree += "+" + c.To.Tree
+	}
+	return contract.OpenStepResult{Workspace: in.Workspace, Prompt: "builder@1"}, w.failing(contract.ActivityOpenStep + "/" + in.Execution.Step)
+}
+
+// think answers with the next of the step's answers; when they run out, with
+// one tool call, then finish.
+func (w *world) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	if w.onThink != nil {
+		w.onThink(in)
+	}
+	if err := w.failing(contract.ActivityThink + "/" + in.Execution.Step); err != nil {
+		return contract.ThinkResult{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.thinks[in.Execution.Step]++
+	answer := contract.ThinkResult{Calls: []contract.ToolCallRef{{Tool: "edit_file"}}, Finish: in.Turn > 1}
+	if queue, ok := w.answers[in.Execution.Step]; ok {
+		answer = queue[min(in.Turn, len(queue))-1]
+	}
+	answer.Usage = contract.Usage{Calls: 1, PromptTokens: 100, CompletionTokens: 10, MicroUSD: 5}
+	return answer, nil
+}
+
+func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tools++
+	out := contract.ToolOutcome{Workspace: in.Workspace, OK: true, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}
+	switch {
+	case w.fail["escape"] != nil:
+		out.OK, out.Code = false, contract.CodePathEscape
+	case w.fail["repeat"] != nil:
+		out.Fingerprint = "same"
+	default:
+		out.Workspace.Tree = fmt.Sprintf("%s.%d.%d", in.Execution.Step, in.Turn, in.Index)
+	}
+	return out, nil
+}
+
+// statuses returns the statuses that the run passed through, in order, without repeats.
+func (w *world) statuses() []contract.Status {
+	var out []contract.Status
+	for _, rec := range w.records {
+		if rec.Run != nil && (len(out) == 0 || out[len(out)-1] != rec.Run.Status) {
+			out = append(out, rec.Run.Status)
+		}
+	}
+	return out
+}
+
+func (w *world) events() []contract.EventType {
+	var out []contract.EventType
+	for _, rec := range w.records {
+		for _, e := range rec.Events {
+			out = append(out, e.Type)
+		}
+	}
+	return out
+}
+
+// orchestrate runs the workflow to its end.
+func (w *world) orchestrate(t *testing.T, change ...func(*contract.Settings)) contract.RunResult {
+	t.Helper()
+	w.env.ExecuteWorkflow(contract.WorkflowRun, runInput(change...))
+	require.True(t, w.env.IsWorkflowCompleted())
+	require.NoError(t, w.env.GetWorkflowError())
+	var result contract.RunResult
+	require.NoError(t, w.env.GetWorkflowResult(&result))
+	return result
+}
+
+func runInput(change ...func(*contract.Settings)) contract.RunInput {
+	model := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
+	s := contract.Settings{
+		Repo:           contract.Repo{URL: "/repo", Base: "b45e", Tree: "7ree"},
+		Models:         map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: model, contract.AgentBuilder: model, contract.AgentTester: model, contract.AgentReleaser: model},
+		MaxRetries:     3,
+		Parallel:       4,
+		StepBudget:     contract.StepBudget{Turns: 20, LoopLimit: 5, ErrorLimit: 3},
+		RunBudget:      contract.RunBudget{Time: 24 * time.Hour},
+		Release:        contract.ReleaseSettings{Branch: "rgpt/run-7"},
+		ApprovalWait:   time.Hour,
+		CommandTimeout: time.Minute, VerifyTimeout: time.Minute, ModelTimeout: time.Minute,
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s}
+}
+
+// onePlan makes a plan of steps without dependencies.
+func onePlan(ids ...string) contract.Plan {
+	p := contract.Plan{Summary: "s"}
+	for _, id := range ids {
+		p.Steps = append(p.Steps, contract.Step{ID: id, Name: id})
+	}
+	return p
+}
+
+// callback runs f once the workflow has waited for d.
+func (w *world) after(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
+
+// update sends an update and returns how it was answered.
+func (w *world) update(name string, c contract.Command) *answer {
+	a := &answer{}
+	w.env.UpdateWorkflow(name, c.ID, &testsuite.TestUpdateCallback{
+		OnAccept: func() { a.accepted = true },
+		OnReject: func(err error) { a.err = err },
+		OnComplete: func(result any, err error) {
+			a.err = err
+			if ack, ok := result.(contract.Ack); ok {
+				a.ack = ack
+			}
+		},
+	}, c)
+	return a
+}
+
+type answer struct {
+	accepted bool
+	ack      contract.Ack
+	err      error
+}

@@ -1,0 +1,77 @@
+package workflows
+
+import (
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// The only place with retry policies and time-outs of workflow code. How often
+// a failure of a class is tried again is a row of package fault, applied where
+// the activity fails; the policies here cover what never gets that far, such as
+// a lost worker.
+const (
+	// heartbeat lets a dead worker be noticed within two seconds.
+	heartbeat = 2 * time.Second
+	// shortWork bounds local activities: rows, file tools, workspace saves.
+	shortWork = time.Minute
+	// longWork bounds work on repositories: clones, merges, releases.
+	longWork = 30 * time.Minute
+	// overhead is what an activity may take beyond the time-out that it
+	// enforces itself, so that its own, better error comes first.
+	overhead = 30 * time.Second
+	// lostWorkers is how often an activity is started again because its worker
+	// vanished or its own failure allowed another try.
+	lostWorkers = 500
+	// cleanUpTime bounds the last words of a stopped run.
+	cleanUpTime = 2 * time.Minute
+)
+
+// retryPolicy leaves the number of tries to the failure itself; see package fault.
+func retryPolicy() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{
+		InitialInterval:    100 * time.Millisecond,
+		BackoffCoefficient: 1.5,
+		MaximumInterval:    10 * time.Second,
+		MaximumAttempts:    lostWorkers,
+	}
+}
+
+// short makes a context for local activities: idempotent work under two seconds.
+func short(ctx workflow.Context) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: shortWork,
+		RetryPolicy:         retryPolicy(),
+	})
+}
+
+// long makes a context for ordinary activities on a queue, each bounded by most.
+func long(ctx workflow.Context, queue string, most time.Duration) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           queue,
+		StartToCloseTimeout: most + overhead,
+		HeartbeatTimeout:    heartbeat,
+		WaitForCancellation: true,
+		RetryPolicy:         retryPolicy(),
+	})
+}
+
+// stepOptions makes a context for a step's child workflow on its agent's queue.
+func stepOptions(ctx workflow.Context, runID int64, step, queue string) workflow.Context {
+	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            contract.StepWorkflowID(runID, step),
+		TaskQueue:             queue,
+		WorkflowTaskTimeout:   TaskTimeout,
+		WaitForCancellation:   true,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+	})
+}
+
+// TaskTimeout is how long a worker may hold a workflow task. It bounds how long
+// a run stands still when a worker dies while it holds one.
+const TaskTimeout = 3 * time.Second

@@ -1,0 +1,39 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// recorder writes a workflow's records into the database, one after the other
+// in the order in which they were asked for.
+type recorder struct {
+	runID int64
+	seq   int64
+	one   workflow.Mutex // the main coroutine and the handlers of commands both write
+}
+
+func newRecorder(ctx workflow.Context, runID int64) *recorder {
+	return &recorder{runID: runID, one: workflow.NewMutex(ctx)}
+}
+
+// write writes a record.
+func (r *recorder) write(ctx workflow.Context, rec contract.Record) error {
+	_, err := r.writeFor(ctx, rec)
+	return err
+}
+
+// writeFor writes a record and returns the execution that it began, if any. It
+// goes on trying while the database is away: rows are late then, never lost.
+func (r *recorder) writeFor(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
+	var result contract.RecordResult
+	if err := r.one.Lock(ctx); err != nil {
+		return result, err
+	}
+	defer r.one.Unlock()
+	r.seq++
+	rec.RunID, rec.Seq, rec.At = r.runID, r.seq, workflow.Now(ctx)
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityRecord, rec).Get(ctx, &result)
+	return result, err
+}

@@ -1,0 +1,22 @@
+// Package workflows is the deterministic heart: what a run does next, given
+// what has happened. It holds no side effects; activities have them, and are
+// called by the names in package contract.
+package workflows
+
+import (
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// RegisterRun registers the workflow that a worker of the run queue serves.
+func RegisterRun(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(Run, workflow.RegisterOptions{Name: contract.WorkflowRun})
+}
+
+// RegisterStep registers the workflow of an agent that writes code. It runs on
+// the agent's own queue, so that its short work runs beside it.
+func RegisterStep(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(Step, workflow.RegisterOptions{Name: contract.WorkflowStep})
+}

@@ -1,0 +1,28 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// releaseOutput is what a run's releaser_output shows.
+type releaseOutput struct {
+	Branch string `json:"branch"`
+	Commit string `json:"commit"`
+	Pushed bool   `json:"pushed"`
+}
+
+// releaseBranch makes the branch with the run's commits, the report and the zip.
+func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
+	var result contract.ReleaseResult
+	err := workflow.ExecuteActivity(long(ctx, contract.QueueReleaser, longWork), contract.ActivityRelease, contract.ReleaseInput{
+		Execution: execution, Repo: r.in.Settings.Repo, Workspace: r.workspace,
+		Changes: r.changes, Stages: r.stages, Release: r.in.Settings.Release,
+	}).Get(ctx, &result)
+	if err != nil {
+		return nil, r.why(err)
+	}
+	r.branch, r.commit = result.Branch, result.Commit
+	return releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}, result.Failure
+}

@@ -1,0 +1,83 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// testOutput is what a run's tester_output shows beside results and artifacts,
+// which are read from their own tables.
+type testOutput struct {
+	Summary contract.TestSummary   `json:"summary"`
+	Checks  []contract.CheckResult `json:"checks"`
+	Major   int                    `json:"major"`
+	Medium  int                    `json:"medium"`
+	Minor   int                    `json:"minor"`
+}
+
+// test verifies the workspace: stage after stage, the checks of a stage side by
+// side, each on a clean checkout. A red check is a result; whether the run goes
+// on is decided by the report over all of them.
+func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
+	s := r.in.Settings
+	var plan contract.TestPlanResult
+	err := workflow.ExecuteActivity(long(ctx, contract.QueueTester, longWork), contract.ActivityTestPlan, contract.TestPlanInput{
+		Execution: execution, Workspace: r.workspace,
+	}).Get(ctx, &plan)
+	if err != nil {
+		return nil, r.why(err)
+	}
+	out := testOutput{}
+	for _, stage := range plan.Stages {
+		if failure := r.unheld(ctx); failure != nil {
+			return nil, failure
+		}
+		results, err := r.verify(ctx, execution, stage)
+		if err != nil {
+			return nil, r.why(err)
+		}
+		out.Checks = append(out.Checks, results...)
+		if broken(results) {
+			break // what does not build cannot be tested
+		}
+	}
+	var report contract.TestReportResult
+	err = workflow.ExecuteLocalActivity(short(ctx), contract.ActivityTestReport, contract.TestReportInput{
+		Execution: execution, Thresholds: s.Thresholds,
+	}).Get(ctx, &report)
+	if err != nil {
+		return nil, r.why(err)
+	}
+	out.Summary, out.Major, out.Medium, out.Minor = report.Summary, report.Major, report.Medium, report.Minor
+	return out, report.Failure
+}
+
+// verify carries out the checks of one stage side by side.
+func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stage []contract.Check) ([]contract.CheckResult, error) {
+	most := r.in.Settings.VerifyTimeout
+	checks := make([]workflow.Future, len(stage))
+	for i, check := range stage {
+		checks[i] = workflow.ExecuteActivity(long(ctx, contract.QueueTester, most), contract.ActivityVerify, contract.VerifyInput{
+			Execution: execution, Workspace: r.workspace, Check: check, Timeout: most,
+		})
+	}
+	results := make([]contract.CheckResult, len(stage))
+	var first error
+	for i, f := range checks {
+		if err := f.Get(ctx, &results[i]); err != nil && first == nil {
+			first = err
+		}
+	}
+	return results, first
+}
+
+// broken reports whether a build check is red.
+func broken(results []contract.CheckResult) bool {
+	for _, c := range results {
+		if c.Check.Category == contract.CategoryBuild && !c.OK {
+			return true
+		}
+	}
+	return false
+}
