@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -32,11 +35,11 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	q, pipeline := pipe(s.pool)
 	pipeline.queue(q.LockRun(ctx, r.RunID))
 	row, err := q.Record(ctx, params)
+	if errors.Is(err, pgx.ErrNoRows) && r.End != nil {
+		return contract.RecordResult{}, notFound("there is no run %d with an execution %d that could end", r.RunID, r.End.ExecutionID)
+	}
 	if err != nil {
 		return contract.RecordResult{}, ofRun(err, r.RunID, "record run %d", r.RunID)
-	}
-	if !row.ExecutionKnown {
-		return contract.RecordResult{}, notFound("run %d has no execution %d that could end", r.RunID, r.End.ExecutionID)
 	}
 	if row.OpenCalls > 0 {
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {

@@ -32,14 +32,16 @@ WITH prior AS (
     SELECT r.id AS run_id, r.event_seq
     FROM orchestrator_runs r
     WHERE r.id = $4 AND NOT EXISTS (SELECT FROM prior)
+      AND ($5::bigint = 0
+           OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $5 AND e.run_id = r.id))
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
-    SELECT f.run_id, $5::text, $6::text, $7::text,
+    SELECT f.run_id, $6::text, $7::text, $8::text,
            1 + coalesce((SELECT max(e.attempt) FROM orchestrator_executions e
-                         WHERE e.run_id = f.run_id AND e.phase = $5 AND e.step = $6), 0),
-           $8::text, $9::text, $10::timestamptz
+                         WHERE e.run_id = f.run_id AND e.phase = $6 AND e.step = $7), 0),
+           $9::text, $10::text, $11::timestamptz
     FROM fresh f
-    WHERE $5 <> ''
+    WHERE $6 <> ''
     RETURNING id, run_id, phase, step, agent, attempt, started_at
 ), phase_begun AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
@@ -51,19 +53,19 @@ WITH prior AS (
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
            coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
     FROM orchestrator_model_calls c
-    WHERE c.execution_id = $11::bigint
+    WHERE c.execution_id = $5
 ), ended AS (
     UPDATE orchestrator_executions e
     SET status = $12::text, error_class = $13::text, error_code = $14::text,
         error_message = $15::text, error_cause = $16::text, output = $17::jsonb,
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
-        cost_micros = u.cost_micros, finished_at = $10
+        cost_micros = u.cost_micros, finished_at = $11
     FROM fresh f, used u
-    WHERE e.id = $11 AND e.run_id = f.run_id
+    WHERE e.id = $5 AND e.run_id = f.run_id
     RETURNING e.id, e.phase, e.step
 ), phase_ended AS (
     UPDATE orchestrator_phases p
-    SET status = $12, finished_at = $10
+    SET status = $12, finished_at = $11
     FROM ended e
     WHERE p.execution_id = e.id
 ), approval AS (
@@ -72,7 +74,7 @@ WITH prior AS (
            coalesce(nullif($19::text, ''),
                     (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $18)),
            $20::text, $21::text, $22::text, $23::timestamptz,
-           $10, CASE WHEN $20 = 'pending' THEN NULL ELSE $10 END
+           $11, CASE WHEN $20 = 'pending' THEN NULL ELSE $11 END
     FROM fresh f
     WHERE $18 <> ''
     ON CONFLICT (run_id, id) DO UPDATE
@@ -92,7 +94,7 @@ WITH prior AS (
     UPDATE orchestrator_runs r
     SET event_seq = r.event_seq + jsonb_array_length($24),
         updated_at = clock_timestamp(),
-        workflow_started_at = CASE WHEN $1 = 'run-' || r.id THEN coalesce(r.workflow_started_at, $10) ELSE r.workflow_started_at END,
+        workflow_started_at = CASE WHEN $1 = 'run-' || r.id THEN coalesce(r.workflow_started_at, $11) ELSE r.workflow_started_at END,
         workflow_run_id = CASE WHEN $1 = 'run-' || r.id THEN $2 ELSE r.workflow_run_id END,
         workflow_id = CASE WHEN $1 = 'run-' || r.id THEN $1 ELSE r.workflow_id END,
         phase = CASE WHEN $25::bool AND $26::text <> '' THEN $26 ELSE r.phase END,
@@ -106,8 +108,8 @@ WITH prior AS (
         error_cause = CASE WHEN $25 THEN $34::text ELSE r.error_cause END,
         release_branch = CASE WHEN $25 AND $35::text <> '' THEN $35 ELSE r.release_branch END,
         release_commit = CASE WHEN $25 AND $36::text <> '' THEN $36 ELSE r.release_commit END,
-        started_at = CASE WHEN $25 AND $27 <> 'pending' THEN coalesce(r.started_at, $10) ELSE r.started_at END,
-        finished_at = CASE WHEN NOT $25 THEN r.finished_at WHEN $37::bool THEN $10 END,
+        started_at = CASE WHEN $25 AND $27 <> 'pending' THEN coalesce(r.started_at, $11) ELSE r.started_at END,
+        finished_at = CASE WHEN NOT $25 THEN r.finished_at WHEN $37::bool THEN $11 END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($17, r.planner_output) ELSE r.planner_output END,
         builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($17, r.builder_output) ELSE r.builder_output END,
         tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($17, r.tester_output) ELSE r.tester_output END,
@@ -124,13 +126,12 @@ WITH prior AS (
     RETURNING result
 )
 SELECT k.result::jsonb AS result,
-       ($11 = 0 OR EXISTS (SELECT FROM ended))::bool AS execution_known,
        u.open::int AS open_calls,
        (CASE WHEN jsonb_array_length($24) > 0
              THEN pg_notify('rgpt_events', $4 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM kept k, changed c, used u
 UNION ALL
-SELECT p.result::jsonb, true, 0, '' FROM prior p
+SELECT p.result::jsonb, 0, '' FROM prior p
 `
 
 type RecordParams struct {
@@ -138,13 +139,13 @@ type RecordParams struct {
 	WorkflowRunID    string
 	Seq              int64
 	RunID            int64
+	EndExecution     int64
 	BeginPhase       string
 	BeginStep        string
 	BeginAgent       string
 	BeginProvider    string
 	BeginModel       string
 	At               time.Time
-	EndExecution     int64
 	EndStatus        string
 	EndClass         string
 	EndCode          string
@@ -174,27 +175,26 @@ type RecordParams struct {
 }
 
 type RecordRow struct {
-	Result         json.RawMessage
-	ExecutionKnown bool
-	OpenCalls      int32
-	Notified       string
+	Result    json.RawMessage
+	OpenCalls int32
+	Notified  string
 }
 
 // Applies a record under the lock of its run, or answers what it answered the
-// first time. No row: there is no such run.
+// first time. No row: there is no such run, or it has no such execution to end.
 func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, error) {
 	row := q.db.QueryRow(ctx, record,
 		arg.WorkflowID,
 		arg.WorkflowRunID,
 		arg.Seq,
 		arg.RunID,
+		arg.EndExecution,
 		arg.BeginPhase,
 		arg.BeginStep,
 		arg.BeginAgent,
 		arg.BeginProvider,
 		arg.BeginModel,
 		arg.At,
-		arg.EndExecution,
 		arg.EndStatus,
 		arg.EndClass,
 		arg.EndCode,
@@ -223,11 +223,6 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.Finished,
 	)
 	var i RecordRow
-	err := row.Scan(
-		&i.Result,
-		&i.ExecutionKnown,
-		&i.OpenCalls,
-		&i.Notified,
-	)
+	err := row.Scan(&i.Result, &i.OpenCalls, &i.Notified)
 	return i, err
 }

@@ -37,7 +37,7 @@ WITH given AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT r.id, r.event_seq + a.n, @event_type::text, jsonb_strip_nulls(jsonb_build_object(
         'id', a.id, 'execution_id', a.execution_id, 'name', a.name, 'type', a.type, 'size', a.size, 'digest', a.hash))
-    FROM numbered a JOIN orchestrator_runs r ON r.id = a.run_id
+    FROM numbered a JOIN orchestrator_runs r ON r.id = @run_id
     ORDER BY a.n
 ), counted AS (
     UPDATE orchestrator_runs r

@@ -6,7 +6,7 @@ SELECT id FROM orchestrator_runs WHERE id = @run_id FOR NO KEY UPDATE;
 
 -- name: Record :one
 -- Applies a record under the lock of its run, or answers what it answered the
--- first time. No row: there is no such run.
+-- first time. No row: there is no such run, or it has no such execution to end.
 WITH prior AS (
     SELECT r.result
     FROM orchestrator_records r
@@ -15,6 +15,8 @@ WITH prior AS (
     SELECT r.id AS run_id, r.event_seq
     FROM orchestrator_runs r
     WHERE r.id = @run_id AND NOT EXISTS (SELECT FROM prior)
+      AND (@end_execution::bigint = 0
+           OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.run_id = r.id))
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
     SELECT f.run_id, @begin_phase::text, @begin_step::text, @begin_agent::text,
@@ -34,7 +36,7 @@ WITH prior AS (
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
            coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
     FROM orchestrator_model_calls c
-    WHERE c.execution_id = @end_execution::bigint
+    WHERE c.execution_id = @end_execution
 ), ended AS (
     UPDATE orchestrator_executions e
     SET status = @end_status::text, error_class = @end_class::text, error_code = @end_code::text,
@@ -107,10 +109,9 @@ WITH prior AS (
     RETURNING result
 )
 SELECT k.result::jsonb AS result,
-       (@end_execution = 0 OR EXISTS (SELECT FROM ended))::bool AS execution_known,
        u.open::int AS open_calls,
        (CASE WHEN jsonb_array_length(@events) > 0
              THEN pg_notify('rgpt_events', @run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM kept k, changed c, used u
 UNION ALL
-SELECT p.result::jsonb, true, 0, '' FROM prior p;
+SELECT p.result::jsonb, 0, '' FROM prior p;
