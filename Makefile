@@ -39,7 +39,7 @@ test: setup build devserver tools ## Lint, then run all tests but the long chaos
 .PHONY: lint
 lint: tools ## golangci-lint, workflowcheck, generated code is current
 	@$(LINT) run ./...
-	@$(BIN)/workflowcheck ./workflows
+	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows
 
 .PHONY: generate
 generate: ## Make generated code anew (sqlc)

@@ -160,10 +160,7 @@ func (a *Activities) TestReport(ctx context.Context, in contract.TestReportInput
 // test or build always stops it; other checks count by their findings.
 func judge(out contract.TestReportResult, red []store.Check, most contract.Thresholds) *contract.Failure {
 	for _, c := range red {
-		switch c.Result.Check.Category {
-		case contract.CategoryTest:
-			return &redFailure(c, out).Failure
-		case contract.CategoryBuild:
+		if k := c.Result.Check.Category; k == contract.CategoryTest || k == contract.CategoryBuild {
 			return &redFailure(c, out).Failure
 		}
 	}

@@ -130,8 +130,9 @@ func (w *world) think(_ context.Context, in contract.ThinkInput) (contract.Think
 	if w.onThink != nil {
 		w.onThink(in)
 	}
-	if err := w.failing(contract.ActivityThink + "/" + in.Execution.Step); err != nil {
-		return contract.ThinkResult{}, err
+	failed := w.failing(contract.ActivityThink + "/" + in.Execution.Step)
+	if failed != nil {
+		return contract.ThinkResult{}, failed
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

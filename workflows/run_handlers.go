@@ -215,7 +215,7 @@ func (r *run) unpause(ctx workflow.Context) {
 	r.tellSteps(ctx, contract.UpdateResume, contract.Command{})
 }
 
-func (r *run) checkAdvance(c contract.Command) error {
+func (r *run) checkAdvance(contract.Command) error {
 	if !r.held.paused {
 		return rejected("run %d is %s and goes on by itself; advance moves a paused run to the next phase", r.in.RunID, r.status)
 	}

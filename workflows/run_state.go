@@ -66,8 +66,9 @@ func canBecome(from, to contract.Status) bool {
 	switch to {
 	case contract.StatusFailed, contract.StatusCancelled, contract.StatusPaused, contract.StatusWaitingForApproval:
 		return from != to
+	default:
+		return slices.Contains(follows[from], to)
 	}
-	return slices.Contains(follows[from], to)
 }
 
 // become moves to the next status of the lifecycle.

@@ -17,7 +17,7 @@ import (
 
 // classify explains an error that nobody typed on its way.
 func classify(err error) *contract.Failure {
-	make := func(class contract.Class, code contract.Code) *contract.Failure {
+	explain := func(class contract.Class, code contract.Code) *contract.Failure {
 		return &contract.Failure{Class: class, Code: code, Message: shorten(err.Error())}
 	}
 	var pg *pgconn.PgError
@@ -25,25 +25,25 @@ func classify(err error) *contract.Failure {
 	var netErr net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return make(contract.ClassInfra, contract.CodeTimeout)
+		return explain(contract.ClassInfra, contract.CodeTimeout)
 	case errors.Is(err, context.Canceled):
-		return make(contract.ClassInfra, contract.CodeCancelled)
+		return explain(contract.ClassInfra, contract.CodeCancelled)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return make(contract.ClassInfra, contract.CodeDiskFull)
+		return explain(contract.ClassInfra, contract.CodeDiskFull)
 	case errors.As(err, &pg):
-		return make(postgresClass(pg.Code))
+		return explain(postgresClass(pg.Code))
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &dns), pgconn.SafeToRetry(err):
-		return make(contract.ClassInfra, contract.CodeUnavailable)
+		return explain(contract.ClassInfra, contract.CodeUnavailable)
 	case errors.As(err, &netErr) && !isErrno(err):
 		if netErr.Timeout() {
-			return make(contract.ClassInfra, contract.CodeTimeout)
+			return explain(contract.ClassInfra, contract.CodeTimeout)
 		}
-		return make(contract.ClassInfra, contract.CodeUnavailable)
+		return explain(contract.ClassInfra, contract.CodeUnavailable)
 	case errors.Is(err, os.ErrPermission):
-		return make(contract.ClassConfig, contract.CodeInvalidConfig)
+		return explain(contract.ClassConfig, contract.CodeInvalidConfig)
 	default:
-		return make(contract.ClassRuntime, contract.CodeUnknown)
+		return explain(contract.ClassRuntime, contract.CodeUnknown)
 	}
 }
 

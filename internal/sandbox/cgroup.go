@@ -135,7 +135,7 @@ func (g *cgroup) close() {
 	if g.dir != nil {
 		_ = g.dir.Close()
 	}
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // the kernel tells nobody when the last process has left
 		if err := unix.Rmdir(g.path); err == nil || os.IsNotExist(err) || time.Now().After(deadline) {
 			return
 		}

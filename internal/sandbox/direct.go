@@ -97,6 +97,6 @@ func killDescendants() {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return // no child is left
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // new children may appear at any moment, unannounced
 	}
 }

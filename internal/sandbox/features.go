@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,8 +114,9 @@ func candidates(options Options) []Variant {
 		return []Variant{Bubblewrap, Namespaces}
 	case Unisolated:
 		return nil
+	default:
+		return []Variant{options.Variant}
 	}
-	return []Variant{options.Variant}
 }
 
 // try sets p up for a variant and tests it; nil means that it works.
@@ -166,7 +168,7 @@ func (p *Process) unisolated(missing []Feature) (*Process, error) {
 	if err := p.selfTest(); err != nil {
 		return nil, err
 	}
-	p.features = append(missing, p.describe(cgroupErr)...)
+	p.features = slices.Concat(missing, p.describe(cgroupErr))
 	return p, nil
 }
 

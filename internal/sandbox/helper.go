@@ -121,43 +121,58 @@ func runStage(stage string) error {
 	}
 	switch stage {
 	case stageAttach:
-		if err := attachMounts(config.Mounts); err != nil {
-			return err
-		}
-		if err := keepFiles(config.Descriptors); err != nil {
-			return err
-		}
-		return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
+		return runAttach(config)
 	case stageMounts:
-		if err := buildFileSystem(config.Mounts); err != nil {
-			return err
-		}
-		if config.NetworkUp {
-			if err := loopbackUp(); err != nil {
-				return err
-			}
-		}
-		if err := unix.Sethostname([]byte("sandbox")); err != nil {
-			return fmt.Errorf("host name: %w", err)
-		}
-		if !config.SwitchUser {
-			if err := dropCapabilities(); err != nil {
-				return err
-			}
-		}
-		return execInit(helperPath)
+		return runMounts(config)
 	case stageDrop:
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("become the reaper of orphans: %w", err)
-		}
-		if err := dropCapabilities(); err != nil {
-			return err
-		}
-		return execInit("/proc/self/exe")
+		return runDrop()
 	case stageInit:
 		return runInit(config)
 	}
 	return fmt.Errorf("unknown stage %q", stage)
+}
+
+// runAttach puts prepared mounts in place and goes on as bwrap.
+func runAttach(config helperConfig) error {
+	if err := attachMounts(config.Mounts); err != nil {
+		return err
+	}
+	if err := keepFiles(config.Descriptors); err != nil {
+		return err
+	}
+	return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
+}
+
+// runMounts builds the file system of a namespace of our own.
+func runMounts(config helperConfig) error {
+	if err := buildFileSystem(config.Mounts); err != nil {
+		return err
+	}
+	if config.NetworkUp {
+		if err := loopbackUp(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Sethostname([]byte("sandbox")); err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	if !config.SwitchUser {
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+	}
+	return execInit(helperPath)
+}
+
+// runDrop gives up what a command without namespaces must not have.
+func runDrop() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the reaper of orphans: %w", err)
+	}
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	return execInit("/proc/self/exe")
 }
 
 func dieWithParent() error {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		runChild(spec)
 	}
 	if err := os.Setenv("RGPT_TEST_API_KEY", canarySecret); err != nil {
-		panic(err)
+		panic(err) //nolint:forbidigo // there is no test yet that could fail
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -105,7 +105,17 @@ func shellOutput(t *testing.T, p *Process, script string) string {
 // await polls a condition; there is nothing to be notified by.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 10*time.Second, 2*time.Millisecond, what)
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-deadline.C:
+			require.FailNow(t, "waited in vain: "+what)
+		case <-tick.C:
+		}
+	}
 }
 
 // processesWith lists host processes whose command line holds a marker.

@@ -225,6 +225,8 @@ type verdict struct {
 func (v verdict) given() bool { return v != verdict{} }
 
 // supervise waits for the end, or brings it about.
+//
+//nolint:revive // one select over all that can happen reads better than its parts
 func (r *run) supervise(ctx context.Context) (Result, error) {
 	var o outcome
 	var init *initProcess
@@ -386,8 +388,9 @@ func (r *run) limitExceeded(o outcome) string {
 		return LimitFile
 	case unix.SIGXCPU:
 		return LimitCPU
+	default:
+		return ""
 	}
-	return ""
 }
 
 // setupError tells why the command was never started.
