@@ -56,6 +56,10 @@ $(LINT): tools/lint/go.mod
 bench: build devserver ## Benchmarks that print ratios side by side
 	@$(GO) run ./test/bench
 
+.PHONY: record-histories
+record-histories: build devserver ## Record histories of every ending of a run, for the replay test
+	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(VERSION))
+
 .PHONY: chaos
 chaos: build devserver ## The long fault tests: kill -9 of every process in mid-run
 	@RGPT_CHAOS=long $(GO) test ./test/chaos -count=1 -timeout 60m -v

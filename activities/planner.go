@@ -93,8 +93,15 @@ func CheckPlan(plan contract.Plan) error {
 	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
 }
 
-// open opens the conversation of an execution with its prompt.
+// open opens the conversation of an execution with its prompt, and keeps the
+// text of that version of the prompt.
 func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, p prompt.Prompt) error {
+	if _, kept := a.prompts.Load(p.Version); !kept {
+		if err := a.Store.SavePrompt(ctx, p.Name, p.Version, p.System); err != nil {
+			return err
+		}
+		a.prompts.Store(p.Version, true)
+	}
 	messages, err := encode([]model.Message{{Role: model.RoleSystem, Text: p.System}, {Role: model.RoleUser, Text: p.Task}})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package activities
 
 import (
 	"log/slog"
+	"sync"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -33,6 +34,8 @@ type Activities struct {
 	Config     *config.Config
 	DataDir    string
 	Log        *slog.Logger
+
+	prompts sync.Map // versions of prompts whose text is stored
 }
 
 // Role is a part of a worker: which activities it registers on which queue.

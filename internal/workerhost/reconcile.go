@@ -23,6 +23,9 @@ const (
 	reconcileEvery = 2 * time.Second
 	// reconcileAfter leaves the one who made the row the time to start the workflow.
 	reconcileAfter = 5 * time.Second
+	// abandonedAfter is when a model call that was never settled counts as
+	// abandoned: longer than any call may take, with all its retries.
+	abandonedAfter = 2 * time.Hour
 	// sweepEvery is how often working directories are looked for whose run has ended.
 	sweepEvery = 10 * time.Minute
 	// cacheAge is how long what nobody used stays in the cache.
@@ -69,6 +72,10 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 		if err != nil {
 			log.Warn("Could not look for runs without a workflow", "error", err)
 			return
+		}
+		// Budgets that workers held when they died are free again.
+		if _, err := db.GiveUpCalls(ctx, abandonedAfter, 100); err != nil {
+			log.Warn("Could not free what abandoned model calls hold", "error", err)
 		}
 		for _, run := range runs {
 			if err := Start(ctx, c, db, run); err != nil {
