@@ -37,6 +37,7 @@ const (
 	CodeRateLimited     Code = "rate_limited"     // HTTP 429
 	CodeQuotaExhausted  Code = "quota_exhausted"  // the provider's quota is used up
 	CodeUnavailable     Code = "unavailable"      // connection refused, reset, 5xx
+	CodeDatabaseDown    Code = "database_down"    // our own database does not answer
 	CodeTimeout         Code = "timeout"          // a deadline passed
 	CodeWorkerLost      Code = "worker_lost"      // a heartbeat was missed
 	CodeCancelled       Code = "cancelled"        // stopped on purpose

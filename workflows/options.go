@@ -25,8 +25,9 @@ const (
 	// enforces itself, so that its own, better error comes first.
 	overhead = 30 * time.Second
 	// lostWorkers is how often an activity is started again because its worker
-	// vanished or its own failure allowed another try.
-	lostWorkers = 500
+	// vanished or its own failure allowed another try: with the waits between
+	// them, for most of a day.
+	lostWorkers = 2500
 	// cleanUpTime bounds the last words of a stopped run.
 	cleanUpTime = 2 * time.Minute
 )

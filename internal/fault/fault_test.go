@@ -108,6 +108,14 @@ func TestWhatASecondTryCannotMendIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+func TestAnOutageOfOurOwnDatabaseIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	down := fault.New(contract.ClassInfra, contract.CodeDatabaseDown, "x")
+	delay, again := down.Again(1000)
+	require.True(t, again)
+	require.LessOrEqual(t, delay, 30*time.Second)
+}
+
 func TestMessagesStayShort(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -32,6 +32,12 @@ var retries = map[contract.Class]Retry{
 	contract.ClassHuman:     {Attempts: 1},
 }
 
+// byCode are rows of codes that differ from those of their class. A run outlives
+// any outage of our own database: what it knows must be written, however late.
+var byCode = map[contract.Code]Retry{
+	contract.CodeDatabaseDown: {Attempts: 1_000_000, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
+}
+
 // neverAgain are the codes that a second try with the same parameters cannot
 // mend, although their class may be retried.
 var neverAgain = map[contract.Code]bool{
@@ -54,7 +60,10 @@ func RetryOf(class contract.Class) Retry {
 // and after how long: exponential backoff with jitter over the upper half, and
 // never sooner than the other side asked.
 func (e *Error) Again(attempt int) (time.Duration, bool) {
-	row := RetryOf(e.Class)
+	row, ok := byCode[e.Code]
+	if !ok {
+		row = RetryOf(e.Class)
+	}
 	if attempt >= row.Attempts || neverAgain[e.Code] {
 		return 0, false
 	}

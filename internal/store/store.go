@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -225,8 +226,23 @@ func explain(err error, format string, args ...any) error {
 	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
 		return notFound("cannot %s: %s", what, pg.Detail)
 	}
+	if down(err) {
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
+	}
 	f := fault.Of(err)
 	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
+}
+
+// down reports whether an error means that the database was away: it could not
+// be reached, went in mid-statement, or is only just starting. Such work is
+// tried again for as long as it takes.
+func down(err error) bool {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || strings.Contains(err.Error(), "conn closed") {
+		return !errors.Is(err, context.Canceled)
+	}
+	f := fault.Of(err)
+	return f.Class == contract.ClassInfra && (f.Code == contract.CodeUnavailable || f.Code == contract.CodeTimeout)
 }
 
 func notFound(format string, args ...any) error {
