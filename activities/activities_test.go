@@ -1,0 +1,377 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.MaybeRunHelper()
+	goleak.VerifyTestMain(storetest.Main(m))
+}
+
+// house is everything that activities work with, for real but the model, which
+// answers from a scenario over HTTP.
+type house struct {
+	*activities.Activities
+	t       *testing.T
+	env     *testsuite.TestActivityEnvironment
+	repo    contract.Repo
+	run     store.Run
+	log     string // of the scripted model
+	dataDir string
+	seq     int64
+}
+
+var choice = contract.ModelChoice{Provider: setup.Scripted, Model: setup.Scripted}
+
+// newHouse makes a run on a repository with one file, with a scenario's rules.
+func newHouse(t *testing.T, rules string) *house {
+	t.Helper()
+	dir := t.TempDir()
+	h := &house{t: t, log: filepath.Join(dir, "requests.jsonl"), dataDir: dir}
+	scenario, err := scripted.Parse("test", []byte("rules:\n"+rules))
+	require.NoError(t, err)
+	model, err := scripted.New(scenario, scripted.Options{LogPath: h.log})
+	require.NoError(t, err)
+	web := httptest.NewServer(model)
+	t.Cleanup(func() { require.NoError(t, model.Close()); web.Close() })
+
+	cfg, err := setup.Load(config.Sources{Env: []string{}}, web.URL+"/v1")
+	require.NoError(t, err)
+	h.Activities = &activities.Activities{Store: storetest.New(t), Config: cfg, DataDir: dir}
+	log, _, err := telemetry.NewLogger(telemetry.LogOptions{Console: t.Output()})
+	require.NoError(t, err)
+	h.Log = log
+	h.Artifacts, err = artifact.Open(t.Context(), "", filepath.Join(dir, "artifacts"), artifact.WithSync(false))
+	require.NoError(t, err)
+	h.Workspaces, err = setup.Workspaces(cfg, dir, h.Artifacts)
+	require.NoError(t, err)
+	h.Model, err = setup.Model(cfg)
+	require.NoError(t, err)
+	t.Cleanup(h.Model.Close)
+	h.Tools, err = tool.Builtin().Set()
+	require.NoError(t, err)
+	h.Sandbox, err = setup.Sandbox(cfg, sandbox.DetectToolchains())
+	require.NoError(t, err)
+	h.makeRun(cfg)
+
+	var suite testsuite.WorkflowTestSuite
+	h.env = suite.NewTestActivityEnvironment()
+	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.PlanTests, h.Verify, h.TestReport, h.Release, h.CleanUp} {
+		h.env.RegisterActivity(f)
+	}
+	return h
+}
+
+func (h *house) makeRun(cfg *config.Config) {
+	h.t.Helper()
+	source := filepath.Join(h.dataDir, "source")
+	require.NoError(h.t, os.MkdirAll(source, 0o755))
+	require.NoError(h.t, os.WriteFile(filepath.Join(source, "hello.txt"), []byte("hello\n"), 0o644))
+	require.NoError(h.t, os.WriteFile(filepath.Join(source, "Makefile"), []byte("test:\n\t@grep -q hello hello.txt\n"), 0o644))
+	h.git("init", "-q", "-b", "main")
+	h.git("add", "-A")
+	h.git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "Start")
+	var err error
+	h.repo, _, err = h.Workspaces.Resolve(h.t.Context(), source, "")
+	require.NoError(h.t, err)
+	start, err := h.Workspaces.Start(h.t.Context(), h.repo)
+	require.NoError(h.t, err)
+	h.repo.Tree = start.Tree
+	settings, spec, err := setup.Freeze(cfg, h.repo)
+	require.NoError(h.t, err)
+	settings.Release.Branch = "rgpt/run-test"
+	h.run, _, err = h.Store.CreateRun(h.t.Context(), store.NewRun{
+		Project: "p", GoalTitle: "Say more", Settings: settings, Spec: spec, MaxRetries: 3,
+		GivenPlan: &contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "Say it", Description: "d"}}},
+	})
+	require.NoError(h.t, err)
+}
+
+func (h *house) git(args ...string) string {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), "git", append([]string{"-C", filepath.Join(h.dataDir, "source")}, args...)...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(h.t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+// begin opens an execution, as a workflow does with a record.
+func (h *house) begin(p contract.Phase, step string) contract.ExecutionRef {
+	h.t.Helper()
+	h.seq++
+	result, err := h.Store.Record(h.t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{
+		RunID: h.run.ID, Seq: h.seq, Begin: &contract.ExecutionBegin{Phase: p, Step: step, Agent: contract.AgentOf(p), Model: choice},
+	})
+	require.NoError(h.t, err)
+	return result.Execution
+}
+
+// do carries out an activity and returns its result and failure.
+func do[T any](h *house, f, in any) (T, *contract.Failure) {
+	h.t.Helper()
+	var out T
+	value, err := h.env.ExecuteActivity(f, in)
+	if err != nil {
+		return out, fault.Of(err)
+	}
+	require.NoError(h.t, value.Get(&out))
+	return out, nil
+}
+
+// served returns how often the model answered.
+func (h *house) served() int {
+	h.t.Helper()
+	entries, err := scripted.ReadLog(h.log)
+	require.NoError(h.t, err)
+	n := 0
+	for _, e := range entries {
+		if e.Status == 200 {
+			n++
+		}
+	}
+	return n
+}
+
+// openStep opens a step's conversation on the base.
+func (h *house) openStep() (contract.ExecutionRef, contract.Workspace) {
+	h.t.Helper()
+	e := h.begin(contract.PhaseBuilder, "step-001")
+	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, contract.OpenStepInput{Execution: e, Workspace: h.repo.Workspace(), Quick: true})
+	require.Nil(h.t, failure)
+	require.False(h.t, opened.Cold)
+	return e, opened.Workspace
+}
+
+const editHello = `
+  - when: {agent: builder, turn: 1}
+    reply: {tool_calls: [{name: edit_file, arguments: {path: hello.txt, old_text: hello, new_text: hello there}}, {name: finish, arguments: {summary: said more}}]}
+    usage: {prompt_tokens: 100, completion_tokens: 10}
+`
+
+func TestAModelCallWhoseAnswerIsStoredPaysNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+	first, failure := do[contract.ThinkResult](h, h.Think, in)
+	require.Nil(t, failure)
+	again, failure := do[contract.ThinkResult](h, h.Think, in)
+	require.Nil(t, failure)
+	require.Equal(t, first, again)
+	require.Equal(t, 1, h.served())
+	require.True(t, first.Finish)
+	require.Equal(t, []contract.ToolCallRef{{Index: 0, Tool: "edit_file"}, {Index: 1, Tool: "finish", ReadOnly: true}}, first.Calls)
+	usage, err := h.Store.Usage(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, int64(110), usage.Tokens())
+}
+
+func TestAnUnusableAnswerIsPaidOnceAndKept(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, `
+  - when: {agent: planner}
+    fault: {truncate: true}
+    reply: {json: {summary: "a long plan that is cut", complexity_score: 0.1, steps: []}}
+    usage: {prompt_tokens: 100, completion_tokens: 10}
+`)
+	in := contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice}
+	for range 2 {
+		_, failure := do[contract.PlanResult](h, h.Plan, in)
+		require.NotNil(t, failure)
+		require.Contains(t, failure.Message, "LLM_ERROR")
+	}
+	require.Equal(t, 1, h.served(), "the retry found the stored answer")
+}
+
+func TestAPlanThatBreaksItsSchemaIsAnLLMErrorAndACircleALogicError(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ reply, class string }{
+		"no JSON":       {`{text: "Roses are red"}`, "LLM_ERROR"},
+		"a wrong field": {`{json: {summary: s, complexity_score: 0.1, steps: [{id: a}]}}`, "LLM_ERROR"},
+		"a circle": {`{json: {summary: s, complexity_score: 0.1, steps: [
+			{id: a, name: a, description: a, dependencies: [b], estimated_complexity: low, risk_level: low, verification_criteria: [], files: []},
+			{id: b, name: b, description: b, dependencies: [a], estimated_complexity: low, risk_level: low, verification_criteria: [], files: []}]}}`, "LOGIC_ERROR"},
+		"a file outside": {`{json: {summary: s, complexity_score: 0.1, steps: [
+			{id: a, name: a, description: a, dependencies: [], estimated_complexity: low, risk_level: low, verification_criteria: [], files: ["../x"]}]}}`, "LOGIC_ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, "\n  - when: {agent: planner}\n    reply: "+c.reply+"\n")
+			_, failure := do[contract.PlanResult](h, h.Plan, contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice})
+			require.NotNil(t, failure)
+			require.Contains(t, failure.Message, c.class)
+		})
+	}
+}
+
+func TestAToolCallLeadsFromOneWorkspaceToTheNextAndARepeatIsHarmless(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	e, ws := h.openStep()
+	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
+	require.Nil(t, failure)
+	in := contract.ToolInput{Execution: e, Turn: 1, Index: 0, Workspace: ws, Quick: true}
+	first, failure := do[contract.ToolOutcome](h, h.CallTool, in)
+	require.Nil(t, failure)
+	require.True(t, first.OK)
+	require.NotEqual(t, ws.Tree, first.Workspace.Tree)
+	require.NotEmpty(t, first.Workspace.Patch)
+	again, failure := do[contract.ToolOutcome](h, h.CallTool, in)
+	require.Nil(t, failure)
+	require.Equal(t, first, again)
+	transcript, err := h.Store.Transcript(t.Context(), e.ID)
+	require.NoError(t, err)
+	require.Len(t, transcript, 4, "system, task, answer, one result")
+}
+
+func TestACallThatLeavesTheRepositoryIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"../outside.txt", "/etc/passwd", ".git/config", ".GIT/hooks/x", "a/../../b", `a\u0000b`} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			args := `{"path": "` + path + `", "content": "gotcha"}`
+			var check map[string]string
+			require.NoError(t, json.Unmarshal([]byte(args), &check))
+			h := newHouse(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: [{name: create_file, arguments: "+args+"}]}\n")
+			e, ws := h.openStep()
+			_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
+			require.Nil(t, failure)
+			out, failure := do[contract.ToolOutcome](h, h.CallTool, contract.ToolInput{Execution: e, Turn: 1, Workspace: ws})
+			require.Nil(t, failure)
+			require.False(t, out.OK)
+			require.Equal(t, contract.CodePathEscape, out.Code)
+			require.Equal(t, ws.Tree, out.Workspace.Tree)
+		})
+	}
+}
+
+func TestFinishBesideACallThatFailedIsAnsweredInTheNextTurn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, `
+  - when: {agent: builder, turn: 1}
+    reply: {tool_calls: [{name: edit_file, arguments: {path: missing.txt, old_text: a, new_text: b}}, {name: finish, arguments: {summary: done}}]}
+  - when: {agent: builder, turn: 2, contains: "Not finished"}
+    reply: {tool_calls: [{name: finish, arguments: {summary: done now}}]}
+`)
+	e, ws := h.openStep()
+	for turn := 1; turn <= 2; turn++ {
+		out, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: turn, Model: choice})
+		require.Nil(t, failure, turn)
+		require.True(t, out.Finish)
+		if turn == 1 {
+			tool, failure := do[contract.ToolOutcome](h, h.CallTool, contract.ToolInput{Execution: e, Turn: 1, Workspace: ws})
+			require.Nil(t, failure)
+			require.False(t, tool.OK)
+		}
+	}
+}
+
+func TestVerificationRunsOnACleanCheckoutAndARedTestIsAResult(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	verify := func(ws contract.Workspace) contract.TestReportResult {
+		e := h.begin(contract.PhaseTester, "")
+		plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: ws})
+		require.Nil(t, failure)
+		for _, stage := range plan.Stages {
+			for _, check := range stage {
+				_, failure := do[contract.CheckResult](h, h.Verify, contract.VerifyInput{Execution: e, Workspace: ws, Check: check, Timeout: 60e9})
+				require.Nil(t, failure)
+			}
+		}
+		report, failure := do[contract.TestReportResult](h, h.TestReport, contract.TestReportInput{Execution: e})
+		require.Nil(t, failure)
+		return report
+	}
+	require.Nil(t, verify(h.repo.Workspace()).Failure)
+
+	dir, err := h.Workspaces.Open(t.Context(), h.repo.Workspace(), "broken")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Path(), "hello.txt"), []byte("bye\n"), 0o644))
+	broken, err := dir.Save(t.Context())
+	require.NoError(t, err)
+	dir.Close()
+	report := verify(broken)
+	require.NotNil(t, report.Failure)
+	require.Equal(t, contract.ClassAssertion, report.Failure.Class)
+	details, err := h.Store.RunDetails(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Contains(t, string(details.TesterOutput), `"results"`)
+}
+
+func TestAReleaseMadeTwiceIsOneBranchWithOneSetOfArtifacts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	e, ws := h.openStep()
+	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
+	require.Nil(t, failure)
+	out, failure := do[contract.ToolOutcome](h, h.CallTool, contract.ToolInput{Execution: e, Turn: 1, Workspace: ws})
+	require.Nil(t, failure)
+	release := contract.ReleaseInput{
+		Execution: h.begin(contract.PhaseReleaser, ""), Repo: h.repo, Workspace: out.Workspace, Release: h.run.Settings.Release,
+		Changes: []contract.Change{{Step: "step-001", From: ws.Slim(), To: out.Workspace.Slim(), Model: "scripted", Prompt: "builder@1"}},
+		Stages:  []contract.Workspace{out.Workspace.Slim()},
+	}
+	release.Release.Branch = "rgpt/run-test"
+	release.Release.AuthorName, release.Release.AuthorEmail = "RocketGPT", "rgpt@localhost"
+	first, failure := do[contract.ReleaseResult](h, h.Release, release)
+	require.Nil(t, failure)
+	again, failure := do[contract.ReleaseResult](h, h.Release, release)
+	require.Nil(t, failure)
+	require.Equal(t, first, again)
+	require.Equal(t, first.Commit, h.git("rev-parse", "rgpt/run-test"))
+	body := h.git("log", "-1", "--format=%B", "rgpt/run-test")
+	for _, part := range []string{"Say it", fmt.Sprintf("RGPT-Run: %d", h.run.ID), "RGPT-Step: step-001", "RGPT-Model: scripted", "RGPT-Prompt: builder@1"} {
+		require.Contains(t, body, part)
+	}
+	artifacts, err := h.Store.Artifacts(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Len(t, artifacts, 4, "report, patch, JSON, zip")
+
+	release.Workspace.Tree = ws.Tree
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure, "what verification has not seen is not released")
+}
+
+func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, `
+  - when: {agent: builder}
+    reply: {tool_calls: [{name: list_files, arguments: {}}]}
+    usage: {prompt_tokens: 900, completion_tokens: 100}
+`)
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Model: choice, Budget: contract.RunBudget{Tokens: 1500}}
+	var failure *contract.Failure
+	for in.Turn = 1; in.Turn <= 5 && failure == nil; in.Turn++ {
+		_, failure = do[contract.ThinkResult](h, h.Think, in)
+	}
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, string(contract.CodeBudgetExceeded))
+	require.Equal(t, 2, h.served(), "the last call may overshoot by itself and no more")
+}
