@@ -8,6 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -114,7 +118,7 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 		}
 		return answer.Response, answer.err()
 	}
-	response, err := a.Model.Complete(ctx, request)
+	response, err := a.complete(ctx, request)
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
 	if failure != nil && failure.Class != contract.ClassLLM {
@@ -128,6 +132,24 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 	}
 	if unsettled := a.settle(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
 		return model.Response{}, unsettled
+	}
+	return response, err
+}
+
+// complete makes the call within a span of its own.
+func (a *Activities) complete(ctx context.Context, r model.Request) (model.Response, error) {
+	ctx, span := telemetry.Tracer().Start(ctx, "model.call", trace.WithAttributes(
+		attribute.Int64("rgpt.run", r.Headers.Run), attribute.String("rgpt.agent", r.Headers.Agent), attribute.String("rgpt.step", r.Headers.Step),
+		attribute.Int("rgpt.turn", r.Headers.Turn), attribute.String("gen_ai.system", r.Choice.Provider), attribute.String("gen_ai.request.model", r.Choice.Model),
+	))
+	defer span.End()
+	response, err := a.Model.Complete(ctx, r)
+	span.SetAttributes(
+		attribute.Int64("gen_ai.usage.input_tokens", response.Usage.PromptTokens),
+		attribute.Int64("gen_ai.usage.output_tokens", response.Usage.CompletionTokens),
+	)
+	if err != nil {
+		span.SetStatus(codes.Error, string(fault.Of(err).Class))
 	}
 	return response, err
 }

@@ -55,6 +55,11 @@ func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
 		}
 		return nil
 	})
+	if ctx.Err() != nil {
+		show.close()
+		fmt.Fprintf(a.errs, "Run %d goes on without you. Follow it with: rgpt run watch %d\n", id, id)
+		return ended{exitError}
+	}
 	if err != nil {
 		return err
 	}

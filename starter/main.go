@@ -72,7 +72,11 @@ func codeOf(err error) (code int, silent bool) {
 	if errors.As(err, &usage) {
 		return exitInput, false
 	}
-	switch f := fault.Of(err); f.Class {
+	f := fault.Of(err)
+	if f.Code == contract.CodeDiskFull { // nobody but the caller can make room
+		return exitInput, false
+	}
+	switch f.Class {
 	case contract.ClassHuman, contract.ClassConfig, contract.ClassLogic:
 		return exitInput, false
 	default:

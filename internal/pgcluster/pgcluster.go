@@ -242,6 +242,9 @@ func initialise(ctx context.Context, bin, dir string, who identity) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	who.apply(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "No space left on device") {
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeDiskFull, "there is no space for a PostgreSQL cluster in %s; make room, or choose another data folder", dir)
+		}
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
 			"initdb could not make a PostgreSQL cluster in %s: %s", dir, strings.TrimSpace(string(out)))
 	}

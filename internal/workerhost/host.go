@@ -72,6 +72,9 @@ func Run(ctx context.Context, o Options) error {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
 	}
 	group.Go(func() error { return sweep(ctx, parts, o.Log) })
+	if address := o.Config.Worker.MetricsAddress; address != "" {
+		group.Go(func() error { return serveMetrics(ctx, address) })
+	}
 	if o.ReadyFile != "" {
 		if err := writeReady(o.ReadyFile); err != nil {
 			return err
