@@ -38,6 +38,7 @@ const (
 	CodeQuotaExhausted  Code = "quota_exhausted"  // the provider's quota is used up
 	CodeUnavailable     Code = "unavailable"      // connection refused, reset, 5xx
 	CodeDatabaseDown    Code = "database_down"    // our own database does not answer
+	CodeRunTimeout      Code = "run_timeout"      // the whole run took longer than it may
 	CodeTimeout         Code = "timeout"          // a deadline passed
 	CodeWorkerLost      Code = "worker_lost"      // a heartbeat was missed
 	CodeCancelled       Code = "cancelled"        // stopped on purpose

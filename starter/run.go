@@ -47,7 +47,7 @@ func exitOf(status contract.Status, code contract.Code) int {
 	switch {
 	case status == contract.StatusDone:
 		return exitDone
-	case status == contract.StatusCancelled, status == contract.StatusFailed && code == contract.CodeTimeout:
+	case status == contract.StatusCancelled, status == contract.StatusFailed && code == contract.CodeRunTimeout:
 		return exitStopped
 	default:
 		return exitFailed

@@ -226,16 +226,23 @@ func (a *app) resolve(ctx context.Context, cfg *config.Config, workspaces *works
 	if info.Dirty {
 		fmt.Fprintf(a.errs, "Note: %s has changes that are in no commit. They are no part of the run, which starts from %.12s.\n", info.Path, repo.Base)
 	}
-	cfg, err = a.repositoryConfig(cfg, info)
+	if info.Path != "" {
+		cfg, err = a.repositoryConfig(cfg, info)
+		return repo, cfg, err
+	}
+	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, maxConfig)
+	if err == nil && found {
+		cfg, err = config.LoadRepository(cfg, data, config.FileName+" of the repository")
+	}
 	return repo, cfg, err
 }
 
-// repositoryConfig merges the repository's own rgpt.yaml, which may set less
-// than the operator's.
+// maxConfig is the largest rgpt.yaml that is read from a repository.
+const maxConfig = 1 << 20
+
+// repositoryConfig merges the rgpt.yaml of a work tree on this host, which may
+// set less than the operator's.
 func (a *app) repositoryConfig(cfg *config.Config, info workspace.Info) (*config.Config, error) {
-	if info.Path == "" {
-		return cfg, nil
-	}
 	file := filepath.Join(info.Path, config.FileName)
 	if here, err := filepath.Abs(config.FileName); err == nil && here == file {
 		return cfg, nil // read as the operator's already

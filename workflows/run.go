@@ -250,7 +250,7 @@ func (r *run) deadline(ctx workflow.Context) {
 			return // the run ended first
 		}
 		r.held.timedOut = true
-		r.held.stop = &fault.New(contract.ClassInfra, contract.CodeTimeout,
+		r.held.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,
 			"the run took longer than the %s it may (execution.run.time); its partial results are kept", most).Failure
 		r.cancel()
 	})

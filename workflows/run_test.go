@@ -137,7 +137,7 @@ func TestARunThatTakesTooLongFailsAsTimedOut(t *testing.T) {
 	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(2*time.Hour).Return(contract.PlanResult{}, nil).Maybe()
 	result := w.orchestrate(t, func(s *contract.Settings) { s.RunBudget.Time = time.Hour; s.ModelTimeout = 24 * time.Hour })
 	require.Equal(t, contract.StatusFailed, result.Status)
-	require.Equal(t, contract.CodeTimeout, result.Failure.Code)
+	require.Equal(t, contract.CodeRunTimeout, result.Failure.Code)
 }
 
 func TestAPausedRunStandsStillUntilItIsResumed(t *testing.T) {

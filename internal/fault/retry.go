@@ -42,6 +42,7 @@ var byCode = map[contract.Code]Retry{
 // mend, although their class may be retried.
 var neverAgain = map[contract.Code]bool{
 	contract.CodeCancelled:      true,
+	contract.CodeRunTimeout:     true,
 	contract.CodeDiskFull:       true,
 	contract.CodeQuotaExhausted: true,
 	contract.CodeBudgetExceeded: true,

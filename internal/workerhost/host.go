@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -82,9 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("The worker is ready", "roles", roleNames(o))
 	<-ctx.Done()
-	for _, w := range workers {
-		w.Stop()
-	}
+	stop(workers)
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -209,14 +208,21 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 		}
 		role.Register(parts, w)
 		if err := w.Start(); err != nil {
-			for _, other := range started {
-				other.Stop()
-			}
+			stop(started)
 			return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the worker's role %s cannot start", role.Name)
 		}
 		started = append(started, w)
 	}
 	return started, nil
+}
+
+// stop lets all roles end their activities at the same time.
+func stop(workers []worker.Worker) {
+	var done sync.WaitGroup
+	for _, w := range workers {
+		done.Go(w.Stop)
+	}
+	done.Wait()
 }
 
 // cachedWorkflows is how many workflows a worker keeps in memory between their tasks.

@@ -131,6 +131,31 @@ func (m *Manager) Files(ctx context.Context, ws contract.Workspace) ([]string, e
 	return files, err
 }
 
+// BaseFile returns the content of a file at the workspace's base commit; false
+// when there is no regular file of that name, or one of more than most bytes.
+func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
+	err = m.with(ctx, ws, func(r *mirror, baseTree string) error {
+		out, err := r.run(ctx, call{args: []string{"ls-tree", "-z", "--long", baseTree, "--", name}})
+		if err != nil {
+			return localFault(err, "the file %s could not be looked for", name)
+		}
+		// mode, kind, id, size, then the name behind a tab
+		fields := strings.Fields(strings.SplitN(string(out), "\t", 2)[0])
+		if len(fields) != 4 || fields[1] != "blob" || fields[0] == "120000" {
+			return nil
+		}
+		if size, err := strconv.ParseInt(fields[3], 10, 64); err != nil || size > most {
+			return nil
+		}
+		if content, err = r.run(ctx, call{args: []string{"cat-file", "blob", fields[2]}}); err != nil {
+			return localFault(err, "the file %s could not be read", name)
+		}
+		found = true
+		return nil
+	})
+	return content, found, err
+}
+
 // with calls f with the mirror, in which the workspace's tree is.
 func (m *Manager) with(ctx context.Context, ws contract.Workspace, f func(r *mirror, baseTree string) error) error {
 	repo, baseTree, lock, err := m.use(ctx, ws.Repo, ws.Base)

@@ -199,3 +199,22 @@ func TestDiffStatAndFilesTellWhatChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, between, "+2\n")
 }
+
+func TestAFileOfTheBaseIsReadWithoutACheckout(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	repo := newRepo(t, map[string]string{"rgpt.yaml": "findings: {max_major: 1}\n", "big.txt": strings.Repeat("x", 2000), "folder/file": "x"})
+	resolved, _, err := m.Resolve(t.Context(), repo, "")
+	require.NoError(t, err)
+	ws, err := m.Start(t.Context(), resolved)
+	require.NoError(t, err)
+	content, found, err := m.BaseFile(t.Context(), ws, "rgpt.yaml", 1000)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "findings: {max_major: 1}\n", string(content))
+	for _, name := range []string{"missing", "folder", "big.txt"} {
+		_, found, err := m.BaseFile(t.Context(), ws, name, 1000)
+		require.NoError(t, err)
+		require.False(t, found, name)
+	}
+}
