@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -219,8 +220,35 @@ func (l *loader) finish() (*Config, error) {
 	}
 	c.origins = l.origins
 	check(c, &l.report)
+	l.password(c)
 	if err := l.report.err(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// password puts the password of its file into the database's address, which
+// stays as it is when it has one.
+func (l *loader) password(c *Config) {
+	const key = "database.password_file"
+	db := &c.Database
+	if db.URL == "" || db.PasswordFile == "" || passwordOf(db.URL) != "" {
+		return
+	}
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		return // reported already
+	}
+	text, err := readFile(db.PasswordFile)
+	password := strings.TrimRight(string(text), "\r\n")
+	switch {
+	case err != nil:
+		l.report.add(l.origins[key], key, "cannot be read: %v", cause(err))
+		return
+	case password == "":
+		l.report.add(l.origins[key], key, "expected a file with a password, this one is empty")
+		return
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	db.URL = u.String()
 }

@@ -164,6 +164,33 @@ func TestTheEnvironmentSetsEveryKindOfValue(t *testing.T) {
 	require.Equal(t, contract.ModelChoice{Provider: "my_box", Model: "m"}, c.ModelFor(contract.AgentPlanner))
 }
 
+func TestThePasswordOfTheDatabaseMayLieInAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := write(t, dir, "password", "p@ss word/1\n")
+	from := func(env ...string) (*config.Config, error) {
+		return config.Load(config.Sources{Env: append([]string{"HOME=" + dir}, env...)})
+	}
+
+	c, err := from("DATABASE_URL=postgres://a@db:5432/rgpt?sslmode=disable", "RGPT_DATABASE_PASSWORD_FILE="+file)
+	require.NoError(t, err)
+	require.Equal(t, "postgres://a:p%40ss%20word%2F1@db:5432/rgpt?sslmode=disable", c.Database.URL)
+	require.Contains(t, c.Secrets(os.Getenv), "p@ss word/1")
+
+	c, err = from("DATABASE_URL=postgres://a:b@db/rgpt", "RGPT_DATABASE_PASSWORD_FILE="+file)
+	require.NoError(t, err)
+	require.Equal(t, "postgres://a:b@db/rgpt", c.Database.URL, "a password in the address counts")
+
+	c, err = from("RGPT_DATABASE_PASSWORD_FILE=" + file)
+	require.NoError(t, err)
+	require.Empty(t, c.Database.URL)
+
+	_, err = from("DATABASE_URL=postgres://a@db/rgpt", "RGPT_DATABASE_PASSWORD_FILE="+filepath.Join(dir, "missing"))
+	require.ErrorContains(t, err, "environment variable RGPT_DATABASE_PASSWORD_FILE: database.password_file: cannot be read: no such file or directory")
+	_, err = from("DATABASE_URL=postgres://a@db/rgpt", "RGPT_DATABASE_PASSWORD_FILE="+write(t, dir, "empty", "\n"))
+	require.ErrorContains(t, err, "expected a file with a password")
+}
+
 func TestEveryScalarSettingHasAVariable(t *testing.T) {
 	t.Parallel()
 	for _, k := range config.Schema() {

@@ -57,6 +57,7 @@ type Worker struct {
 
 // Database is the PostgreSQL database.
 type Database struct {
-	URL      string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Better given as DATABASE_URL than in a file. Empty: rgpt dev starts its own."`
-	MaxConns int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Connections of one process at the same time."`
+	URL          string `yaml:"url" secret:"true" validate:"omitempty,postgresurl" doc:"Connection URL: postgres://user:password@host:5432/name. Better given as DATABASE_URL than in a file. Empty: rgpt dev starts its own."`
+	PasswordFile string `yaml:"password_file" doc:"File that holds the password, where database.url has none: a secret of Docker or Kubernetes."`
+	MaxConns     int    `yaml:"max_conns" validate:"min=2,max=1000" doc:"Connections of one process at the same time."`
 }

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -181,6 +183,18 @@ func TestGivenNodePackagesAreReadOnlyAndFound(t *testing.T) {
 	require.Equal(t, "/opt/node_modules", c.Env["NODE_PATH"])
 	require.Equal(t, "/opt/node_modules", c.Env["RGPT_NODE_MODULES"])
 	require.Equal(t, "/usr/bin/chromium", c.Env["PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"])
+	target, err := os.Readlink(filepath.Join(root, "node_modules"))
+	require.NoError(t, err)
+	require.Equal(t, "/opt/node_modules", target)
+}
+
+func TestPackagesOfTheCheckoutCountBeforeGivenOnes(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, map[string]string{"a.test.js": nodeTestHead, "node_modules/own/index.js": ""})
+	runWith(t, root, "test-node-1", Env{Runner: always(sandbox.Result{}), Settings: detected(), NodeModules: "/opt/node_modules"})
+	info, err := os.Lstat(filepath.Join(root, "node_modules"))
+	require.NoError(t, err)
+	require.True(t, info.IsDir())
 }
 
 func TestPlaywrightShardsByItself(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,9 +46,25 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 		return Outcome{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
 	}
 	defer dir.Close()
+	if err := linkPackages(dir, env.NodeModules); err != nil {
+		return Outcome{}, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
+	}
 	r := &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}
 	err = r.all(ctx)
 	return r.outcome(), err
+}
+
+// linkPackages lets the checkout find the packages that the worker gives:
+// modules of the kind that import loads are looked for in folders only, never
+// in NODE_PATH. A checkout with packages of its own keeps those.
+func linkPackages(root *os.Root, packages string) error {
+	if packages == "" {
+		return nil
+	}
+	if _, err := root.Lstat("node_modules"); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return root.Symlink(packages, "node_modules")
 }
 
 // run is one check under way.

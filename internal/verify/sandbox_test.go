@@ -112,3 +112,19 @@ func TestATestThatKillsItselfIsACrash(t *testing.T) {
 	require.Equal(t, contract.CodeCommandCrashed, o.Code, "%+v", o)
 	require.Contains(t, o.Message, "segmentation fault")
 }
+
+func TestGivenNodePackagesAreFoundByRequireAndImport(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed")
+	}
+	packages := checkout(t, map[string]string{"given/package.json": `{"main":"index.js"}`, "given/index.js": "exports.answer = 42;\n"})
+	env := isolated(t, detected())
+	env.NodeModules = packages
+	o := runWith(t, checkout(t, map[string]string{
+		"a.test.cjs": "const test = require('node:test');\ntest('required', () => require('assert').equal(require('given').answer, 42));\n",
+		"b.test.mjs": "import test from 'node:test';\nimport assert from 'node:assert';\nimport given from 'given';\ntest('imported', () => assert.equal(given.answer, 42));\n",
+	}), "test-node-1", env)
+	require.True(t, o.OK, "%s", o.Log)
+	require.Equal(t, 2, o.Summary.Passed)
+}
