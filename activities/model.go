@@ -99,6 +99,9 @@ func (s stored) err() error {
 // ask reserves the budget of a call, makes it, and settles what it cost,
 // together with the answer, under (execution, turn).
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
+	if err := a.awaitSettled(ctx, q); err != nil {
+		return model.Response{}, err
+	}
 	messages, err := a.conversation(ctx, q.execution.ID, q.turn)
 	if err != nil {
 		return model.Response{}, err
@@ -203,10 +206,14 @@ const (
 	settleTime = 10 * time.Second
 	// settleWait is the longest pause between two such tries.
 	settleWait = 2 * time.Second
+	// settleLimit is how long an answer is kept while the database is away.
+	settleLimit = 30 * time.Minute
 )
 
 // settle stores the answer and what it cost. The answer is paid for: while the
-// database is away it is kept here, as long as the activity may run.
+// database is away it is kept here. That goes on when the activity is over,
+// which it is soon where Temporal lives in the same database; the next try then
+// waits for it instead of asking, and paying, again.
 func (a *Activities) settle(ctx context.Context, q question, call store.CallID, answer stored) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -216,10 +223,31 @@ func (a *Activities) settle(ctx context.Context, q question, call store.CallID, 
 	if err != nil {
 		return err
 	}
+	over := make(chan struct{})
+	a.settling.Store(q.key(), over)
+	go func() {
+		defer close(over)
+		defer a.settling.CompareAndDelete(q.key(), over)
+		err = a.settleAtLast(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
+			return a.Store.SettleCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
+		})
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-over:
+		return err
+	}
+}
+
+// settleAtLast tries until the database took the answer or refuses it for good.
+func (a *Activities) settleAtLast(ctx context.Context, q question, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
 	for wait := budgetWait; ; wait = min(2*wait, settleWait) {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
-		err = a.Store.SettleCall(last, call, answer.Usage, answer.Latency, raw, messages)
-		cancel()
+		once, done := context.WithTimeout(ctx, settleTime)
+		err := try(once)
+		done()
 		if err == nil || errors.Is(err, store.ErrSuperseded) || fault.Of(err).Class != contract.ClassInfra {
 			return err
 		}
@@ -231,6 +259,29 @@ func (a *Activities) settle(ctx context.Context, q question, call store.CallID, 
 		}
 	}
 }
+
+// awaitSettled waits while an earlier try of the same call, whose activity is
+// over, still stores its answer.
+func (a *Activities) awaitSettled(ctx context.Context, q question) error {
+	over, there := a.settling.Load(q.key())
+	if !there {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-over.(chan struct{}):
+		return nil
+	}
+}
+
+// callKey names a model call within a worker.
+type callKey struct {
+	execution int64
+	turn      int
+}
+
+func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
 // said returns what the answer adds to the conversation.
 func said(q question, answer stored) []model.Message {

@@ -35,7 +35,8 @@ type Activities struct {
 	DataDir    string
 	Log        *slog.Logger
 
-	prompts sync.Map // versions of prompts whose text is stored
+	prompts  sync.Map // versions of prompts whose text is stored
+	settling sync.Map // callKey → chan struct{}: answers that wait for the database
 }
 
 // Role is a part of a worker: which activities it registers on which queue.

@@ -31,6 +31,11 @@ func builtinDynamicConfigValues() []dynamicConfigValue {
 		{dynamicconfig.OutboundProcessorMaxPollRPS, noLimit},
 		{dynamicconfig.VisibilityProcessorMaxPollRPS, noLimit}, // also: lists show a run as soon as it starts
 
+		// A timer that is due sooner than this is late by as much: the second of
+		// the default allows for the clocks of different hosts. It came on top of
+		// each retry after 100 ms, and of noticing that a worker died.
+		{dynamicconfig.TimerProcessorMaxTimeShift, 50 * time.Millisecond},
+
 		// Limits between tenants and services. Here all load is one user's
 		// own, and a refused request would only look like a slow server.
 		{dynamicconfig.FrontendRPS, noLimit},

@@ -38,6 +38,11 @@ type Options struct {
 	Progress  func(string)             // says what is being done; may be nil
 	Without   []Role                   // roles that are left out, for tests that run them themselves
 	Env       func(role Role) []string // more environment for a process, for tests
+
+	// For measurements: where Temporal keeps its state, and settings that are tried.
+	TemporalInFile   bool              // in a SQLite file beside the cluster, not in PostgreSQL
+	TemporalArgs     []string          // more arguments for Temporal
+	PostgresSettings map[string]string // more settings for PostgreSQL
 }
 
 // Programs are the binaries that a stack is made of.
@@ -73,7 +78,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	u := &upper{Stack: s, o: o}
+	u := &upper{Stack: s, o: o, started: map[Role]bool{}}
 	if err := u.prepare(); err != nil {
 		return nil, err
 	}
@@ -86,7 +91,8 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 // upper brings a stack up.
 type upper struct {
 	*Stack
-	o Options
+	o       Options
+	started map[Role]bool // by this Up
 }
 
 func (u *upper) say(format string, args ...any) {
@@ -131,30 +137,25 @@ func (u *upper) up(ctx context.Context) error {
 	if err := u.postgres(ctx); err != nil {
 		return err
 	}
-	first, firstCtx := errgroup.WithContext(ctx)
-	started := make([]*Process, 2)
-	first.Go(func() (err error) { started[0], err = u.temporal(firstCtx); return err })
-	first.Go(func() (err error) { started[1], err = u.model(firstCtx); return err })
-	first.Go(func() error { return store.Migrate(firstCtx, u.Database) })
-	err := first.Wait()
-	for _, p := range started {
-		if p != nil {
-			u.set(*p)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	for _, start := range []func(context.Context) (*Process, error){u.worker, u.server} {
-		p, err := start(ctx)
-		if err != nil {
+	// Started one after the other, which takes no time, and awaited together.
+	for _, prepare := range []func(context.Context) (*launch, error){u.temporal, u.model} {
+		if err := u.start(ctx, prepare); err != nil {
 			return err
 		}
-		if p != nil {
-			u.set(*p)
+	}
+	first, firstCtx := errgroup.WithContext(ctx)
+	first.Go(func() error { return u.await(firstCtx, RoleTemporal) })
+	first.Go(func() error { return u.await(firstCtx, RoleModel) })
+	first.Go(func() error { return store.Migrate(firstCtx, u.Database) })
+	if err := first.Wait(); err != nil {
+		return err
+	}
+	for _, prepare := range []func(context.Context) (*launch, error){u.worker, u.server} {
+		if err := u.start(ctx, prepare); err != nil {
+			return err
 		}
 	}
-	return nil
+	return errors.Join(u.await(ctx, RoleWorker), u.await(ctx, RoleServer))
 }
 
 // left reports whether a role is to be left as it is: left out, or running.
@@ -217,7 +218,7 @@ func (u *upper) postgres(ctx context.Context) error {
 		return err
 	}
 	log := u.Path("logs", "postgres.log")
-	c, err := pgcluster.Start(ctx, pgcluster.Options{Dir: u.Path("postgres"), Port: u.Ports.Postgres, Log: log})
+	c, err := pgcluster.Start(ctx, pgcluster.Options{Dir: u.Path("postgres"), Port: u.Ports.Postgres, Log: log, Settings: u.o.PostgresSettings})
 	if err != nil {
 		return err
 	}
@@ -239,10 +240,11 @@ func hostOf(url string) string {
 	return host
 }
 
-func (u *upper) temporal(ctx context.Context) (*Process, error) {
+func (u *upper) temporal(context.Context) (*launch, error) {
 	if u.o.Temporal != "" {
 		u.Temporal = u.o.Temporal
-		return &Process{Role: RoleTemporal, State: "external", External: true, Address: u.Temporal}, nil
+		u.set(Process{Role: RoleTemporal, State: "external", External: true, Address: u.Temporal})
+		return nil, nil
 	}
 	if u.left(RoleTemporal) {
 		return nil, nil
@@ -251,13 +253,14 @@ func (u *upper) temporal(ctx context.Context) (*Process, error) {
 	if err := errors.Join(u.port(&u.Ports.Temporal), u.port(&u.Ports.TemporalUI)); err != nil {
 		return nil, err
 	}
-	ready := u.Path("run", "temporal.json")
+	ready := u.readyFile(RoleTemporal)
 	args := []string{"--port", strconv.Itoa(u.Ports.Temporal), "--ui-port", strconv.Itoa(u.Ports.TemporalUI), "--namespace", u.Namespace, "--ready-file", ready}
 	for _, a := range contract.SearchAttributes() {
 		args = append(args, "--search-attribute", a[0]+"="+a[1])
 	}
+	args = append(args, u.o.TemporalArgs...)
 	env := os.Environ()
-	if p, ok := u.Process(RolePostgres); ok && !p.External {
+	if p, ok := u.Process(RolePostgres); ok && !p.External && !u.o.TemporalInFile {
 		c, err := pgcluster.Attach(u.Path("postgres"), p.ID, u.Ports.Postgres)
 		if err != nil {
 			return nil, err
@@ -269,12 +272,12 @@ func (u *upper) temporal(ctx context.Context) (*Process, error) {
 	}
 	u.Temporal = net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Temporal))
 	u.TemporalUI = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.TemporalUI))
-	return u.launch(ctx, launch{role: RoleTemporal, program: u.o.Programs.Devserver, args: args, env: env, ready: ready, address: u.Temporal})
+	return &launch{role: RoleTemporal, program: u.o.Programs.Devserver, args: args, env: env, address: u.Temporal}, nil
 }
 
-func (u *upper) model(ctx context.Context) (*Process, error) {
+func (u *upper) model(ctx context.Context) (*launch, error) {
 	if u.Scenario == "" && !u.o.NeedModel {
-		return nil, nil
+		return nil, u.dropModel(ctx)
 	}
 	sum, err := digest(u.Scenario)
 	if err != nil {
@@ -299,12 +302,26 @@ func (u *upper) model(ctx context.Context) (*Process, error) {
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Model))
 	u.Model, u.ScenarioSum = "http://"+address+"/v1", sum
-	ready := u.Path("run", "model.json")
+	ready := u.readyFile(RoleModel)
 	args := []string{"scripted", "--address", address, "--log", u.Path("scripted-requests.jsonl"), "--ready-file", ready}
 	if u.Scenario != "" {
 		args = append(args, "--scenario", u.Scenario)
 	}
-	return u.launch(ctx, launch{role: RoleModel, program: u.o.Programs.Starter, args: args, env: os.Environ(), ready: ready, address: address})
+	return &launch{role: RoleModel, program: u.o.Programs.Starter, args: args, env: os.Environ(), address: address}, nil
+}
+
+// dropModel takes a scripted model out of the stack that a provider has replaced.
+func (u *upper) dropModel(ctx context.Context) error {
+	p, ok := u.Process(RoleModel)
+	if !ok {
+		return nil
+	}
+	if err := p.ID.Stop(ctx, stopTime, syscall.SIGTERM); err != nil {
+		return err
+	}
+	u.Processes = slices.DeleteFunc(u.Processes, func(p Process) bool { return p.Role == RoleModel })
+	u.Model, u.ScenarioSum = "", ""
+	return u.save()
 }
 
 // digest returns the digest of a scenario file, empty for none.
@@ -334,31 +351,31 @@ func (s *Stack) Environment() []string {
 	return env
 }
 
-func (u *upper) worker(ctx context.Context) (*Process, error) {
+func (u *upper) worker(context.Context) (*launch, error) {
 	if u.left(RoleWorker) {
 		return nil, nil
 	}
 	u.say("Starting the worker")
-	ready := u.Path("run", "worker.json")
-	return u.launch(ctx, launch{
+	ready := u.readyFile(RoleWorker)
+	return &launch{
 		role: RoleWorker, program: u.o.Programs.Worker, args: u.configArgs("--ready-file", ready),
-		env: append(os.Environ(), u.Environment()...), ready: ready,
-	})
+		env: append(os.Environ(), u.Environment()...),
+	}, nil
 }
 
-func (u *upper) server(ctx context.Context) (*Process, error) {
+func (u *upper) server(context.Context) (*launch, error) {
 	if u.left(RoleServer) {
 		return nil, nil
 	}
 	u.say("Starting the server")
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Server))
 	u.Server = "http://" + address
-	ready := u.Path("run", "server.json")
+	ready := u.readyFile(RoleServer)
 	args := append([]string{"server"}, u.configArgs("--address", address, "--temporal-ui", u.TemporalUI, "--ready-file", ready)...)
-	return u.launch(ctx, launch{
+	return &launch{
 		role: RoleServer, program: u.o.Programs.Starter, args: args,
-		env: append(os.Environ(), u.Environment()...), ready: ready, address: address,
-	})
+		env: append(os.Environ(), u.Environment()...), address: address,
+	}, nil
 }
 
 // configArgs tells a process where the configuration lies.
@@ -369,19 +386,28 @@ func (u *upper) configArgs(args ...string) []string {
 	return append(args, "--config-dir", u.ConfigDir)
 }
 
-// launch is a process to start and to wait for.
+// launch is a process to start. It writes the ready file of its role.
 type launch struct {
 	role    Role
 	program string
 	args    []string
 	env     []string
-	ready   string // file that says that it is ready
 	address string
 }
 
-func (u *upper) launch(ctx context.Context, l launch) (*Process, error) {
-	if err := os.Remove(l.ready); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("remove the old ready file: %w", err)
+// readyFile is what a process writes when it is ready.
+func (u *upper) readyFile(role Role) string { return u.Path("run", string(role)+".json") }
+
+// start starts what a role needs, if anything. The process is in the stack's
+// file before it is waited for: if we are killed meanwhile, the next Up finds
+// it, and starts no second one beside it.
+func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launch, error)) error {
+	l, err := prepare(ctx)
+	if err != nil || l == nil {
+		return err
+	}
+	if err := os.Remove(u.readyFile(l.role)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the old ready file: %w", err)
 	}
 	if u.o.Env != nil {
 		l.env = append(l.env, u.o.Env(l.role)...)
@@ -389,13 +415,24 @@ func (u *upper) launch(ctx context.Context, l launch) (*Process, error) {
 	log := u.Path("logs", string(l.role)+".log")
 	id, err := proc.Start(proc.Spec{Path: l.program, Args: l.args, Env: l.env, Dir: u.DataDir, Log: log})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &Process{Role: l.role, PID: id.PID, ID: id, Address: l.address, State: "running", Log: log, Started: time.Now()}
-	if err := awaitReady(ctx, *p, l.ready); err != nil {
-		return nil, errors.Join(err, id.Stop(context.WithoutCancel(ctx), stopTime, syscall.SIGTERM))
+	u.started[l.role] = true
+	u.set(Process{Role: l.role, PID: id.PID, ID: id, Address: l.address, State: "running", Log: log, Started: time.Now()})
+	return u.save()
+}
+
+// await waits until the process of a role is ready, also one that an earlier Up
+// started and did not live to await. One that does not get ready is stopped.
+func (u *upper) await(ctx context.Context, role Role) error {
+	p, ok := u.Process(role)
+	if !ok || p.External || !u.started[role] && !p.ID.Alive() {
+		return nil
 	}
-	return p, nil
+	if err := awaitReady(ctx, p, u.readyFile(role)); err != nil {
+		return errors.Join(err, p.ID.Stop(context.WithoutCancel(ctx), stopTime, syscall.SIGTERM))
+	}
+	return nil
 }
 
 // awaitReady waits for a process's ready file.

@@ -74,6 +74,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the password of the cluster in %s: %w", o.Dir, err)
 	}
+	if err := stopStray(ctx, o.Dir); err != nil {
+		return nil, err
+	}
 	if o.Port == 0 {
 		if o.Port, err = freePort(); err != nil {
 			return nil, err
@@ -88,7 +91,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 // launch starts the server and waits until it serves. Where a server was killed
-// a moment ago its last children may still hold the shared memory; the new one
+// a moment ago its last children may still hold the shared memory, and its own
+// process may not have been reaped yet, which its lock file names; the new one
 // ends then, and is tried again until they are gone.
 func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 	giveUp := time.Now().Add(orphanTime)
@@ -96,8 +100,7 @@ func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 	defer tick.Stop()
 	for {
 		err := c.launchOnce(ctx, server)
-		held := err != nil && strings.Contains(proc.Tail(server.Log, 5), "shared memory")
-		if !held || time.Now().After(giveUp) {
+		if err == nil || !heldByTheDead(proc.Tail(server.Log, 5)) || time.Now().After(giveUp) {
 			return err
 		}
 		select {
@@ -106,6 +109,12 @@ func (c *Cluster) launch(ctx context.Context, server proc.Spec) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// heldByTheDead reports whether a server's last words say that something of
+// the one before it is still there.
+func heldByTheDead(log string) bool {
+	return strings.Contains(log, "shared memory") || strings.Contains(log, `lock file "postmaster.pid" already exists`)
 }
 
 func (c *Cluster) launchOnce(ctx context.Context, server proc.Spec) error {

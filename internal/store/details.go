@@ -99,18 +99,31 @@ type RunDetails struct {
 }
 
 // RunDetails returns the whole run as of one moment, or ErrNotFound.
-func (s *Store) RunDetails(ctx context.Context, id int64) (d RunDetails, err error) {
+func (s *Store) RunDetails(ctx context.Context, id int64) (RunDetails, error) {
+	return s.detailsOf(ctx, id, func(view *Store, run Run) ([]contract.Event, error) { return view.allEvents(ctx, run.ID) })
+}
+
+// RecentDetails is RunDetails with the last events only, at most 1000: what a
+// page shows of a long run.
+func (s *Store) RecentDetails(ctx context.Context, id int64, events int) (RunDetails, error) {
+	return s.detailsOf(ctx, id, func(view *Store, run Run) ([]contract.Event, error) {
+		return view.Events(ctx, run.ID, max(0, run.EventSeq-int64(events)), events)
+	})
+}
+
+// detailsOf reads a run as of one moment, with events as the caller wants them.
+func (s *Store) detailsOf(ctx context.Context, id int64, events func(*Store, Run) ([]contract.Event, error)) (d RunDetails, err error) {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
 		view := &Store{q: db.New(tx)}
-		d, err = view.details(ctx, id)
+		d, err = view.details(ctx, id, events)
 		return err
 	})
 	return d, ofRun(err, id, "read run %d", id)
 }
 
 // details reads one thing after the other; the transaction makes them one moment.
-func (s *Store) details(ctx context.Context, id int64) (d RunDetails, err error) {
+func (s *Store) details(ctx context.Context, id int64, events func(*Store, Run) ([]contract.Event, error)) (d RunDetails, err error) {
 	if d.Run, err = s.Run(ctx, id); err != nil {
 		return d, err
 	}
@@ -123,7 +136,7 @@ func (s *Store) details(ctx context.Context, id int64) (d RunDetails, err error)
 	if d.Executions, err = s.Executions(ctx, id); err != nil {
 		return d, err
 	}
-	if d.Events, err = s.allEvents(ctx, id); err != nil {
+	if d.Events, err = events(s, d.Run); err != nil {
 		return d, err
 	}
 	if d.Findings, err = s.Findings(ctx, id); err != nil {
