@@ -12,8 +12,8 @@ ARG VERSION=dev
 ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     for program in starter:rgpt workers:rgpt-worker; do \
-      go build -trimpath -o "/out/${program#*:}" "./${program%%:*}" \
-        -ldflags "-s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=${VERSION}" || exit 1; \
+      go build -trimpath -ldflags "-s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=${VERSION}" \
+        -o "/out/${program#*:}" "./${program%%:*}" || exit 1; \
     done
 
 # What both images share. The user has a fixed number, so that volumes keep

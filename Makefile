@@ -30,6 +30,11 @@ $(BIN)/temporal-devserver: $(wildcard devserver/*.go) devserver/go.mod
 demo: setup build devserver ## Start everything and turn a goal into a tested branch
 	@./examples/demo.sh
 
+.PHONY: demo-node
+demo-node: export RGPT_BROWSER = 1
+demo-node: setup build devserver ## The same on a web page, whose tests run in a real browser
+	@./examples/demo-node.sh
+
 .PHONY: test
 test: setup build devserver tools ## Lint, then run all tests but the long chaos runs
 	@$(MAKE) --no-print-directory lint

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 	"github.com/rocketgpt/orchestrator/internal/proc"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -79,7 +80,11 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 		return nil, err
 	}
 	u := &upper{Stack: s, o: o, started: map[Role]bool{}}
+	// What is refused here leaves nothing behind, not even a wish for a port.
 	if err := u.prepare(); err != nil {
+		return nil, err
+	}
+	if err := u.takePort(); err != nil {
 		return nil, err
 	}
 	if err := u.up(ctx); err != nil {
@@ -95,9 +100,9 @@ type upper struct {
 	started map[Role]bool // by this Up
 }
 
-func (u *upper) say(format string, args ...any) {
+func (u *upper) say(text string) {
 	if u.o.Progress != nil {
-		u.o.Progress(fmt.Sprintf(format, args...))
+		u.o.Progress(text)
 	}
 }
 
@@ -113,6 +118,10 @@ func (u *upper) prepare() error {
 		file, err := filepath.Abs(u.o.Scenario)
 		if err != nil {
 			return fmt.Errorf("find the scenario %s: %w", u.o.Scenario, err)
+		}
+		// Before anything is started: a mistake in it leaves nothing behind.
+		if _, err := scripted.Load(file); err != nil {
+			return err
 		}
 		u.Scenario = file
 	}
@@ -131,9 +140,6 @@ func (u *upper) prepare() error {
 }
 
 func (u *upper) up(ctx context.Context) error {
-	if err := u.takePort(); err != nil {
-		return err
-	}
 	if err := u.postgres(ctx); err != nil {
 		return err
 	}
