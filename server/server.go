@@ -2,13 +2,18 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.temporal.io/sdk/client"
 
@@ -38,27 +43,38 @@ type server struct{ Options }
 func New(o Options) http.Handler {
 	s := &server{o}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { s.json(w, http.StatusOK, map[string]string{"status": "ok"}) })
-	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("GET /metrics", telemetry.Handler())
-	mux.HandleFunc("GET /api/runs", s.listRuns)
-	mux.HandleFunc("GET /api/runs/{id}", s.getRun)
-	mux.HandleFunc("GET /api/runs/{id}/artifacts/{artifact}", s.getArtifact)
-	mux.Handle("GET /{$}", http.RedirectHandler("/runs", http.StatusFound))
-	mux.HandleFunc("GET /runs", s.runsPage)
-	mux.HandleFunc("GET /runs/{id}", s.runPage)
-	mux.HandleFunc("GET /style.css", style)
+	// Each path has a second handler without a method, which says what is allowed.
+	get := func(path string, h http.HandlerFunc) {
+		mux.HandleFunc("GET "+path, h)
+		mux.HandleFunc(path, s.wrongMethod)
+	}
+	get("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		s.json(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	get("/readyz", s.ready)
+	get("/metrics", telemetry.Handler().ServeHTTP)
+	get("/api/runs", s.listRuns)
+	get("/api/runs/{id}", s.getRun)
+	get("/api/runs/{id}/artifacts/{artifact}", s.getArtifact)
+	get("/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
+	get("/runs", s.runsPage)
+	get("/runs/{id}", s.runPage)
+	get("/style.css", style)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
 	return guarded(mux)
 }
 
 // guarded sets what every answer carries: no script runs, nothing is loaded
-// from elsewhere, no other site may frame a page.
+// from elsewhere, no other site may frame a page or read an answer.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
@@ -80,11 +96,12 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	runs, err := s.Store.ListRuns(r.Context(), store.Filter{
-		Status: contract.Status(q.Get("status")), Phase: contract.Phase(q.Get("phase")), Project: q.Get("project"),
-		ErrorClass: contract.Class(q.Get("error")), Text: q.Get("text"),
-	})
+	filter, err := filterOf(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	runs, err := s.Store.ListRuns(r.Context(), filter)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -92,8 +109,45 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) {
 	s.json(w, http.StatusOK, map[string]any{"runs": runs})
 }
 
+// badRequest is a request that cannot be understood; its text is fit for whoever sent it.
+type badRequest string
+
+func (b badRequest) Error() string { return string(b) }
+
+// filterOf reads which runs a request asks for.
+func filterOf(r *http.Request) (store.Filter, error) {
+	q := r.URL.Query()
+	for name, values := range q {
+		for _, v := range values {
+			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+				return store.Filter{}, badRequest(fmt.Sprintf("%q is no text", name))
+			}
+		}
+	}
+	f := store.Filter{
+		Status: contract.Status(q.Get("status")), Phase: contract.Phase(q.Get("phase")), Project: q.Get("project"),
+		ErrorClass: contract.Class(q.Get("error")), Text: q.Get("text"),
+	}
+	err := errors.Join(oneOf("status", f.Status, contract.Statuses()), oneOf("phase", f.Phase, contract.Phases()),
+		oneOf("error", f.ErrorClass, contract.Classes()))
+	return f, err
+}
+
+// oneOf refuses a parameter that is given and none of those there are.
+func oneOf[T ~string](name string, value T, all []T) error {
+	if value == "" || slices.Contains(all, value) {
+		return nil
+	}
+	return badRequest(fmt.Sprintf("%s %q is none of %v", name, value, all))
+}
+
 func (s *server) getRun(w http.ResponseWriter, r *http.Request) {
-	details, err := s.details(r)
+	id, err := runID(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	details, err := s.Store.RunDetails(r.Context(), id)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -101,30 +155,42 @@ func (s *server) getRun(w http.ResponseWriter, r *http.Request) {
 	s.json(w, http.StatusOK, details)
 }
 
-// details reads the run that a path names.
-func (s *server) details(r *http.Request) (store.RunDetails, error) {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+// runID returns the run that a path names.
+func runID(r *http.Request) (int64, error) { return number(r, "id") }
+
+// number reads a part of a path that is a number from 1.
+func number(r *http.Request, name string) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue(name), 10, 64)
 	if err != nil || id <= 0 {
-		return store.RunDetails{}, store.ErrNotFound
+		return 0, store.ErrNotFound // no such number was ever given
 	}
-	return s.Store.RunDetails(r.Context(), id)
+	return id, nil
 }
 
 // getArtifact sends a file of a run. It came from a repository or a model, so
 // it is always a download and never shown.
 func (s *server) getArtifact(w http.ResponseWriter, r *http.Request) {
-	details, err := s.details(r)
+	run, err := runID(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	for _, a := range details.Artifacts {
-		if strconv.FormatInt(a.ID, 10) == r.PathValue("artifact") {
-			s.download(w, r, a)
-			return
-		}
+	id, err := number(r, "artifact")
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
-	s.fail(w, r, store.ErrNotFound)
+	all, err := s.Store.Artifacts(r.Context(), run)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	i := slices.IndexFunc(all, func(a contract.Artifact) bool { return a.ID == id })
+	if i < 0 {
+		s.fail(w, r, store.ErrNotFound)
+		return
+	}
+	s.download(w, r, all[i])
 }
 
 // problem is an error as RFC 9457 has it.
@@ -134,30 +200,64 @@ type problem struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	s.answer(w, r, problem{Title: "This can only be read", Status: http.StatusMethodNotAllowed, Detail: "Runs are started and steered with rgpt run."})
+}
+
 // fail answers an error; what is inside stays inside.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
+	var bad badRequest
 	switch {
+	case errors.As(err, &bad):
+		p = problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error()}
 	case errors.Is(err, store.ErrNotFound):
 		p = problem{Title: "There is no such thing", Status: http.StatusNotFound}
+	case errors.Is(err, artifact.ErrNotFound):
+		p = problem{Title: "The file is no longer kept", Status: http.StatusGone}
 	case fault.Of(err).Class == contract.ClassInfra:
 		p = problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly."}
 	}
-	if p.Status >= http.StatusInternalServerError {
+	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.Log.ErrorContext(r.Context(), "A request failed", "path", r.URL.Path, "error", err)
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	s.write(w, p.Status, p)
+	s.answer(w, r, p)
+}
+
+// answer sends a problem: to people as a page, to programs as problem+json.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, p problem) {
+	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		var out bytes.Buffer
+		if err := pages.ExecuteTemplate(&out, "problem.html", p); err == nil {
+			s.write(w, p.Status, "text/html; charset=utf-8", out.Bytes())
+			return
+		}
+	}
+	s.encode(w, p.Status, "application/problem+json", p)
 }
 
 func (s *server) json(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	s.write(w, status, v)
+	s.encode(w, status, "application/json", v)
 }
 
-func (s *server) write(w http.ResponseWriter, status int, v any) {
+// encode makes the whole answer before it sends any of it.
+func (s *server) encode(w http.ResponseWriter, status int, kind string, v any) {
+	var out bytes.Buffer
+	if err := json.NewEncoder(&out).Encode(v); err != nil {
+		s.Log.Error("An answer could not be written as JSON", "error", err)
+		status, kind = http.StatusInternalServerError, "application/problem+json"
+		out.Reset()
+		out.WriteString(`{"title":"Something went wrong here","status":500}`)
+	}
+	s.write(w, status, kind, out.Bytes())
+}
+
+func (s *server) write(w http.ResponseWriter, status int, kind string, content []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(v); err != nil {
+	if _, err := w.Write(content); err != nil {
 		s.Log.Info("A client went away", "error", err)
 	}
 }

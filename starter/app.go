@@ -9,13 +9,17 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/client"
 	"golang.org/x/term"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
@@ -27,6 +31,7 @@ type app struct {
 	in   io.Reader
 	out  io.Writer
 	errs io.Writer
+	env  []string // in the form of os.Environ
 
 	json        bool
 	dataDirFlag string
@@ -35,7 +40,18 @@ type app struct {
 }
 
 func newApp(in io.Reader, out, errs io.Writer) *app {
-	return &app{in: in, out: out, errs: errs, set: map[string]string{}}
+	return &app{in: in, out: out, errs: errs, env: os.Environ(), set: map[string]string{}}
+}
+
+// getenv returns a variable of the environment, empty when it is not set. Of
+// doubles the last counts.
+func (a *app) getenv(name string) string {
+	for _, e := range slices.Backward(a.env) {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // dataDir returns the data folder.
@@ -66,15 +82,15 @@ func (a *app) config() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := config.Sources{Project: a.configFile, Flags: a.set, Env: os.Environ()}
-	scripted := os.Getenv(setup.ScriptedURL)
+	from := config.Sources{Project: a.configFile, Flags: a.set, Env: a.env}
+	scripted := a.getenv(setup.ScriptedURL)
 	if from.Project == "" {
 		if from.Dir, err = os.Getwd(); err != nil {
 			return nil, fmt.Errorf("find the present folder: %w", err)
 		}
 	}
 	if s != nil {
-		from.Env = append(from.Env, s.Environment()...)
+		from.Env = slices.Concat(from.Env, s.Environment())
 		scripted = s.Model
 		if _, err := os.Stat(filepath.Join(from.Dir, config.FileName)); errors.Is(err, os.ErrNotExist) && s.ConfigDir != "" && from.Project == "" {
 			from.Dir = s.ConfigDir
@@ -136,8 +152,10 @@ func (a *app) open(ctx context.Context, needs need) (*parts, error) {
 	if p.Config, err = a.config(); err != nil {
 		return nil, err
 	}
-	if p.Stack == nil && p.Config.Database.URL == "" {
-		_, err = devstack.Load(p.DataDir) // its error says what to do
+	if p.Config.Database.URL == "" {
+		if _, err = devstack.Load(p.DataDir); err == nil { // else its error says what to do
+			err = fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the stack in %s has never been up; start it with `rgpt dev`", p.DataDir)
+		}
 		return nil, err
 	}
 	if p.Store, err = store.Open(ctx, p.Config.Database.URL, store.Options{MaxConns: 4}); err != nil {

@@ -32,8 +32,14 @@ restart, also after any process was killed: start it again and it goes on.
 
 Without --detach it stays, starts again what dies, and stops everything when
 it is interrupted.`,
+		Example: `  rgpt dev --detach
+  rgpt dev --detach --data-dir /tmp/try --scenario examples/go/good.yaml --port 0
+  rgpt dev status`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if port < 0 || port > 65535 {
+				return usageError{fmt.Errorf("--port %d is no port; ports go from 1 to 65535, and 0 takes a free one", port)}
+			}
 			o, err := a.stackOptions(scenario, port, cmd.Flags().Changed("port"))
 			if err != nil {
 				return err
@@ -62,7 +68,7 @@ func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.
 	if err != nil {
 		return devstack.Options{}, err
 	}
-	programs, err := findPrograms()
+	programs, err := findPrograms(a.getenv("TEMPORAL_ADDRESS") == "")
 	if err != nil {
 		return devstack.Options{}, err
 	}
@@ -75,7 +81,7 @@ func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.
 			return devstack.Options{}, fmt.Errorf("find the folder of %s: %w", a.configFile, err)
 		}
 	}
-	cfg, err := config.Load(config.Sources{Project: a.configFile, Dir: here})
+	cfg, err := config.Load(config.Sources{Project: a.configFile, Dir: here, Env: a.env})
 	if err != nil {
 		return devstack.Options{}, err
 	}
@@ -95,8 +101,8 @@ func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.
 }
 
 // findPrograms finds the binaries that a stack is made of: beside this one, in
-// the folder bin, or in the PATH.
-func findPrograms() (devstack.Programs, error) {
+// the folder bin, or in the PATH. The one of Temporal only where it is to run.
+func findPrograms(temporal bool) (devstack.Programs, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return devstack.Programs{}, fmt.Errorf("find this program: %w", err)
@@ -105,7 +111,7 @@ func findPrograms() (devstack.Programs, error) {
 	if p.Worker, err = findProgram(self, "rgpt-worker", "make build"); err != nil {
 		return p, err
 	}
-	if os.Getenv("TEMPORAL_ADDRESS") == "" {
+	if temporal {
 		p.Devserver, err = findProgram(self, "temporal-devserver", "make devserver")
 	}
 	return p, err
@@ -239,12 +245,4 @@ func newDevStop(a *app) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// noArgs refuses arguments with an exit code of its own.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
-	}
-	return nil
 }

@@ -18,6 +18,8 @@ func newRunWatch(a *app) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
 		Use: "watch RUN", Short: "Follow a run to its end", Args: oneRun,
+		Example: `  rgpt run watch 42
+  rgpt run watch 42 --after 17 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := runID(args[0])
 			if err != nil {
@@ -112,8 +114,8 @@ func (a *app) printEnd(p *parts, run store.Run) {
 			fmt.Fprintf(a.out, "  cause: %s\n", clean(f.Cause))
 		}
 	}
-	if run.ReleaseBranch != "" {
-		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", run.ReleaseBranch, run.ReleaseCommit, run.Repo)
+	if run.ReleaseBranch != "" && run.ReleaseCommit != "" {
+		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", clean(run.ReleaseBranch), run.ReleaseCommit, clean(run.Repo))
 	}
 	if run.ReleaseCommit != "" {
 		fmt.Fprintf(a.out, "  report     rgpt run export %d\n", run.ID)
@@ -221,7 +223,7 @@ func (p *progress) draw() {
 	parts := []string{p.now}
 	for _, id := range p.order {
 		mark := map[string]string{"started": "◐", "completed": "✓", "error": "✗"}[p.steps[id]]
-		parts = append(parts, mark+" "+id)
+		parts = append(parts, mark+" "+clean(id))
 	}
 	line := strings.Join(parts, "  ")
 	p.width = len([]rune(line))
@@ -278,22 +280,4 @@ func describe(e contract.Event) string {
 		add("until " + until)
 	}
 	return strings.Join(out, "  ")
-}
-
-// clean makes hostile text fit for a terminal: one line, no control characters.
-func clean(s string) string {
-	const most = 400
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069):
-			return -1
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return s
 }

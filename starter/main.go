@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -31,8 +32,9 @@ const (
 func main() {
 	sandbox.MaybeRunHelper()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	os.Exit(execute(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args[1:]))
+	code := execute(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args[1:])
+	stop()
+	os.Exit(code)
 }
 
 // execute runs one command and returns its exit code.
@@ -43,11 +45,26 @@ func execute(ctx context.Context, a *app, args []string) int {
 	if err == nil {
 		return exitDone
 	}
+	// What cannot be understood is refused before all flags are read.
+	a.json = a.json || wantsJSON(args)
 	code, silent := codeOf(err)
 	if !silent {
 		a.reportError(err)
 	}
 	return code
+}
+
+// wantsJSON reports whether a command line asks for JSON, whatever else it says.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
 }
 
 // ended is a command's result that is no error but has an exit code of its own:
@@ -98,6 +115,8 @@ Start with:
 
 Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
 4 the input cannot be used and nothing was done.`,
+		Args:              noArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           version.Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -113,8 +132,46 @@ Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
 	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt here, else .rgpt in the home folder)")
 	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml here)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
-	root.AddCommand(newDev(a), newRun(a), newModels(a), newServer(a), newScripted(a), newMigrate(a))
+	root.AddCommand(newDev(a), newRun(a), newModels(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))
+	root.InitDefaultCompletionCmd()
+	refuseArgs(root)
 	return root
+}
+
+// refuseArgs makes arguments that a command does not take errors of usage, also
+// where a group of commands has none of that name.
+func refuseArgs(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		refuseArgs(sub)
+	}
+	if !cmd.Runnable() {
+		cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+}
+
+// noArgs takes no arguments. Of a command with commands of its own, an argument
+// is one that does not exist.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if !cmd.HasAvailableSubCommands() {
+		return fmt.Errorf("%s takes no argument, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
+	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		text += "; did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())
 }
 
 // reportError says what went wrong, and nothing secret.
@@ -127,5 +184,5 @@ func (a *app) reportError(err error) {
 		a.printJSON(map[string]any{"error": f})
 		return
 	}
-	fmt.Fprintln(a.errs, "rgpt:", text)
+	fmt.Fprintln(a.errs, "rgpt:", cleanLines(text))
 }

@@ -14,12 +14,17 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Start, follow and steer runs",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRunCreate(a), newRunList(a), newRunWatch(a), newRunInspect(a), newRunLogs(a))
 	cmd.AddCommand(steering(a)...)
 	cmd.AddCommand(newRunExport(a), newRunArtifacts(a), newRunTiming(a))
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, " RUN") {
+			sub.ValidArgsFunction = a.completeRun
+		}
+	}
 	return cmd
 }
 

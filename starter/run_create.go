@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,17 +141,26 @@ func (a *app) goal(c creation) (title, description string, err error) {
 	return title, description, nil
 }
 
+// inputMost is more than any goal or plan needs, and little enough to read.
+const inputMost = 16 << 20
+
 // read reads a text file, or standard input for -.
 func (a *app) read(file string) (string, error) {
-	var raw []byte
-	var err error
-	if file == "-" {
-		raw, err = readAll(a.in)
-	} else {
-		raw, err = os.ReadFile(file)
+	from := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", usageError{fmt.Errorf("cannot read %s: %w", file, err)}
+		}
+		defer f.Close()
+		from = f
 	}
+	raw, err := io.ReadAll(io.LimitReader(from, inputMost+1))
 	if err != nil {
 		return "", usageError{fmt.Errorf("cannot read %s: %w", file, err)}
+	}
+	if len(raw) > inputMost {
+		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, inputMost>>20)}
 	}
 	return string(raw), nil
 }
@@ -312,8 +322,13 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 
 // projectOf names a project after its repository.
 func projectOf(url string) string {
-	name := strings.TrimSuffix(filepath.Base(strings.TrimRight(url, "/")), ".git")
-	if name == "" || name == "." || name == "/" {
+	url, _, _ = strings.Cut(url, "?")
+	name := filepath.Base(strings.TrimRight(url, "/"))
+	if at := strings.LastIndexAny(name, "@:"); at >= 0 { // user:password@host, git@host:app.git
+		name = name[at+1:]
+	}
+	name = strings.TrimSuffix(name, ".git")
+	if strings.Trim(name, "./") == "" {
 		return "project"
 	}
 	return name
@@ -336,7 +351,7 @@ func (a *app) reportCreated(ctx context.Context, p *parts, run store.Run, fresh,
 			a.printJSON(map[string]any{"runId": run.ID, "status": run.Status, "created": fresh, "workflow_id": contract.RunWorkflowID(run.ID)})
 			return nil
 		}
-		fmt.Fprintf(a.out, "Run %d started: %s\n", run.ID, run.GoalTitle)
+		fmt.Fprintf(a.out, "Run %d started: %s\n", run.ID, clean(run.GoalTitle))
 		fmt.Fprintf(a.out, "Follow it with: rgpt run watch %d\n", run.ID)
 		return nil
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,45 +27,55 @@ func newRunLogs(a *app) *cobra.Command {
 	var phase, step string
 	cmd := &cobra.Command{
 		Use: "logs RUN", Short: "Show what was said and done: conversations of agents and output of checks", Args: oneRun,
+		Example: `  rgpt run logs 42
+  rgpt run logs 42 --phase builder --step step-001`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRun(cmd.Context(), args[0], needArtifacts, func(p *parts, d store.RunDetails) error {
-				for _, e := range d.Executions {
-					if (phase != "" && string(e.Phase) != phase) || (step != "" && e.Step != step) {
-						continue
-					}
-					transcript, err := p.Store.Transcript(cmd.Context(), e.ID)
-					if err != nil {
-						return err
-					}
-					for _, entry := range transcript {
-						a.printLog(logEntry{Phase: e.Phase, Step: e.Step, Attempt: e.Attempt, Turn: entry.Turn, Role: entry.Role, Text: said(entry.Content)})
-					}
+				if err := a.printConversations(cmd.Context(), p, d, phase, step); err != nil {
+					return err
 				}
 				if step != "" || (phase != "" && phase != string(contract.PhaseTester)) {
 					return nil
 				}
-				for _, f := range d.Artifacts {
-					if f.Type != contract.ArtifactLog {
-						continue
-					}
-					r, err := p.Artifacts.Reader(cmd.Context(), f.Digest)
-					if err != nil {
-						return err
-					}
-					text, err := io.ReadAll(r)
-					r.Close()
-					if err != nil {
-						return fmt.Errorf("read %s: %w", f.Name, err)
-					}
-					a.printLog(logEntry{Phase: contract.PhaseTester, Step: f.Name, Role: "output", Text: string(text)})
-				}
-				return nil
+				return a.printOutputs(cmd.Context(), p, d)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "only of this phase")
 	cmd.Flags().StringVar(&step, "step", "", "only of this step")
 	return cmd
+}
+
+// printConversations prints what agents said and did.
+func (a *app) printConversations(ctx context.Context, p *parts, d store.RunDetails, phase, step string) error {
+	for _, e := range d.Executions {
+		if (phase != "" && string(e.Phase) != phase) || (step != "" && e.Step != step) {
+			continue
+		}
+		transcript, err := p.Store.Transcript(ctx, e.ID)
+		if err != nil {
+			return err
+		}
+		for _, entry := range transcript {
+			a.printLog(logEntry{Phase: e.Phase, Step: e.Step, Attempt: e.Attempt, Turn: entry.Turn, Role: entry.Role, Text: said(entry.Content)})
+		}
+	}
+	return nil
+}
+
+// printOutputs prints what checks printed.
+func (a *app) printOutputs(ctx context.Context, p *parts, d store.RunDetails) error {
+	for _, f := range d.Artifacts {
+		if f.Type != contract.ArtifactLog {
+			continue
+		}
+		text, err := p.Artifacts.Get(ctx, f.Digest)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", f.Name, err)
+		}
+		a.printLog(logEntry{Phase: contract.PhaseTester, Step: f.Name, Role: "output", Text: string(text)})
+	}
+	return nil
 }
 
 // said returns a message of a conversation as text.
@@ -90,9 +100,9 @@ func (a *app) printLog(e logEntry) {
 	}
 	where := string(e.Phase)
 	if e.Step != "" {
-		where += " " + e.Step
+		where += " " + clean(e.Step)
 	}
 	for _, line := range strings.Split(strings.TrimRight(e.Text, "\n"), "\n") {
-		fmt.Fprintf(a.out, "%s #%d.%d %-9s %s\n", where, e.Attempt, e.Turn, e.Role, clean(line))
+		fmt.Fprintf(a.out, "%s #%d.%d %-9s %s\n", where, e.Attempt, e.Turn, e.Role, cleanLine(line))
 	}
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,18 +20,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-func readAll(r io.Reader) ([]byte, error) {
-	const most = 16 << 20
-	return io.ReadAll(io.LimitReader(r, most))
-}
-
 func newRunList(a *app) *cobra.Command {
 	var f store.Filter
 	var status, phase, class string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List runs, the newest first", Args: noArgs,
+		Example: `  rgpt run list --status failed --error LLM_ERROR
+  rgpt run list --text "dark mode" --limit 5 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Status, f.Phase, f.ErrorClass = contract.Status(status), contract.Phase(phase), contract.Class(class)
+			if err := checkFilter(f); err != nil {
+				return err
+			}
 			p, err := a.open(cmd.Context(), 0)
 			if err != nil {
 				return err
@@ -48,7 +51,31 @@ func newRunList(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.Project, "project", "", "only of this project")
 	cmd.Flags().StringVar(&f.Text, "text", "", "only with this text in the goal")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
+	complete(cmd, "status", contract.Statuses())
+	complete(cmd, "phase", contract.Phases())
+	complete(cmd, "error", contract.Classes())
 	return cmd
+}
+
+// checkFilter refuses what no run can match.
+func checkFilter(f store.Filter) error {
+	if f.Limit < 1 {
+		return usageError{fmt.Errorf("--limit %d is too little; ask for at least one run", f.Limit)}
+	}
+	return errors.Join(oneOf("status", f.Status, contract.Statuses()), oneOf("phase", f.Phase, contract.Phases()),
+		oneOf("error", f.ErrorClass, contract.Classes()))
+}
+
+// oneOf refuses the value of a flag that is given and none of those there are.
+func oneOf[T ~string](flag string, value T, all []T) error {
+	if value == "" || slices.Contains(all, value) {
+		return nil
+	}
+	names := make([]string, len(all))
+	for i, v := range all {
+		names[i] = string(v)
+	}
+	return usageError{fmt.Errorf("--%s %q is none of %s", flag, value, strings.Join(names, ", "))}
 }
 
 func (a *app) printRuns(runs []store.Run) {
@@ -103,6 +130,8 @@ func (a *app) withRun(ctx context.Context, arg string, needs need, f func(*parts
 func newRunInspect(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect RUN", Short: "Show the whole run", Args: oneRun,
+		Example: `  rgpt run inspect 42
+  rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRun(cmd.Context(), args[0], 0, func(p *parts, d store.RunDetails) error {
 				if a.json {
@@ -118,7 +147,7 @@ func newRunInspect(a *app) *cobra.Command {
 }
 
 func (a *app) printDetails(d store.RunDetails) {
-	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, clean(d.GoalTitle), d.Repo, d.BaseCommit, clean(d.Project))
+	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, clean(d.GoalTitle), clean(d.Repo), d.BaseCommit, clean(d.Project))
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PHASE\tSTEP\tATTEMPT\tSTATUS\tTURNS\tTOKENS\tTOOK")
 	for _, e := range d.Executions {
@@ -126,47 +155,57 @@ func (a *app) printDetails(d store.RunDetails) {
 		if e.FinishedAt != nil {
 			took = e.FinishedAt.Sub(e.StartedAt).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", e.Phase, e.Step, e.Attempt, e.Status, e.Turns, e.Usage.Tokens(), took)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", e.Phase, clean(e.Step), e.Attempt, e.Status, e.Turns, e.Usage.Tokens(), took)
 	}
 	_ = w.Flush()
 	for _, f := range d.Findings {
 		if !f.Resolved {
-			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, f.Location, clean(f.Message))
+			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, clean(f.Location), clean(f.Message))
 		}
 	}
 	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
 		d.Usage.Calls, d.Usage.Tokens(), report.Dollars(d.Usage.MicroUSD), len(d.Artifacts), d.ID)
 }
 
+const (
+	formatMarkdown = "markdown"
+	formatJSON     = "json"
+)
+
 func newRunExport(a *app) *cobra.Command {
 	var format, file string
 	cmd := &cobra.Command{
 		Use: "export RUN", Short: "Write the report of a run, as Markdown or JSON", Args: oneRun,
+		Example: `  rgpt run export 42 --output report.md
+  rgpt run export 42 --format json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.json {
-				format = "json"
+				format = formatJSON
+			}
+			if err := oneOf("format", format, []string{formatMarkdown, formatJSON}); err != nil {
+				return err
 			}
 			return a.withRun(cmd.Context(), args[0], 0, func(_ *parts, d store.RunDetails) error {
 				text := []byte(report.Markdown(d, ""))
-				switch format {
-				case "markdown":
-				case "json":
+				if format == formatJSON {
 					var err error
 					if text, err = report.JSON(d); err != nil {
 						return err
 					}
-				default:
-					return usageError{fmt.Errorf("--format %q is none of markdown, json", format)}
 				}
 				if file == "" || file == "-" {
 					_, err := a.out.Write(text)
 					return err
 				}
-				return os.WriteFile(file, text, 0o600)
+				if err := os.WriteFile(file, text, 0o600); err != nil {
+					return usageError{fmt.Errorf("the report cannot be written: %w", err)}
+				}
+				return nil
 			})
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "markdown", "markdown or json")
+	complete(cmd, "format", []string{formatMarkdown, formatJSON})
+	cmd.Flags().StringVar(&format, "format", formatMarkdown, "markdown or json")
 	cmd.Flags().StringVar(&file, "output", "", "file to write (default: standard output)")
 	return cmd
 }
@@ -229,8 +268,16 @@ func (a *app) getArtifact(ctx context.Context, p *parts, d store.RunDetails, nam
 	return fault.New(contract.ClassHuman, store.CodeNotFound, "run %d has no artifact called %q; see rgpt run artifacts %d", d.ID, name, d.ID)
 }
 
+// written is what became of an artifact that was to be written to a folder.
+type written struct {
+	Name  string `json:"name"`
+	File  string `json:"file,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
 // getArtifacts writes files below a folder. Names came from repositories, so
-// the folder is a border that none of them crosses.
+// the folder is a border that none of them crosses. One that cannot be written
+// keeps none of the others back.
 func (a *app) getArtifacts(ctx context.Context, p *parts, d store.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
@@ -240,16 +287,55 @@ func (a *app) getArtifacts(ctx context.Context, p *parts, d store.RunDetails, fo
 		return usageError{fmt.Errorf("cannot open the folder %s: %w", folder, err)}
 	}
 	defer root.Close()
+	files := make([]written, 0, len(d.Artifacts))
+	failed := 0
 	for _, f := range d.Artifacts {
+		w := written{Name: f.Name, File: filepath.Join(folder, f.Name)}
 		if err := writeArtifact(ctx, p, root, f); err != nil {
-			return fmt.Errorf("write %s to %s: %w", f.Name, folder, err)
+			failed++
+			w.File, w.Error = "", err.Error()
 		}
-		fmt.Fprintln(a.out, filepath.Join(folder, f.Name))
+		files = append(files, w)
+	}
+	a.printWritten(files)
+	if failed > 0 {
+		return ended{exitError}
+	}
+	return nil
+}
+
+func (a *app) printWritten(files []written) {
+	if a.json {
+		a.printJSON(map[string]any{"files": files})
+		return
+	}
+	for _, f := range files {
+		if f.Error != "" {
+			fmt.Fprintf(a.errs, "rgpt: %s was not written: %s\n", clean(f.Name), clean(f.Error))
+			continue
+		}
+		fmt.Fprintln(a.out, clean(f.File))
+	}
+}
+
+// checkName refuses names that are no place below a folder, and those that git
+// would act on if the folder is a repository.
+func checkName(name string) error {
+	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+		return errors.New("its name leads out of the folder")
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(name), "/") {
+		if strings.EqualFold(part, ".git") {
+			return errors.New("its name leads into a git directory")
+		}
 	}
 	return nil
 }
 
 func writeArtifact(ctx context.Context, p *parts, root *os.Root, f contract.Artifact) error {
+	if err := checkName(f.Name); err != nil {
+		return err
+	}
 	if err := root.MkdirAll(filepath.Dir(f.Name), 0o750); err != nil {
 		return err
 	}

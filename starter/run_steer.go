@@ -24,7 +24,7 @@ import (
 
 // steering returns the commands that are updates of a run.
 func steering(a *app) []*cobra.Command {
-	make := func(name, use, short string, flags func(*cobra.Command, *contract.Command)) *cobra.Command {
+	command := func(name, use, short string, flags func(*cobra.Command, *contract.Command)) *cobra.Command {
 		var c contract.Command
 		cmd := &cobra.Command{
 			Use: use, Short: short, Args: oneRun,
@@ -41,10 +41,10 @@ func steering(a *app) []*cobra.Command {
 	}
 	return []*cobra.Command{
 		newRunApprove(a),
-		make(contract.UpdateReject, "reject RUN", "Say no to what a run waits for", approval),
-		make(contract.UpdatePause, "pause RUN", "Let what is under way finish, and start nothing new", nil),
-		make(contract.UpdateResume, "resume RUN", "Let a paused run go on", nil),
-		make(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
+		command(contract.UpdateReject, "reject RUN", "Say no to what a run waits for", approval),
+		command(contract.UpdatePause, "pause RUN", "Let what is under way finish, and start nothing new", nil),
+		command(contract.UpdateResume, "resume RUN", "Let a paused run go on", nil),
+		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
 		newRunSwitchModel(a),
 	}
@@ -55,6 +55,8 @@ func newRunApprove(a *app) *cobra.Command {
 	var planFile string
 	cmd := &cobra.Command{
 		Use: "approve RUN", Short: "Say yes to what a run waits for", Args: oneRun,
+		Example: `  rgpt run approve 42 --reason "looks right"
+  rgpt run approve 42 --plan edited.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if planFile == "" {
 				return a.steer(cmd.Context(), args[0], contract.UpdateApprove, c)
@@ -147,6 +149,8 @@ func newRunSwitchModel(a *app) *cobra.Command {
 	var temperature float64
 	cmd := &cobra.Command{
 		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Let a run use another model from the next call on", Args: oneRun,
+		Example: `  rgpt run switch-model 42 --model openai/gpt-5
+  rgpt run switch-model 42 --model ollama/qwen3-coder --agent builder --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			provider, name, ok := strings.Cut(model, "/")
 			if !ok || provider == "" || name == "" {

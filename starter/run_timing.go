@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -8,8 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/timing"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 func newRunTiming(a *app) *cobra.Command {
@@ -20,7 +24,7 @@ func newRunTiming(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := a.open(cmd.Context(), needTemporal)
+			p, err := a.open(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
@@ -37,10 +41,7 @@ func newRunTiming(a *app) *cobra.Command {
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			history, err := timing.ReadHistory(cmd.Context(), p.Temporal, id, plan)
-			if err != nil {
-				return err
-			}
+			history := a.history(cmd.Context(), p, id, plan)
 			t := timing.Of(run, plan, rows, history.Git, history.Queue)
 			if a.json {
 				a.printJSON(t)
@@ -56,6 +57,29 @@ func newRunTiming(a *app) *cobra.Command {
 			return w.Flush()
 		},
 	}
+}
+
+// historyTime is how long to wait for Temporal, without which a run's timing is
+// still worth reading.
+const historyTime = 10 * time.Second
+
+// history reads what only the run's history knows: work on git and waiting in
+// queues. Where Temporal does not answer, or has forgotten the run, both count
+// as orchestration.
+func (a *app) history(ctx context.Context, p *parts, id int64, plan contract.Plan) timing.History {
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	none := timing.History{Git: timing.Group{Name: timing.Git}, Queue: timing.Group{Name: timing.Queue}}
+	c, err := workerhost.Connect(ctx, p.Config.Temporal, quiet())
+	if err == nil {
+		defer c.Close()
+		var h timing.History
+		if h, err = timing.ReadHistory(ctx, c, id, plan); err == nil {
+			return h
+		}
+	}
+	fmt.Fprintln(a.errs, "Note: git and queue are counted as orchestration, because the run's history could not be read:", cleanLines(fault.Of(err).Message))
+	return none
 }
 
 func ms(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

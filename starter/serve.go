@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
 )
 
@@ -28,7 +29,7 @@ func newServer(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "server", Short: "Serve the HTTP API and the dashboard", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := setup.Load(config.Sources{Project: a.configFile, Dir: configDir}, os.Getenv(setup.ScriptedURL))
+			cfg, err := setup.Load(config.Sources{Project: a.configFile, Dir: configDir, Env: a.env}, a.getenv(setup.ScriptedURL))
 			if err != nil {
 				return err
 			}
@@ -78,7 +79,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 }
 
 // newScripted serves the scripted model.
-func newScripted(a *app) *cobra.Command {
+func newScripted() *cobra.Command {
 	var address, log, ready, file string
 	cmd := &cobra.Command{
 		Use: "scripted", Short: "Serve a scripted model that answers from a scenario file", Args: noArgs, Hidden: true,
@@ -121,6 +122,10 @@ func newMigrate(a *app) *cobra.Command {
 			}
 			if err := store.Migrate(cmd.Context(), cfg.Database.URL); err != nil {
 				return err
+			}
+			if a.json {
+				a.printJSON(map[string]any{"schema_version": migrations.Latest()})
+				return nil
 			}
 			fmt.Fprintln(a.out, "The database's schema is up to date.")
 			return nil

@@ -358,30 +358,31 @@ func TestAPortInUseIsRefusedBeforeAnythingStarts(t *testing.T) {
 func TestABrokenScenarioIsRefusedBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
 	o := database(folder(t))
-	o.Scenario = filepath.Join(filepath.Dir(o.DataDir), "scenario.yaml")
-	require.NoError(t, os.WriteFile(o.Scenario, []byte("rules: [{nonsense: true}]\n"), 0o600))
-	_, err := devstack.Up(t.Context(), o)
-	require.ErrorContains(t, err, "scenario.yaml:1: rules[0].nonsense")
-	require.Empty(t, left(t, o.DataDir))
-	_, err = devstack.Load(o.DataDir)
-	require.ErrorIs(t, err, devstack.ErrNoStack, "nothing is remembered of it")
-}
-
-func TestAProcessThatEndsWhileItStartsIsExplained(t *testing.T) {
-	t.Parallel()
-	o := database(folder(t))
-	o.Scenario = filepath.Join(filepath.Dir(o.DataDir), "scenario.yaml")
-	require.NoError(t, os.WriteFile(o.Scenario, []byte("rules: []\n"), 0o600))
-	obstacle := filepath.Join(o.DataDir, "scripted-requests.jsonl") // a folder where the model's log belongs
-	require.NoError(t, os.MkdirAll(obstacle, 0o700))
+	broken := filepath.Join(filepath.Dir(o.DataDir), "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/bin/sh\necho the disk of this test is made of cheese >&2\nexit 1\n"), 0o755))
+	o.Programs.Starter = broken
 	t.Cleanup(func() { down(t, o.DataDir) })
 	_, err := devstack.Up(t.Context(), o)
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
 	require.ErrorContains(t, err, "model.log")
-	require.ErrorContains(t, err, "scripted-requests.jsonl", "the end of the log is part of the message")
-	require.NoError(t, os.Remove(obstacle))
+	require.ErrorContains(t, err, "made of cheese", "the end of the log is part of the message")
+	o.Programs = programs
 	_, err = devstack.Up(t.Context(), o)
 	require.NoError(t, err, "once it is mended the stack comes up")
+}
+
+func TestAScenarioWithMistakesIsRefused(t *testing.T) {
+	t.Parallel()
+	o := database(folder(t))
+	o.Scenario = filepath.Join(filepath.Dir(o.DataDir), "scenario.yaml")
+	require.NoError(t, os.WriteFile(o.Scenario, []byte("rules: [{nonsense: true}]\n"), 0o600))
+	t.Cleanup(func() { down(t, o.DataDir) })
+	_, err := devstack.Up(t.Context(), o)
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	require.ErrorContains(t, err, "nonsense")
+	o.Scenario = filepath.Join(filepath.Dir(o.DataDir), "nothing.yaml")
+	_, err = devstack.Up(t.Context(), o)
+	require.ErrorContains(t, err, "nothing.yaml")
 }
 
 func TestAScriptedModelThatAProviderReplacedLeavesTheStack(t *testing.T) {

@@ -5,8 +5,10 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -72,7 +74,7 @@ func plan(b *strings.Builder, d store.RunDetails) {
 			status[e.Step] = fmt.Sprintf("%s, %d turns", e.Status, e.Turns)
 		}
 	}
-	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | what | after | state |\n| --- | --- | --- | --- |\n", escape(out.Plan.Summary))
+	fmt.Fprintf(b, "## Plan\n\n%s\n\n| step | what | after | state |\n| --- | --- | --- | --- |\n", paragraph(out.Plan.Summary))
 	for _, s := range out.Plan.Steps {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(s.ID), escape(s.Name), escape(strings.Join(s.Dependencies, ", ")), status[s.ID])
 	}
@@ -96,10 +98,12 @@ func tests(b *strings.Builder, d store.RunDetails) {
 			continue
 		}
 		if n++; n > listedCases {
-			b.WriteString("- and more\n")
-			break
+			continue
 		}
-		fmt.Fprintf(b, "- %s: %s %s\n", c.Status, code(c.Name), escape(firstLine(c.Message)))
+		fmt.Fprintf(b, "- %s: %s %s\n", escape(string(c.Status)), code(c.Name), escape(firstLine(c.Message)))
+	}
+	if n > listedCases {
+		fmt.Fprintf(b, "- and %d more\n", n-listedCases)
 	}
 	if n > 0 {
 		b.WriteByte('\n')
@@ -116,7 +120,7 @@ func findings(b *strings.Builder, d store.RunDetails) {
 		if f.Resolved {
 			message = "resolved: " + message
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", f.Severity, f.Category, code(f.Location), message)
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", escape(string(f.Severity)), escape(string(f.Category)), code(f.Location), message)
 	}
 	b.WriteByte('\n')
 }
@@ -139,37 +143,94 @@ func short(commit string) string { return commit[:min(len(commit), 12)] }
 
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return s
+	return strings.TrimRight(s, "\r")
 }
 
 // escaper defuses what Markdown or HTML would act on.
 var escaper = strings.NewReplacer(
-	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "|", `\|`, "#", `\#`, "!", `\!`, "\n", " ", "\r", " ",
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "#", `\#`, "!", `\!`, "~", `\~`, "$", `\$`,
 )
 
-func escape(s string) string { return escaper.Replace(s) }
+// linked matches what a reader's software makes a link of without being told
+// to: addresses, e-mail addresses, mentions of people and teams, numbers of
+// issues.
+var linked = regexp.MustCompile(`(?i)://|www\.|@|#\d|(mailto|xmpp|javascript|data):`)
+
+// escape writes a text of somebody else on one line. What would become a link
+// by itself becomes code, where it stays readable and can be copied.
+func escape(s string) string {
+	words := strings.Split(visible(s), " ")
+	for i, w := range words {
+		if linked.MatchString(w) {
+			words[i] = code(w)
+		} else {
+			words[i] = escaper.Replace(w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// visible takes out what is not to be seen: characters that control a terminal
+// or turn the direction of a text. Whatever separates lines becomes a space.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == '\u200d':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
+}
 
 // code writes a text as inline code in a table's cell.
 func code(s string) string {
-	if s == "" {
+	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(visible(s))
+	if strings.TrimSpace(s) == "" {
 		return ""
 	}
-	return "`" + strings.NewReplacer("`", "'", "|", `\|`, "\n", " ", "\r", " ").Replace(s) + "`"
+	return "`" + s + "`"
 }
+
+// blocks matches what at the beginning of a line would begin a heading, a list
+// or a rule.
+var blocks = regexp.MustCompile(`^([-+=]|\d+[.)])`)
 
 func quote(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	for i, l := range lines {
-		lines[i] = "> " + escape(l)
+		lines[i] = strings.TrimRight("> "+paragraph(l), " ")
 	}
 	return strings.Join(lines, "\n")
 }
 
+// paragraph writes a text of somebody else as a line of its own.
+func paragraph(s string) string {
+	s = strings.TrimSpace(escape(s))
+	if at := blocks.FindStringSubmatchIndex(s); at != nil {
+		s = s[:at[3]-1] + `\` + s[at[3]-1:] // before the last character of the mark
+	}
+	return s
+}
+
 // fenced writes a text as a block of code that it cannot end.
 func fenced(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = strings.Map(func(r rune) rune {
+			if r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+				return -1
+			}
+			return r
+		}, l)
+	}
+	s = strings.Join(lines, "\n")
 	fence := "```"
 	for strings.Contains(s, fence) {
 		fence += "`"
 	}
-	return fence + "\n" + strings.TrimRight(s, "\n") + "\n" + fence
+	return fence + "\n" + s + "\n" + fence
 }

@@ -114,7 +114,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 func (n NewRun) params() (db.CreateRunParams, error) {
 	p := db.CreateRunParams{
 		Tenant: n.Tenant, Project: text(n.Project), GoalTitle: text(n.GoalTitle), GoalDescription: text(n.GoalDescription),
-		Repo: n.Settings.Repo.URL, BaseCommit: n.Settings.Repo.Base, BaseBranch: n.Settings.Repo.Branch,
+		Repo: text(n.Settings.Repo.URL), BaseCommit: n.Settings.Repo.Base, BaseBranch: n.Settings.Repo.Branch,
 		MaxRetries: int32(n.MaxRetries), RequestDigest: n.RequestDigest, EventType: string(contract.EventRunCreated),
 	}
 	if p.Tenant == "" {

@@ -144,7 +144,11 @@ func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name stri
 		if len(fields) != 4 || fields[1] != "blob" || fields[0] == "120000" {
 			return nil
 		}
-		if size, err := strconv.ParseInt(fields[3], 10, 64); err != nil || size > most {
+		size, err := strconv.ParseInt(fields[3], 10, 64)
+		if err != nil {
+			return fmt.Errorf("read the size of %s: %w", name, err)
+		}
+		if size > most {
 			return nil
 		}
 		if content, err = r.run(ctx, call{args: []string{"cat-file", "blob", fields[2]}}); err != nil {

@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/internal/pgcluster"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/migrations"
+)
+
+// PostgreSQL checks that there is a PostgreSQL to start.
+func PostgreSQL() Check {
+	return Check{Name: "postgresql", Run: func(ctx context.Context) []Result {
+		if bin := pgcluster.Installed(ctx); bin != "" {
+			return Well("programs in %s; rgpt dev starts a private cluster", bin)
+		}
+		return Warned("no PostgreSQL programs are installed; rgpt dev would download some", "apt-get install postgresql, or set DATABASE_URL")
+	}}
+}
+
+// Database checks that the database answers and has the schema of this binary.
+func Database(url string) Check {
+	return Check{Name: "database", Run: func(ctx context.Context) []Result {
+		have, err := store.SchemaVersion(ctx, url)
+		if err != nil {
+			return FailedBy(err, "start PostgreSQL (rgpt dev --detach brings its own), or correct DATABASE_URL")
+		}
+		switch want := migrations.Latest(); {
+		case have < want:
+			return Failed(fmt.Sprintf("the schema has version %d, this rgpt needs %d", have, want), "rgpt migrate")
+		case have > want:
+			return Failed(fmt.Sprintf("the schema has version %d, newer than the %d of this rgpt", have, want), "use the newer rgpt")
+		default:
+			return Well("it answers, schema version %d", have)
+		}
+	}}
+}
+
+const (
+	clockWarn = 2 * time.Second
+	clockFail = time.Minute
+)
+
+// Clock compares this machine's clock with the database's. Deadlines, daily
+// budgets and the order of events go by both.
+func Clock(url string) Check {
+	return Check{Name: "clock", Run: func(ctx context.Context) []Result {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return Warned("it could not be compared with the database's, which cannot be reached", "mend the database first")
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		var theirs time.Time
+		before := time.Now()
+		if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
+			return Warned("it could not be compared with the database's: "+err.Error(), "mend the database first")
+		}
+		took := time.Since(before)
+		return judgeClock(theirs.Sub(before.Add(took/2)).Abs(), took)
+	}}
+}
+
+// judgeClock judges a difference of clocks that was measured with an error of
+// at most half of what the question took.
+func judgeClock(difference, took time.Duration) []Result {
+	text := fmt.Sprintf("differs from the database's by %s", difference.Round(time.Millisecond))
+	mend := "synchronise the clocks of both machines (NTP: timedatectl set-ntp true)"
+	switch sure := difference - took/2; {
+	case sure > clockFail:
+		return Failed(text, mend)
+	case sure > clockWarn:
+		return Warned(text, mend)
+	}
+	return Well("agrees with the database's")
+}

@@ -1,0 +1,117 @@
+// Package doctor checks the parts that runs need and says how to mend what is
+// not well. Checks run side by side, each within a time limit, so that a part
+// that hangs neither hides nor delays what is wrong with the others.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Status is how a part is.
+type Status string
+
+// The statuses, from well to ill. A warning keeps nothing from working that is
+// asked for now.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// Result is what a check found.
+type Result struct {
+	Check   string `json:"check"`
+	Status  Status `json:"status"`
+	Message string `json:"message"`
+	Mend    string `json:"mend,omitempty"` // what to do about it
+}
+
+// Check looks at one part. Run may return several results; those without a
+// name get the check's.
+type Check struct {
+	Name string
+	Run  func(context.Context) []Result
+}
+
+// Limit is how long one check may take.
+const Limit = 15 * time.Second
+
+// Run carries out all checks side by side and returns their results in the
+// checks' order. A check that is not done within the limit, also one that does
+// not look at its context, fails.
+func Run(ctx context.Context, limit time.Duration, checks ...Check) []Result {
+	found := make([][]Result, len(checks))
+	var wait sync.WaitGroup
+	for i, c := range checks {
+		wait.Go(func() { found[i] = c.within(ctx, limit) })
+	}
+	wait.Wait()
+	var all []Result
+	for _, results := range found {
+		all = append(all, results...)
+	}
+	return all
+}
+
+func (c Check) within(ctx context.Context, limit time.Duration) []Result {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := make(chan []Result, 1) // a late answer finds room and is forgotten
+	go func() { done <- c.Run(ctx) }()
+	var results []Result
+	select {
+	case results = <-done:
+	case <-ctx.Done():
+		select {
+		case results = <-done: // it was told that the time is over, and says more than we can
+		case <-time.After(limit / 10):
+			results = Failed("gave no answer within "+limit.String(), "see whether the machine is overloaded; then check again")
+		}
+	}
+	for i := range results {
+		if results[i].Check == "" {
+			results[i].Check = c.Name
+		}
+	}
+	return results
+}
+
+// Ill reports whether any result is a failure.
+func Ill(results []Result) bool {
+	for _, r := range results {
+		if r.Status == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+// Well is the result of a part that is well.
+func Well(format string, args ...any) []Result {
+	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
+}
+
+// Warned is the result of a part that works, with a reservation.
+func Warned(message, mend string) []Result {
+	return []Result{{Status: Warn, Message: message, Mend: mend}}
+}
+
+// Failed is the result of a part that does not work.
+func Failed(message, mend string) []Result {
+	return []Result{{Status: Fail, Message: message, Mend: mend}}
+}
+
+// FailedBy is the result of a part that does not work because of an error.
+func FailedBy(err error, mend string) []Result {
+	f := fault.Of(err)
+	message := f.Message
+	if f.Cause != "" && f.Cause != f.Message {
+		message += " (" + f.Cause + ")"
+	}
+	return Failed(message, mend)
+}

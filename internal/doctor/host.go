@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+const (
+	diskFail = 256 << 20 // below this a run cannot even make its workspace
+	diskWarn = 2 << 30
+)
+
+// DataFolder checks that the data folder can be written and that its disk has
+// room. One that is not there yet must be possible to make.
+func DataFolder(dir string) Check {
+	return Check{Name: "data folder", Run: func(context.Context) []Result {
+		at, err := nearest(dir)
+		if err == nil {
+			err = tryWrite(at)
+		}
+		if err != nil {
+			return Failed(fmt.Sprintf("%s cannot be written: %v", dir, err), "make it writable for you, or choose another with --data-dir or RGPT_DATA_DIR")
+		}
+		var fs unix.Statfs_t
+		if err := unix.Statfs(at, &fs); err != nil {
+			return Warned(fmt.Sprintf("how much room %s has could not be found out: %v", at, err), "see df "+at)
+		}
+		free := fs.Bavail * uint64(fs.Bsize) //nolint:gosec // a block size is positive
+		text := fmt.Sprintf("%s, %.1f GiB free", dir, float64(free)/(1<<30))
+		mend := "make room on its disk, or choose another folder with --data-dir or RGPT_DATA_DIR"
+		switch {
+		case free < diskFail, fs.Files > 0 && fs.Ffree < 1000:
+			return Failed(text+": too little", mend)
+		case free < diskWarn:
+			return Warned(text+": little", mend)
+		case at != dir:
+			return Well("%s (will be made)", text)
+		}
+		return Well("%s", text)
+	}}
+}
+
+// nearest returns the folder itself, or of what lies above it the first that is there.
+func nearest(dir string) (string, error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case err == nil && !info.IsDir():
+			return "", fmt.Errorf("%s is no folder", at)
+		case err == nil:
+			return at, nil
+		case !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at):
+			return "", err
+		}
+	}
+}
+
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("x")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// The oldest git that has merge-tree --write-tree.
+const gitMajor, gitMinor = 2, 38
+
+var gitVersion = regexp.MustCompile(`git version (\d+)\.(\d+)\S*`)
+
+// Git checks that a git is there that is new enough.
+func Git() Check {
+	return Check{Name: "git", Run: func(ctx context.Context) []Result {
+		out, err := exec.CommandContext(ctx, "git", "version").Output()
+		if err != nil {
+			return Failed(fmt.Sprintf("git does not run: %v", err), fmt.Sprintf("install git %d.%d or newer", gitMajor, gitMinor))
+		}
+		return judgeGit(strings.TrimSpace(string(out)))
+	}}
+}
+
+func judgeGit(said string) []Result {
+	m := gitVersion.FindStringSubmatch(said)
+	if m == nil {
+		return Warned(fmt.Sprintf("the version is not clear from %q", said), fmt.Sprintf("see that git is %d.%d or newer", gitMajor, gitMinor))
+	}
+	major, _ := strconv.Atoi(m[1]) // digits, by the pattern
+	minor, _ := strconv.Atoi(m[2])
+	if major < gitMajor || major == gitMajor && minor < gitMinor {
+		return Failed(m[0]+" is too old: it cannot merge without a working directory", fmt.Sprintf("install git %d.%d or newer", gitMajor, gitMinor))
+	}
+	return Well("%s", strings.TrimPrefix(m[0], "git version "))
+}
+
+// Sandbox checks what isolates commands of models and repositories here.
+func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
+	return Check{Name: "sandbox", Run: func(context.Context) []Result {
+		p, err := build()
+		var missing *sandbox.IsolationError
+		if errors.As(err, &missing) {
+			return features(missing.Missing, Fail)
+		}
+		if err != nil {
+			return FailedBy(err, "see that this machine is a Linux with user namespaces or bubblewrap")
+		}
+		results := Well("commands are isolated by %s", p.Variant())
+		if p.Variant() == sandbox.Unisolated {
+			results = Warned("commands run WITHOUT isolation, as the configuration allows", "install bubblewrap and set execution.sandbox.allow_unisolated: false")
+		} else if allowed {
+			results = append(results, Result{
+				Status: Warn, Message: "commands would run without isolation if it stopped working (execution.sandbox.allow_unisolated)",
+				Mend: "set execution.sandbox.allow_unisolated: false",
+			})
+		}
+		return append(results, features(p.Features(), Warn)...)
+	}}
+}
+
+// features tells what is missing.
+func features(all []sandbox.Feature, status Status) []Result {
+	var out []Result
+	for _, f := range all {
+		if f.Available {
+			continue
+		}
+		r := Result{Check: "sandbox: " + f.Name, Status: status, Message: "missing", Mend: f.Fix}
+		if f.Detail != "" {
+			r.Message = "missing: " + f.Detail
+		}
+		if status == Warn {
+			r.Message += "; something else does its work"
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Chromium checks for a browser, which only tests with browsers need.
+func Chromium(getenv func(string) string) Check {
+	return Check{Name: "browser tests", Run: func(context.Context) []Result {
+		if file := getenv("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"); file != "" {
+			if info, err := os.Stat(file); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+				return Warned(fmt.Sprintf("PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH names %s, which is no program", file), "correct or unset it")
+			}
+			return Well("%s", file)
+		}
+		for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+			if file, err := exec.LookPath(name); err == nil {
+				return Well("%s", file)
+			}
+		}
+		return Warned("no Chromium is installed; only tests that drive a browser need one", "apt-get install chromium, or npx playwright install chromium")
+	}}
+}
+
+// Machine checks that this system is one that everything runs on.
+func Machine() Check {
+	return Check{Name: "machine", Run: func(context.Context) []Result {
+		text := fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+		if runtime.GOOS != "linux" {
+			return Failed(text, "run on Linux; elsewhere in a container or a virtual machine")
+		}
+		return Well("%s", text)
+	}}
+}

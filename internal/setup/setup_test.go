@@ -1,0 +1,284 @@
+package setup_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verify"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.MaybeRunHelper()
+	goleak.VerifyTestMain(m)
+}
+
+// whole is a configuration in which every key that reaches a run has a value of
+// its own.
+const whole = `
+execution:
+  parallel_steps: 7
+  max_retries: 5
+  command_timeout: 61s
+  approve_plan: true
+  approve_release: true
+  step: {turns: 11, tokens: 1201, cost_usd: 1.3, time: 14m, loop_limit: 15, error_limit: 16}
+  run: {tokens: 2101, cost_usd: 2.2, time: 23h}
+  approval: {wait: 31m}
+  sandbox: {memory: 41MiB, processes: 42, cpu_time: 43s, file_size: 44MiB, disk: 45MiB, output: 46KiB}
+findings: {max_major: 51, max_medium: 52}
+git: {branch_prefix: work/, push: true, remote: upstream, author_name: Ada, author_email: ada@example.com}
+verification:
+  auto_detect: false
+  shards: 6
+  timeout: 62s
+  rerun_failed: 3
+  require_tests: true
+  build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: true}
+  test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: true}
+  lint: {enabled: "true", command: l, format: tap, severity: major}
+  security: {enabled: "false", command: s, format: exit-code, severity: minor}
+  custom: [{name: licences, command: c, format: exit-code, report: c.txt, severity: minor, timeout: 63s, network: true}]
+models:
+  timeout: 71s
+  default: {provider: house, model: small, temperature: 0.1}
+  phases:
+    planner: {provider: other, model: big, temperature: 0.2}
+    builder: {model: middle}
+    tester: {temperature: 0.3}
+  providers:
+    house: {kind: compatible, base_url: "http://127.0.0.1:1/v1", api_key_env: HOUSE_KEY, timeout: 72s, max_concurrent: 73, headers: {X-Team: a}}
+    other: {kind: ollama}
+  catalogue: [{provider: house, model: small, context_window: 81, max_output: 82, price_in: 1.25, price_out: 10, capabilities: [tools]}]
+`
+
+func load(tb testing.TB, yaml string) *config.Config {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "rgpt.yaml")
+	require.NoError(tb, os.WriteFile(file, []byte(yaml), 0o600))
+	cfg, err := setup.Load(config.Sources{Project: file, Env: []string{}}, "")
+	require.NoError(tb, err)
+	return cfg
+}
+
+func warm(f float64) *float64 { return &f }
+
+func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, whole)
+	repo := contract.Repo{URL: "/r", Base: "b", Tree: "t", Branch: "main"}
+	settings, spec, err := setup.Freeze(cfg, repo)
+	require.NoError(t, err)
+	require.Equal(t, contract.Settings{
+		Repo: repo, MaxRetries: 5, Parallel: 7,
+		Models: map[contract.Agent]contract.ModelChoice{
+			contract.AgentPlanner:  {Provider: "other", Model: "big", Temperature: warm(0.2)},
+			contract.AgentBuilder:  {Provider: "house", Model: "middle"},
+			contract.AgentTester:   {Provider: "house", Model: "small", Temperature: warm(0.3)},
+			contract.AgentReleaser: {Provider: "house", Model: "small", Temperature: warm(0.1)},
+			contract.AgentAnalyzer: {Provider: "house", Model: "small", Temperature: warm(0.1)},
+			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1)},
+		},
+		StepBudget:  contract.StepBudget{Turns: 11, Tokens: 1201, MicroUSD: 1_300_000, Time: 14 * time.Minute, LoopLimit: 15, ErrorLimit: 16},
+		RunBudget:   contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour},
+		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},
+		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com"},
+		ApprovePlan: true, ApproveRelease: true, ApprovalWait: 31 * time.Minute,
+		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
+	}, settings)
+	require.Equal(t, "work/", spec.BranchPrefix)
+	require.Equal(t, setup.Verification(cfg), spec.Verification)
+}
+
+func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, verify.Settings{
+		Shards: 6, RerunFailed: 3, RequireTests: true,
+		Build:    verify.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: true},
+		Test:     verify.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: true},
+		Lint:     verify.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},
+		Security: verify.StageSettings{Enabled: "false", Command: "s", Format: "exit-code", Severity: contract.SeverityMinor},
+		Custom: []verify.Custom{{
+			Name: "licences", Command: "c", Format: "exit-code", Report: "c.txt", Severity: contract.SeverityMinor, Timeout: 63 * time.Second, Network: true,
+		}},
+	}, setup.Verification(load(t, whole)))
+	require.True(t, setup.Verification(config.Default()).AutoDetect)
+}
+
+func TestEveryLimitOfTheSandboxReachesIt(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, sandbox.Limits{
+		Timeout: 61 * time.Second, CPUTime: 43 * time.Second, MemoryBytes: 41 << 20, FileBytes: 44 << 20,
+		Processes: 42, OutputBytes: 46 << 10, DiskBytes: 45 << 20,
+	}, setup.Limits(load(t, whole)))
+}
+
+func TestProvidersAreThoseOfTheConfigurationByName(t *testing.T) {
+	t.Parallel()
+	all := setup.Providers(load(t, whole))
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.Name
+	}
+	require.True(t, slices.IsSorted(names))
+	i := slices.Index(names, "house")
+	require.Equal(t, model.Provider{
+		Name: "house", Kind: model.KindCompatible, BaseURL: "http://127.0.0.1:1/v1", APIKeyEnv: "HOUSE_KEY",
+		Timeout: 72 * time.Second, MaxConcurrent: 73, Headers: map[string]string{"X-Team": "a"},
+	}.WithDefaults(), all[i])
+	require.Equal(t, 71*time.Second, all[slices.Index(names, "other")].Timeout, "that of models, where it has none")
+	_, err := setup.Model(load(t, whole))
+	require.NoError(t, err)
+}
+
+func TestAnEntryOfTheCatalogueCountsBeforeTheBuiltInOnes(t *testing.T) {
+	t.Parallel()
+	catalogue := setup.Catalogue(load(t, whole))
+	i := slices.IndexFunc(catalogue, func(e model.CatalogueEntry) bool { return e.Provider == "house" })
+	require.GreaterOrEqual(t, i, 0)
+	require.Equal(t, model.CatalogueEntry{
+		Provider: "house", Model: "small", ContextWindow: 81, MaxOutput: 82, PriceIn: 1.25, PriceOut: 10, Capabilities: []model.Capability{"tools"},
+	}, catalogue[i])
+}
+
+// elsewhere are the sections that say how processes run rather than what a run
+// is: they are read where they are used and need no conversion here.
+var elsewhere = []string{"Artifacts", "Logging", "Server", "Temporal", "Worker", "Database"}
+
+func TestNoSectionOfTheConfigurationIsForgotten(t *testing.T) {
+	t.Parallel()
+	converted := []string{"Execution", "Findings", "Verification", "Git", "Models"}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.Config]()) {
+		if f.IsExported() {
+			require.Contains(t, slices.Concat(converted, elsewhere), f.Name, "a new section: convert it in this package, and test that here")
+		}
+	}
+}
+
+func TestTheScriptedModelServesOnlyWhereNoOtherIsChosen(t *testing.T) {
+	t.Parallel()
+	const url = "http://127.0.0.1:2/v1"
+	cfg, err := setup.Load(config.Sources{Env: []string{}}, url)
+	require.NoError(t, err)
+	choices, err := setup.Models(cfg)
+	require.NoError(t, err)
+	for _, c := range choices {
+		require.Equal(t, contract.ModelChoice{Provider: setup.Scripted, Model: setup.Scripted}, c)
+	}
+	require.Equal(t, url, cfg.Models.Providers[setup.Scripted].BaseURL)
+
+	file := filepath.Join(t.TempDir(), "rgpt.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(whole), 0o600))
+	cfg, err = setup.Load(config.Sources{Project: file, Env: []string{}}, url)
+	require.NoError(t, err)
+	require.Equal(t, "small", cfg.Models.Default.Model)
+
+	own := "models:\n  providers:\n    scripted: {kind: scripted, base_url: 'http://127.0.0.1:3/v1'}\n"
+	require.NoError(t, os.WriteFile(file, []byte(own), 0o600))
+	cfg, err = setup.Load(config.Sources{Project: file, Env: []string{}}, url)
+	require.NoError(t, err)
+	require.Equal(t, "http://127.0.0.1:3/v1", cfg.Models.Providers[setup.Scripted].BaseURL, "the configured one stays")
+}
+
+func TestModelsThatCannotBeUsedAreConfigurationErrors(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	_, err := setup.Models(cfg)
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	require.ErrorContains(t, err, "models.default")
+	_, _, err = setup.Freeze(cfg, contract.Repo{})
+	require.Error(t, err)
+
+	cfg.Models.Default = config.Choice{Provider: "nowhere", Model: "m"}
+	_, err = setup.Models(cfg)
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	require.ErrorContains(t, err, `"nowhere"`)
+}
+
+func TestPartsAreMadeOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := load(t, whole)
+	blobs, err := setup.Artifacts(t.Context(), cfg, dir)
+	require.NoError(t, err)
+	defer blobs.Close()
+	digest, err := blobs.Put(t.Context(), []byte("x"))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(digest, "sha256:"))
+	require.DirExists(t, filepath.Join(dir, "artifacts"))
+	_, err = setup.Workspaces(cfg, dir, blobs)
+	require.NoError(t, err)
+	_, err = setup.Sandbox(cfg, sandbox.Toolchains{})
+	var missing *sandbox.IsolationError
+	if err != nil {
+		require.ErrorAs(t, err, &missing, "only a host that cannot isolate may refuse")
+	}
+}
+
+func TestTheDataFolderIsTheFirstThatIsThere(t *testing.T) {
+	here, home := t.TempDir(), t.TempDir()
+	t.Chdir(here)
+	t.Setenv("HOME", home)
+	t.Setenv(setup.DataDir, "")
+	require.NoError(t, os.Unsetenv(setup.DataDir))
+	folder := func() string {
+		dir, err := setup.DefaultDataDir()
+		require.NoError(t, err)
+		return dir
+	}
+	require.Equal(t, filepath.Join(here, ".rgpt"), folder(), "nothing is there yet")
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".rgpt"), nil, 0o600))
+	require.Equal(t, filepath.Join(here, ".rgpt"), folder(), "a file is no folder")
+	require.NoError(t, os.Remove(filepath.Join(home, ".rgpt")))
+	require.NoError(t, os.Mkdir(filepath.Join(home, ".rgpt"), 0o700))
+	require.Equal(t, filepath.Join(home, ".rgpt"), folder())
+	require.NoError(t, os.Mkdir(filepath.Join(here, ".rgpt"), 0o700))
+	require.Equal(t, filepath.Join(here, ".rgpt"), folder())
+	t.Setenv(setup.DataDir, "elsewhere")
+	require.Equal(t, filepath.Join(here, "elsewhere"), folder())
+}
+
+func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "key")
+	require.NoError(t, os.WriteFile(file, []byte("key-of-a-file-1234\n"), 0o600))
+	t.Setenv("SETUP_TEST_KEY", "key-of-a-variable-1234")
+	t.Setenv("SETUP_TEST_TEMPORAL", "key-of-temporal-1234")
+	cfg := config.Default()
+	cfg.Models.Providers["a"] = config.Provider{Kind: "compatible", APIKeyEnv: "SETUP_TEST_KEY", Headers: map[string]string{"X-Key": "key-of-a-header-1234"}}
+	cfg.Models.Providers["b"] = config.Provider{Kind: "compatible", APIKeyFile: file}
+	cfg.Temporal.APIKeyEnv = "SETUP_TEST_TEMPORAL"
+	cfg.Database.URL = "postgres://u:password-1234@127.0.0.1/db"
+	cfg.Logging.Dir = dir
+	service, err := setup.StartService(context.WithoutCancel(t.Context()), cfg, "test")
+	require.NoError(t, err)
+	for _, secret := range []string{"key-of-a-file-1234", "key-of-a-variable-1234", "key-of-a-header-1234", "key-of-temporal-1234", "password-1234"} {
+		require.NotContains(t, telemetry.Redact("it is "+secret+"!"), secret)
+		service.Log.Log(t.Context(), slog.LevelInfo, "it is "+secret)
+	}
+	service.Close()
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	require.NotEmpty(t, logs)
+	for _, l := range logs {
+		text, err := os.ReadFile(l)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "1234")
+	}
+}

@@ -1,0 +1,514 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/goleak"
+	"golang.org/x/net/html"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
+
+// temporal is a Temporal that answers or does not.
+type temporal struct {
+	client.Client
+	err error
+}
+
+func (t *temporal) CheckHealth(context.Context, *client.CheckHealthRequest) (*client.CheckHealthResponse, error) {
+	return &client.CheckHealthResponse{}, t.err
+}
+
+// bundle is a server over a database of its own.
+type bundle struct {
+	*store.Store
+	artifacts *artifact.Store
+	temporal  *temporal
+	handler   http.Handler
+	log       bytes.Buffer
+	seq       int64
+}
+
+func setup(tb testing.TB) *bundle {
+	tb.Helper()
+	b := &bundle{Store: storetest.New(tb), temporal: &temporal{}}
+	var err error
+	b.artifacts, err = artifact.Open(tb.Context(), "", tb.TempDir())
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, b.artifacts.Close()) })
+	b.handler = server.New(server.Options{
+		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
+		Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+	})
+	return b
+}
+
+// ask makes a request. What it sends as Accept is what a browser or a program sends.
+func (b *bundle) ask(tb testing.TB, method, path string, accept ...string) *httptest.ResponseRecorder {
+	tb.Helper()
+	req := httptest.NewRequestWithContext(tb.Context(), method, "/", http.NoBody)
+	var err error
+	req.URL, err = url.Parse(path)
+	require.NoError(tb, err)
+	if len(accept) > 0 {
+		req.Header.Set("Accept", accept[0])
+	}
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, req)
+	return w
+}
+
+func (b *bundle) get(tb testing.TB, path string, accept ...string) *httptest.ResponseRecorder {
+	tb.Helper()
+	return b.ask(tb, http.MethodGet, path, accept...)
+}
+
+// page gets a page that must be there, and what it says.
+func (b *bundle) page(tb testing.TB, path string) (*html.Node, string) {
+	tb.Helper()
+	w := b.get(tb, path)
+	require.Equal(tb, http.StatusOK, w.Code, w.Body)
+	require.Equal(tb, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	doc, err := html.Parse(w.Body)
+	require.NoError(tb, err)
+	return doc, textOf(doc)
+}
+
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for c := range n.Descendants() {
+		if c.Type == html.TextNode {
+			b.WriteString(c.Data)
+		}
+	}
+	return b.String()
+}
+
+// run makes a run in which every text is the given one.
+func (b *bundle) run(tb testing.TB, text string) int64 {
+	tb.Helper()
+	run, _, err := b.CreateRun(tb.Context(), store.NewRun{
+		Project: text, GoalTitle: text, GoalDescription: text,
+		Settings: contract.Settings{Repo: contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: "beef", Branch: text}},
+	})
+	require.NoError(tb, err)
+	return run.ID
+}
+
+func (b *bundle) record(tb testing.TB, r contract.Record) contract.ExecutionRef {
+	tb.Helper()
+	b.seq++
+	r.Seq = b.seq
+	result, err := b.Record(tb.Context(), store.Source{WorkflowID: contract.RunWorkflowID(r.RunID), WorkflowRunID: "first"}, r)
+	require.NoError(tb, err)
+	return result.Execution
+}
+
+// fill gives a run a plan, tests, findings, artifacts and events of the text.
+func (b *bundle) fill(tb testing.TB, run int64, text string) {
+	tb.Helper()
+	ctx := tb.Context()
+	require.NoError(tb, b.MarkStarted(ctx, run, contract.RunWorkflowID(run), "0199"))
+	planner := b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Model: contract.ModelChoice{Provider: text, Model: text}}})
+	require.NoError(tb, b.SavePlan(ctx, run, planner.ID, "planner", contract.Plan{Summary: text, Steps: []contract.Step{{
+		ID: "step-001", Name: text, Description: text, Dependencies: []string{text}, RiskLevel: contract.Level(text),
+	}}}))
+	b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: text, Agent: contract.AgentBuilder}})
+	tester := b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester}})
+	require.NoError(tb, b.SaveCheck(ctx, tester, "test-go", contract.CheckResult{Check: contract.Check{ID: "test-go", Category: contract.CategoryTest, Name: text}, Message: text, Summary: contract.TestSummary{Failed: 1}},
+		[]contract.TestCase{{Name: text, Status: contract.TestFailed, Message: text, Location: text}},
+		[]contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: text, Location: text, Rule: text}}, ""))
+	digest, err := b.artifacts.Put(ctx, []byte("content"))
+	require.NoError(tb, err)
+	require.NoError(tb, b.AddArtifacts(ctx, run, []contract.Artifact{{RunID: run, Name: "tester/" + text, Type: contract.ArtifactLog, Size: 7, Digest: digest}}))
+	failure := &contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed, Message: text, Cause: text}
+	b.record(tb, contract.Record{
+		RunID: run, End: &contract.ExecutionEnd{ExecutionID: tester.ID, Status: contract.ExecutionFailed, Failure: failure},
+		Run:    &contract.RunChange{Status: contract.StatusFailed, Phase: contract.PhaseTester, Failure: failure, WaitingFor: text, Branch: text, Commit: "beef"},
+		Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]string{"message": text, text: text}}},
+	})
+}
+
+func TestPagesShowRunsInEveryStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, status := range contract.Statuses() {
+		id := b.run(t, "goal of "+string(status))
+		b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: status, Finished: status.Terminal()}})
+		_, text := b.page(t, fmt.Sprintf("/runs/%d", id))
+		require.Contains(t, text, "goal of "+string(status))
+		_, text = b.page(t, "/runs?status="+string(status))
+		require.Contains(t, text, "goal of "+string(status))
+		require.Equal(t, 2, strings.Count(text, "goal of "), "as goal and as project; other runs are left out")
+	}
+	_, text := b.page(t, "/runs")
+	require.Equal(t, 2*len(contract.Statuses()), strings.Count(text, "goal of "))
+	_, text = b.page(t, "/runs?text=nowhere")
+	require.Contains(t, text, "No run is like that")
+}
+
+func TestAnEmptyInstallationSaysHowToStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, text := b.page(t, "/runs")
+	require.Contains(t, text, "rgpt run create")
+	w := b.get(t, "/")
+	require.Equal(t, http.StatusFound, w.Code)
+	require.Equal(t, "/runs", w.Header().Get("Location"))
+}
+
+// injections are texts that try to become more than text in a page.
+var injections = []string{
+	`<script>alert(1)</script>`, `"><script>alert(1)</script>`, `'><img src=x onerror=alert(1)>`, `<svg/onload=alert(1)>`, `</title><script>alert(1)</script>`,
+	`</pre></td></tr></table><iframe src=javascript:alert(1)>`, `" onmouseover="alert(1)`, `' onfocus='alert(1)' autofocus='`, "` onclick=alert(1)", `javascript:alert(1)`,
+	`{{.Run}}`, `{{printf "%s" .}}`, `<!--`, `-->`, `]]>`, `<base href=//evil.example>`, `<meta http-equiv=refresh content="0;url=//evil.example">`, `<form action=//evil.example>`,
+	`<style>*{display:none}</style>`, `<link rel=stylesheet href=//evil.example>`, `&lt;script&gt;`, `&#60;script&#62;`, "\u2028<b>", `<a href="//evil.example">x</a>`, `</textarea><b>`, `<plaintext>`, `%3Cscript%3E`, `\u003cscript\u003e`, `\"><b>`,
+	`<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>`, `<noscript><p title="</noscript><img src=x onerror=alert(1)>">`,
+}
+
+// skeleton is a page without its texts: every element, every attribute.
+func skeleton(n *html.Node) string {
+	var b strings.Builder
+	for c := range n.Descendants() {
+		if c.Type == html.TextNode {
+			continue
+		}
+		fmt.Fprintf(&b, "%d %s", c.Type, c.Data)
+		for _, a := range c.Attr {
+			fmt.Fprintf(&b, " %s=%s", a.Key, a.Val)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestNoTextOfOthersBecomesPartOfAPage(t *testing.T) {
+	t.Parallel()
+	harmless := setup(t)
+	id := harmless.run(t, "harmless")
+	harmless.fill(t, id, "harmless")
+	runs, _ := harmless.page(t, "/runs?text=harmless")
+	run, _ := harmless.page(t, fmt.Sprintf("/runs/%d", id))
+	wantRuns, wantRun := skeleton(runs), skeleton(run)
+	for _, text := range injections {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			require.Equal(t, id, b.run(t, text))
+			b.fill(t, id, text)
+			page, said := b.page(t, fmt.Sprintf("/runs/%d", id))
+			require.Equal(t, wantRun, skeleton(page))
+			require.GreaterOrEqual(t, strings.Count(said, text), 10, "it is shown, as text")
+			page, said = b.page(t, "/runs?text="+url.QueryEscape(text))
+			require.Equal(t, strings.ReplaceAll(wantRuns, "value=harmless", "value="+text), skeleton(page))
+			require.Contains(t, said, text)
+		})
+	}
+}
+
+func TestEveryAnswerForbidsScriptsFramesAndGuesses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, path := range []string{"/runs", "/runs/1", "/api/runs", "/api/runs/1", "/healthz", "/readyz", "/metrics", "/style.css", "/nothing", "/"} {
+		h := b.get(t, path).Header()
+		policy := h.Get("Content-Security-Policy")
+		require.Contains(t, policy, "default-src 'none'", path)
+		require.Contains(t, policy, "frame-ancestors 'none'", path)
+		require.Contains(t, policy, "base-uri 'none'", path)
+		require.NotContains(t, policy, "unsafe", path)
+		require.NotContains(t, policy, "script-src", path)
+		require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), path)
+		require.Equal(t, "no-referrer", h.Get("Referrer-Policy"), path)
+		require.Equal(t, "same-origin", h.Get("Cross-Origin-Resource-Policy"), path)
+		require.NotEmpty(t, h.Get("Cache-Control"), path)
+		require.Empty(t, h.Get("Access-Control-Allow-Origin"), path)
+		require.Empty(t, h.Get("Set-Cookie"), path)
+	}
+}
+
+func TestWhatDoesNotExistIsNotFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	for _, n := range []string{"0", "-1", "abc", "1.5", "0x1", "999999", "9223372036854775807", "9223372036854775808", strings.Repeat("9", 400), "%00", "1%00", "%FF", "1%20", "..%2f1", "%3Cscript%3E"} {
+		for _, path := range []string{"/runs/", "/api/runs/", fmt.Sprintf("/api/runs/%d/artifacts/", id)} {
+			w := b.get(t, path+n)
+			require.Equal(t, http.StatusNotFound, w.Code, path+n)
+			requireProblem(t, w)
+		}
+		w := b.get(t, "/api/runs/"+n+"/artifacts/1")
+		require.Equal(t, http.StatusNotFound, w.Code, n)
+	}
+	for _, path := range []string{"/nothing", "/api", "/api/", "/api/nothing", "/runs/1/x", "/ui/run.html", "/style.css/x"} {
+		w := b.get(t, path)
+		require.Equal(t, http.StatusNotFound, w.Code, path)
+		requireProblem(t, w)
+	}
+	require.Empty(t, b.log.String(), "none of it is our mistake")
+}
+
+// requireProblem sees that an answer is problem+json without internals.
+func requireProblem(tb testing.TB, w *httptest.ResponseRecorder) {
+	tb.Helper()
+	require.Equal(tb, "application/problem+json", w.Header().Get("Content-Type"))
+	var p map[string]any
+	require.NoError(tb, json.Unmarshal(w.Body.Bytes(), &p), w.Body)
+	require.EqualValues(tb, w.Code, p["status"])
+	require.NotEmpty(tb, p["title"])
+	for _, inside := range []string{"pgx", "SQL", "orchestrator_", "goroutine", ".go:", "127.0.0.1", "password", "connect"} {
+		require.NotContains(tb, w.Body.String(), inside)
+	}
+}
+
+func TestPeopleGetErrorsAsPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	w := b.get(t, "/runs/999", browser)
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Contains(t, w.Body.String(), "There is no such thing")
+	w = b.get(t, "/runs?status="+url.QueryEscape("<script>"), browser)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.NotContains(t, w.Body.String(), "<script>")
+	requireProblem(t, b.get(t, "/api/runs/999", browser))
+}
+
+func TestOtherMethodsAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	for _, path := range []string{"/runs", fmt.Sprintf("/runs/%d", id), "/api/runs", fmt.Sprintf("/api/runs/%d", id), fmt.Sprintf("/api/runs/%d/artifacts/1", id), "/healthz", "/readyz", "/metrics", "/style.css", "/"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, "BREW"} {
+			w := b.ask(t, method, path)
+			require.Equal(t, http.StatusMethodNotAllowed, w.Code, method+" "+path)
+			require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
+			requireProblem(t, w)
+		}
+		require.Equal(t, b.get(t, path).Code, b.ask(t, http.MethodHead, path).Code, path)
+	}
+}
+
+func TestFiltersThatNoRunCanMatchAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, q := range []string{"status=nonsense", "phase=nonsense", "error=nonsense", "project=%00", "text=%FF", "status=done%00", "other=%00"} {
+		for _, path := range []string{"/runs?", "/api/runs?"} {
+			w := b.get(t, path+q)
+			require.Equal(t, http.StatusBadRequest, w.Code, path+q)
+			requireProblem(t, w)
+		}
+	}
+	for _, q := range []string{"before=x", "before=1", "before=1&at=yesterday", "before=-1&at=2026-01-01T00:00:00Z"} {
+		require.Equal(t, http.StatusBadRequest, b.get(t, "/runs?"+q).Code, q)
+	}
+	require.Equal(t, http.StatusOK, b.get(t, "/api/runs?status=done&phase=tester&error=LLM_ERROR&project=x&text=100%25_").Code)
+}
+
+func TestAPagedListShowsEveryRunOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 120 {
+		b.run(t, "goal")
+	}
+	seen := map[string]int{}
+	path := "/runs?text=goal"
+	pages := 0
+	for path != "" {
+		pages++
+		doc, _ := b.page(t, path)
+		path = ""
+		for n := range doc.Descendants() {
+			if n.Data != "a" || n.FirstChild == nil {
+				continue
+			}
+			href := n.Attr[0].Val
+			if text := n.FirstChild.Data; strings.HasPrefix(text, "#") {
+				seen[href]++
+			} else if text == "Older runs" {
+				path = href
+			}
+		}
+	}
+	require.Equal(t, 3, pages)
+	require.Len(t, seen, 120)
+	for href, n := range seen {
+		require.Equal(t, 1, n, href)
+	}
+}
+
+func TestTheAPIAnswersWithTheWholeRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	b.fill(t, id, "goal")
+	w := b.get(t, fmt.Sprintf("/api/runs/%d", id))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var d store.RunDetails
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
+	whole, err := b.RunDetails(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, d.Events, len(whole.Events))
+	var list struct {
+		Runs []store.Run `json:"runs"`
+	}
+	require.NoError(t, json.Unmarshal(b.get(t, "/api/runs?status=failed").Body.Bytes(), &list))
+	require.Len(t, list.Runs, 1)
+	require.Contains(t, b.get(t, "/api/runs?status=done").Body.String(), `"runs":[]`)
+}
+
+func TestAnArtifactIsADownloadAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, other := b.run(t, "x"), b.run(t, "y")
+	digest, err := b.artifacts.Put(t.Context(), []byte("<script>alert(1)</script>"))
+	require.NoError(t, err)
+	names := map[string]string{
+		"tester/1/login/trace.zip": "trace.zip", "report.html": "report.html", "../../etc/passwd": "passwd", `..\..\evil.exe`: "evil.exe", "a\r\nX-Evil: 1": "a__X-Evil: 1",
+		`quo"te;x=y.txt`: `quo"te;x=y.txt`, "schön\u202egnp.svg": "schön\u202egnp.svg", "..": "artifact", "": "artifact",
+	}
+	for name, want := range names {
+		require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{Name: name, Type: contract.ArtifactFile, Size: 25, Digest: digest}}))
+		all, err := b.Artifacts(t.Context(), id)
+		require.NoError(t, err)
+		path := fmt.Sprintf("/api/runs/%d/artifacts/%d", id, all[len(all)-1].ID)
+		w := b.get(t, path)
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, "<script>alert(1)</script>", w.Body.String())
+		require.Equal(t, "application/octet-stream", w.Header().Get("Content-Type"))
+		require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+		require.Equal(t, "25", w.Header().Get("Content-Length"))
+		require.Empty(t, w.Header().Get("X-Evil"))
+		kind, params, err := mime.ParseMediaType(w.Header().Get("Content-Disposition"))
+		require.NoError(t, err)
+		require.Equal(t, "attachment", kind)
+		require.Equal(t, want, params["filename"], "%q", name)
+		require.Equal(t, http.StatusNotFound, b.get(t, strings.Replace(path, fmt.Sprint(id), fmt.Sprint(other), 1)).Code, "it belongs to another run")
+		head := b.ask(t, http.MethodHead, path)
+		require.Equal(t, "25", head.Header().Get("Content-Length"))
+		require.Empty(t, head.Body.String())
+	}
+	require.NoError(t, b.AddArtifacts(t.Context(), other, []contract.Artifact{{Name: "gone", Type: contract.ArtifactFile, Size: 1, Digest: "sha256:" + strings.Repeat("0", 64)}}))
+	all, err := b.Artifacts(t.Context(), other)
+	require.NoError(t, err)
+	w := b.get(t, fmt.Sprintf("/api/runs/%d/artifacts/%d", other, all[0].ID))
+	require.Equal(t, http.StatusGone, w.Code)
+	requireProblem(t, w)
+}
+
+func TestHealthAndReadinessAreTwoThings(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.JSONEq(t, `{"status":"ok"}`, b.get(t, "/healthz").Body.String())
+	w := b.get(t, "/readyz")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.JSONEq(t, `{"database":"ok","temporal":"ok"}`, w.Body.String())
+	b.temporal.err = errors.New("connection to 10.0.0.1 refused")
+	w = b.get(t, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.JSONEq(t, `{"database":"ok","temporal":"does not answer"}`, w.Body.String())
+	b.temporal.err = nil
+	b.Close()
+	w = b.get(t, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.JSONEq(t, `{"database":"does not answer","temporal":"ok"}`, w.Body.String())
+	require.Equal(t, http.StatusOK, b.get(t, "/healthz").Code, "the process itself is well")
+	w = b.get(t, "/api/runs")
+	require.GreaterOrEqual(t, w.Code, 500)
+	requireProblem(t, w)
+	require.Contains(t, b.log.String(), "A request failed")
+}
+
+func TestMetricsAreServed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.get(t, "/metrics")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), "go_goroutines")
+}
+
+func TestALongRunHasAShortPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "long")
+	ref := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester}})
+	cases := make([]contract.TestCase, 5000)
+	findings := make([]contract.Finding, 1000)
+	for i := range cases {
+		cases[i] = contract.TestCase{Name: fmt.Sprintf("Test%d", i), Status: contract.TestPassed}
+	}
+	cases[4999] = contract.TestCase{Name: "TestLast", Status: contract.TestFailed, Message: strings.Repeat("long ", 10_000)}
+	for i := range findings {
+		findings[i] = contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Message: fmt.Sprint("minor ", i)}
+	}
+	findings[999].Severity, findings[999].Message = contract.SeverityMajor, "the major one"
+	require.NoError(t, b.SaveCheck(t.Context(), ref, "c", contract.CheckResult{Check: contract.Check{Category: contract.CategoryTest}}, cases, findings, ""))
+	for range 4 {
+		events := make([]contract.EventDraft, 1000)
+		for i := range events {
+			events[i] = contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]string{"message": strings.Repeat("x", 5000)}}
+		}
+		b.record(t, contract.Record{RunID: id, Events: events})
+	}
+	b.record(t, contract.Record{RunID: id, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]string{"message": "what happened last"}}}})
+	run, err := b.Run(t.Context(), id)
+	require.NoError(t, err)
+	require.Greater(t, run.EventSeq, int64(5000))
+
+	path := fmt.Sprintf("/runs/%d", id)
+	b.get(t, path) // plans are made and pages are in memory
+	began := time.Now()
+	w := b.get(t, path)
+	took := time.Since(began)
+	require.Less(t, took, time.Second)
+	require.Less(t, w.Body.Len(), 1<<20)
+	body := w.Body.String()
+	require.Contains(t, body, "what happened last")
+	require.Contains(t, body, "TestLast", "what is not well comes first")
+	require.Contains(t, body, "the major one")
+	require.Contains(t, body, fmt.Sprintf("200 of %d are shown", run.EventSeq))
+	require.Contains(t, body, "200 of 5000 are shown")
+	require.Contains(t, body, "200 of 1000 are shown")
+	require.Contains(t, body, fmt.Sprintf(`href="/api/runs/%d"`, id))
+	whole := b.get(t, fmt.Sprintf("/api/runs/%d", id))
+	require.Equal(t, http.StatusOK, whole.Code)
+	var d struct {
+		Events []json.RawMessage `json:"events"`
+	}
+	require.NoError(t, json.Unmarshal(whole.Body.Bytes(), &d))
+	require.Len(t, d.Events, int(run.EventSeq), "nothing is left out there")
+}
+
+func TestAClientThatGoesAwayIsNoError(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/runs", http.NoBody))
+	require.NotContains(t, b.log.String(), "level=ERROR")
+	_, err := io.Copy(io.Discard, w.Body)
+	require.NoError(t, err)
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/doctor"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+func newDoctor(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check every part and say how to mend it",
+		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
+models, the sandbox and the processes of the stack, and says how to mend what is
+not well. Nothing is changed and no token is spent.
+
+Exit codes: 0 nothing failed (there may be warnings), 1 something failed.`,
+		Example: `  rgpt doctor
+  rgpt doctor --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			results := doctor.Run(cmd.Context(), doctor.Limit, a.checks()...)
+			for i := range results {
+				results[i].Message, results[i].Mend = telemetry.Redact(results[i].Message), telemetry.Redact(results[i].Mend)
+			}
+			ill := doctor.Ill(results)
+			if a.json {
+				a.printJSON(map[string]any{"ok": !ill, "checks": results})
+			} else {
+				a.printDiagnosis(results)
+			}
+			if ill {
+				return ended{exitError}
+			}
+			return nil
+		},
+	}
+}
+
+// startAll mends whatever part of the stack is missing.
+const startAll = "rgpt dev --detach"
+
+// checks returns all checks, in the order in which parts build on each other.
+func (a *app) checks() []doctor.Check {
+	dir, err := a.dataDir()
+	if err != nil {
+		return []doctor.Check{broken("data folder", err, "name it with --data-dir")}
+	}
+	checks := []doctor.Check{doctor.Machine(), doctor.Git(), doctor.DataFolder(dir), a.programsCheck()}
+	stack, err := a.stack()
+	if err != nil {
+		return append(checks, broken("stack", err, "stop the processes by hand and remove the file; the data stays"))
+	}
+	checks = append(checks, stackCheck(stack))
+	cfg, err := a.config()
+	if err != nil {
+		return append(checks, mistakes(err))
+	}
+	checks = append(checks, found("configuration", doctor.Well("%s has no mistakes", cmp.Or(a.configFile, "it"))))
+	checks = append(checks, serviceChecks(cfg, stack)...)
+	checks = append(checks, artifactsCheck(cfg, dir))
+	checks = append(checks, modelChecks(cfg)...)
+	return append(checks,
+		doctor.Sandbox(func() (*sandbox.Process, error) { return setup.Sandbox(cfg, sandbox.DetectToolchains()) }, cfg.Execution.Sandbox.AllowUnisolated),
+		doctor.Chromium(a.getenv))
+}
+
+func found(name string, results []doctor.Result) doctor.Check {
+	return doctor.Check{Name: name, Run: func(context.Context) []doctor.Result { return results }}
+}
+
+func broken(name string, err error, mend string) doctor.Check {
+	return found(name, doctor.FailedBy(err, mend))
+}
+
+// mistakes lists what is wrong with the configuration, and says what could not
+// be checked without it.
+func mistakes(err error) doctor.Check {
+	var wrong *config.Error
+	if !errors.As(err, &wrong) {
+		return broken("configuration", err, "see the reference of settings")
+	}
+	var results []doctor.Result
+	for _, m := range wrong.Mistakes {
+		mend := "correct it; examples/rgpt.yaml shows every setting"
+		if m.Origin.Source == config.SourceEnv {
+			mend = "correct or unset the variable"
+		}
+		results = append(results, doctor.Result{Status: doctor.Fail, Message: m.String(), Mend: mend})
+	}
+	return found("configuration", append(results, doctor.Result{
+		Check: "other parts", Status: doctor.Warn, Message: "services, models and sandbox were not checked", Mend: "mend the configuration, then check again",
+	}))
+}
+
+// programsCheck looks for the binaries that rgpt dev starts.
+func (a *app) programsCheck() doctor.Check {
+	if _, err := findPrograms(a.getenv("TEMPORAL_ADDRESS") == ""); err != nil {
+		return found("programs", doctor.Warned(fault.Of(err).Message, "make build devserver"))
+	}
+	return found("programs", doctor.Well("rgpt dev finds all that it starts"))
+}
+
+// stackCheck tells which processes of the stack run.
+func stackCheck(s *devstack.Stack) doctor.Check {
+	if s == nil {
+		return found("stack", doctor.Warned("none was started in this data folder", startAll+"; or set DATABASE_URL and TEMPORAL_ADDRESS to what runs elsewhere"))
+	}
+	return doctor.Check{Name: "stack", Run: func(ctx context.Context) []doctor.Result {
+		var results []doctor.Result
+		for _, p := range s.Processes {
+			r := doctor.Result{Check: "stack: " + string(p.Role), Status: doctor.OK, Message: fmt.Sprintf("%s, process %d %s", p.State, p.PID, p.Address)}
+			switch {
+			case p.External:
+				r.Message = "runs elsewhere: " + p.Address
+			case p.State == "down":
+				r.Status, r.Message, r.Mend = doctor.Fail, "does not run; its log: "+p.Log, startAll
+			case p.Role == devstack.RoleServer:
+				r = serverAnswers(ctx, s.Server, r)
+			}
+			results = append(results, r)
+		}
+		return results
+	}}
+}
+
+// serverAnswers asks the server whether it is ready.
+func serverAnswers(ctx context.Context, address string, r doctor.Result) doctor.Result {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", http.NoBody)
+	if err == nil {
+		req.Close = true // nothing else is asked
+		var answer *http.Response
+		if answer, err = http.DefaultClient.Do(req); err == nil {
+			defer answer.Body.Close()
+			_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16)) // so that the connection ends well
+			if answer.StatusCode == http.StatusOK {
+				return r
+			}
+			err = fmt.Errorf("it answers %s: a part that it needs is missing", answer.Status)
+		}
+	}
+	r.Status, r.Message, r.Mend = doctor.Fail, err.Error(), "mend what else failed; then rgpt dev stop, "+startAll
+	return r
+}
+
+// serviceChecks check the services that a run needs. Where nothing was started
+// and nothing named, there is nothing to ask yet.
+func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
+	var checks []doctor.Check
+	if url := cfg.Database.URL; url == "" {
+		checks = append(checks, doctor.PostgreSQL())
+	} else {
+		checks = append(checks, doctor.Database(url), doctor.Clock(url))
+	}
+	if stack == nil && cfg.Origin("temporal.address").IsDefault() {
+		return append(checks, found("temporal", doctor.Warned("none was started or named", startAll+", or set TEMPORAL_ADDRESS")))
+	}
+	connect := func(ctx context.Context) (client.Client, error) {
+		return workerhost.Connect(ctx, cfg.Temporal, quiet())
+	}
+	var queues []doctor.Queue
+	for _, role := range activities.Roles() {
+		queues = append(queues, doctor.Queue{Name: role.Queue, Workflows: role.Queue == contract.QueueRun || role.Queue == contract.QueueBuilder})
+	}
+	return append(checks, doctor.Temporal(connect, cfg.Temporal.Address, cfg.Temporal.Namespace), doctor.Workers(connect, queues))
+}
+
+// artifactsCheck sees that the artifact store answers: it asks for a blob that
+// nobody stored.
+func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
+	return doctor.Check{Name: "artifacts", Run: func(ctx context.Context) []doctor.Result {
+		if cfg.Artifacts.URL == "" {
+			return doctor.Well("kept in the data folder")
+		}
+		s, err := setup.Artifacts(ctx, cfg, dir)
+		if err == nil {
+			defer s.Close()
+			_, err = s.Exists(ctx, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+		}
+		if err != nil {
+			return doctor.FailedBy(err, "correct artifacts.url and its credentials")
+		}
+		return doctor.Well("the store of artifacts.url answers")
+	}}
+}
+
+// modelChecks probe each provider that an agent uses.
+func modelChecks(cfg *config.Config) []doctor.Check {
+	choices, err := setup.Models(cfg)
+	if err != nil {
+		return []doctor.Check{found("models", doctor.Failed(fault.Of(err).Message, "set models.default in "+config.FileName+", or rgpt dev --scenario FILE"))}
+	}
+	users := map[string][]string{}
+	for agent, c := range choices {
+		users[c.Provider] = append(users[c.Provider], string(agent))
+	}
+	var checks []doctor.Check
+	for _, p := range setup.Providers(cfg) {
+		agents := users[p.Name]
+		if len(agents) == 0 {
+			continue
+		}
+		slices.Sort(agents)
+		checks = append(checks, doctor.Check{Name: "model: " + p.Name, Run: func(ctx context.Context) []doctor.Result {
+			if err := model.Probe(ctx, p); err != nil {
+				return doctor.FailedBy(err, providerMend(p, fault.Of(err).Code))
+			}
+			if p.Kind == model.KindScripted {
+				return doctor.Warned("answers from a scenario: no real model is used", "set models.default in "+config.FileName)
+			}
+			return doctor.Well("answers at %s, for %v", p.Address(), agents)
+		}})
+	}
+	return checks
+}
+
+func providerMend(p model.Provider, code contract.Code) string {
+	if code == contract.CodeUnauthorized {
+		return "renew the key: " + p.KeySource()
+	}
+	if p.Kind == model.KindScripted {
+		return startAll
+	}
+	return fmt.Sprintf("see models.providers.%s (base_url, api_key_env), and that this machine reaches %s", p.Name, p.Address())
+}
+
+// printDiagnosis prints a table, with what to do on a line of its own.
+func (a *app) printDiagnosis(results []doctor.Result) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATE\tCHECK\tMESSAGE")
+	count := map[doctor.Status]int{}
+	for _, r := range results {
+		count[r.Status]++
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Status, clean(r.Check), clean(r.Message))
+		if r.Mend != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", clean(r.Mend))
+		}
+	}
+	_ = w.Flush()
+	fmt.Fprintf(a.out, "\n%d ok, %d warnings, %d failed\n", count[doctor.OK], count[doctor.Warn], count[doctor.Fail])
+}
