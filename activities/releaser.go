@@ -86,7 +86,8 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 	if err != nil {
 		return err
 	}
-	details.ReleaseBranch, details.ReleaseCommit = result.Branch, result.Commit
+	// As the run will be once this is stored, unless somebody stops it just now.
+	details.ReleaseBranch, details.ReleaseCommit, details.Status = result.Branch, result.Commit, contract.StatusDone
 	patch, err := a.Workspaces.Diff(ctx, in.Workspace, patchBytes)
 	if err != nil {
 		return err
