@@ -11,7 +11,7 @@ COPY . .
 ARG VERSION=dev
 ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    for program in starter:rgpt workers:rgpt-worker; do \
+    for program in starter:rgpt workers:rgpt-worker workers/sandbox:rgpt-sandbox; do \
       go build -trimpath -ldflags "-s -w -X github.com/rocketgpt/orchestrator/internal/version.Version=${VERSION}" \
         -o "/out/${program#*:}" "./${program%%:*}" || exit 1; \
     done
@@ -43,6 +43,6 @@ CMD ["server", "--address", "0.0.0.0:8080"]
 FROM runtime AS worker
 COPY --from=build /usr/local/go /usr/local/go
 ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-COPY --from=build /out/rgpt /out/rgpt-worker /usr/local/bin/
+COPY --from=build /out/rgpt /out/rgpt-worker /out/rgpt-sandbox /usr/local/bin/
 ENTRYPOINT ["rgpt-worker"]
 CMD ["--ready-file", "/run/rgpt/ready"]

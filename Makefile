@@ -18,6 +18,7 @@ setup: ## Install what the machine lacks (Postgres, bubblewrap; with rights, els
 build: ## Build rgpt and rgpt-worker into bin/
 	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt ./starter
 	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/rgpt-worker ./workers
+	@$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/rgpt-sandbox ./workers/sandbox
 
 .PHONY: devserver
 devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (5 minutes the first time)

@@ -59,7 +59,7 @@ func build(dir string) error {
 	programs = devstack.Programs{
 		Starter: filepath.Join(dir, "rgpt"), Worker: filepath.Join(dir, "rgpt-worker"), Devserver: filepath.Join(dir, "temporal-devserver"),
 	}
-	for binary, source := range map[string]string{programs.Starter: "./starter", programs.Worker: "./workers"} {
+	for binary, source := range map[string]string{programs.Starter: "./starter", programs.Worker: "./workers", filepath.Join(dir, "rgpt-sandbox"): "./workers/sandbox"} {
 		cmd := exec.Command("go", "build", "-o", binary, source)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -97,7 +97,23 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*wor
 
 // Sandbox makes what runs the commands of models and repositories.
 func Sandbox(cfg *config.Config, tools sandbox.Toolchains) (*sandbox.Process, error) {
-	return sandbox.NewProcess(sandbox.Options{AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools})
+	return sandbox.NewProcess(sandbox.Options{
+		AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools, Executable: sandboxHelper(),
+	})
+}
+
+// sandboxHelper returns the small program that begins each sandbox, where it
+// lies beside this one; without it this program starts itself, which is slower.
+func sandboxHelper() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	helper := filepath.Join(filepath.Dir(self), "rgpt-sandbox")
+	if info, err := os.Stat(helper); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return helper
 }
 
 // Limits returns what a command may use up.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,6 +148,10 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 	if err != nil {
 		return nil, err
 	}
+	if loopback(t.Address) {
+		// What never leaves the machine is not worth compressing.
+		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
 	options.Interceptors = []interceptor.ClientInterceptor{tracing}
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -156,6 +161,13 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 			"Temporal at %s does not answer; see that it runs (rgpt dev status) and that temporal.address is right", t.Address)
 	}
 	return c, nil
+}
+
+// loopback reports whether an address is on this machine.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
 }
 
 func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {

@@ -68,8 +68,8 @@ func stopping(ctx context.Context) bool {
 	}
 }
 
-// beat lets the heart of an activity beat from its first line to its last, a
-// few times within its time-out. The returned function ends it and waits until
+// beat lets the heart of an activity beat while it works, a few times within its
+// time-out; the start of an activity counts as its first beat. The returned function ends it and waits until
 // it has: a beat after the end would be an error in Temporal's log.
 func beat(ctx context.Context, info activity.Info) func() {
 	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
@@ -77,7 +77,6 @@ func beat(ctx context.Context, info activity.Info) func() {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	activity.RecordHeartbeat(ctx)
 	done.Go(func() {
 		tick := time.NewTicker(info.HeartbeatTimeout / beatsPerTimeout)
 		defer tick.Stop()
