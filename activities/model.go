@@ -27,10 +27,18 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.Tools.Definitions(),
 	})
+	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
+		// The model was told and may mend it; the workflow counts.
+		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
+	}
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	out := contract.ThinkResult{Usage: answer.Usage}
+	if n := len(answer.ToolCalls); n > contract.TurnCallLimit {
+		out.Bad = tooMany(n)
+		return out, nil
+	}
 	for i, call := range answer.ToolCalls {
 		def, known := a.Tools.Definition(call.Name)
 		if call.Name == tool.Finish {
@@ -65,6 +73,11 @@ func summaryOf(arguments string) string {
 func shownName(name string) string {
 	const most = 64
 	return strings.ToValidUTF8(name[:min(len(name), most)], "")
+}
+
+// tooMany says that a turn called too many tools.
+func tooMany(n int) string {
+	return fmt.Sprintf("it called %d tools in one turn, more than the %d allowed", n, contract.TurnCallLimit)
 }
 
 // nudge is what a model is told that answered without calling a tool.
@@ -283,13 +296,28 @@ type callKey struct {
 
 func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
-// said returns what the answer adds to the conversation.
+// said returns what the answer adds to the conversation. An answer that could
+// not be used is kept as text, and the model is told what was wrong with it.
 func said(q question, answer stored) []model.Message {
-	out := []model.Message{answer.Message()}
-	if q.schema == nil && answer.Failure == nil && len(answer.ToolCalls) == 0 {
-		out = append(out, model.Message{Role: model.RoleUser, Text: nudge})
+	if q.schema != nil {
+		return []model.Message{answer.Message()}
 	}
-	return out
+	wrong := ""
+	switch n := len(answer.ToolCalls); {
+	case answer.Failure != nil:
+		wrong = "Your answer could not be used: " + answer.Failure.Message
+	case n == 0:
+		wrong = nudge
+	case n > contract.TurnCallLimit:
+		wrong = "Your answer could not be used: " + tooMany(n) + "."
+	default:
+		return []model.Message{answer.Message()}
+	}
+	text := answer.Text
+	if text == "" {
+		text = "(no text)"
+	}
+	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 
 // conversation reads what was said before a turn. A tool call without a result,

@@ -84,13 +84,28 @@ func readPlan(text string) (contract.Plan, error) {
 func CheckPlan(plan contract.Plan) error {
 	problems := plan.Problems()
 	if len(problems) == 0 {
-		return nil
+		return checkSize(plan)
 	}
 	var says []string
 	for _, p := range problems[:min(len(problems), 10)] {
 		says = append(says, p.Problem)
 	}
 	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
+}
+
+// skeletonBytes bounds what a run's history holds of a plan.
+const skeletonBytes = 32 << 10
+
+func checkSize(plan contract.Plan) error {
+	raw, err := json.Marshal(plan.Skeleton())
+	if err != nil {
+		return fmt.Errorf("measure the plan: %w", err)
+	}
+	if len(raw) > skeletonBytes {
+		return fault.New(contract.ClassLogic, contract.CodeInvalidPlan,
+			"the plan's names and dependencies take %d bytes, more than the %d allowed; use fewer steps or shorter ids", len(raw), skeletonBytes)
+	}
+	return nil
 }
 
 // open opens the conversation of an execution with its prompt, and keeps the

@@ -91,7 +91,7 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	after, err := dir.Save(ctx)
 	if errors.Is(err, workspace.ErrTooLarge) {
 		// The model can mend that; the next call finds the workspace as it was.
-		return tool.Result{Code: contract.CodeForbidden, Text: err.Error()}, in.Workspace, nil
+		return tool.Result{Code: contract.CodeTooLarge, Text: result.Text + "\n" + err.Error()}, in.Workspace, nil
 	}
 	return result, after, err
 }

@@ -58,16 +58,23 @@ type PlanResult struct {
 }
 
 // Skeleton returns the plan without its long texts, fit for histories.
+//
+// Dependencies that follow from others are left out: they change nothing, and
+// in a plan where each step names all before it they are most of its size.
 func (p Plan) Skeleton() Plan {
+	needs := p.reduced()
 	out := Plan{ComplexityScore: p.ComplexityScore}
 	for _, s := range p.Steps {
 		out.Steps = append(out.Steps, Step{
-			ID: s.ID, Name: clip(s.Name), Dependencies: s.Dependencies,
+			ID: s.ID, Name: clip(s.Name), Dependencies: needs[s.ID],
 			EstimatedComplexity: s.EstimatedComplexity, RiskLevel: s.RiskLevel,
 		})
 	}
 	return out
 }
+
+// TurnCallLimit is how many tools a model may call in one turn.
+const TurnCallLimit = 64
 
 // ViolationLimit is how many actions outside its allowed tools or paths an
 // agent may try in one execution before it is ended.

@@ -54,6 +54,7 @@ const (
 	CodeMergeConflict   Code = "merge_conflict"   // the changes of two steps do not go together
 	CodeBranchConflict  Code = "branch_conflict"  // the release branch holds something else
 	CodeEmptyChange     Code = "empty_change"     // nothing to release
+	CodeTooLarge        Code = "too_large"        // a change is larger than it may be
 	CodePathEscape      Code = "path_escape"      // a path outside the workspace or inside .git
 	CodeForbidden       Code = "forbidden"        // an action outside the agent's tools or policy
 	CodeIsolation       Code = "isolation"        // the sandbox cannot isolate

@@ -157,6 +157,32 @@ func (p *Plan) Requires(id string) []string {
 	return out
 }
 
+// reduced returns for each step those of its dependencies that do not follow
+// from the others.
+func (p *Plan) reduced() map[string][]string {
+	reach := map[string]map[string]bool{} // all that a step requires
+	out := map[string][]string{}
+	for _, id := range p.Order() {
+		step, _ := p.Step(id)
+		all := map[string]bool{}
+		for _, d := range step.Dependencies {
+			for r := range reach[d] {
+				all[r] = true
+			}
+		}
+		for _, d := range step.Dependencies {
+			if !all[d] && !slices.Contains(out[id], d) {
+				out[id] = append(out[id], d)
+			}
+		}
+		for _, d := range step.Dependencies {
+			all[d] = true
+		}
+		reach[id] = all
+	}
+	return out
+}
+
 // cycle returns the ids of one circle of dependencies, first and last the same,
 // or nil.
 func (p *Plan) cycle() []string {

@@ -115,6 +115,19 @@ func TestACircleIsFoundWhereverItIs(t *testing.T) {
 	})
 }
 
+func TestASkeletonRequiresTheSameWithFewerDependencies(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPlan(t)
+		small := p.Skeleton()
+		for _, s := range p.Steps {
+			if !slices.Equal(p.Requires(s.ID), small.Requires(s.ID)) {
+				t.Fatalf("%s requires %v, in the skeleton %v", s.ID, p.Requires(s.ID), small.Requires(s.ID))
+			}
+		}
+	})
+}
+
 func TestForwardingChangesStopsWhereAMergeIsNeeded(t *testing.T) {
 	t.Parallel()
 	tree := func(id string) contract.Workspace { return contract.Workspace{Tree: id} }

@@ -148,6 +148,10 @@ func (a *app) guard(ctx context.Context, o devstack.Options) error {
 		case <-tick.C:
 		}
 		s, err := devstack.Load(o.DataDir)
+		if err == nil && s.Stopped {
+			fmt.Fprintln(a.errs, "Stopped by rgpt dev stop.")
+			return nil
+		}
 		if err != nil || s.Running() {
 			continue
 		}

@@ -48,6 +48,9 @@ func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
 	if err != nil {
 		return err
 	}
+	if run.Status.Terminal() && after >= run.EventSeq {
+		return a.reportEnd(ctx, p, run) // there is nothing to wait for
+	}
 	show := a.newProgress(run)
 	defer show.close()
 	err = p.Store.Follow(ctx, id, after, func(e contract.Event) error {

@@ -93,9 +93,11 @@ func (l *agentLoop) listen(ctx workflow.Context) {
 // open begins the execution, brings together what the step starts from, and
 // opens the conversation.
 func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
-	begun, err := l.rows.writeFor(ctx, contract.Record{
-		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
-		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
+	begun, err := l.rows.writeFor(ctx, func() contract.Record {
+		return contract.Record{
+			Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
+			Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
+		}
 	})
 	if err != nil {
 		return fault.Of(err)
@@ -121,15 +123,18 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 // turn is one model call and the tool calls that it asks for. It reports
 // whether there is more to do.
 func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
+	asked := workflow.Now(ctx)
 	if err := workflow.Await(ctx, func() bool { return !l.paused }); err != nil {
 		return false, fault.Of(err)
 	}
+	// Time that a person made it wait is not the step's.
+	l.Started = l.Started.Add(workflow.Now(ctx).Sub(asked))
 	if failure := l.spent(ctx); failure != nil {
 		return false, failure
 	}
 	l.Turn++
 	var think contract.ThinkResult
-	err := workflow.ExecuteActivity(long(ctx, l.queue, l.in.Settings.ModelTimeout), contract.ActivityThink, contract.ThinkInput{
+	err := workflow.ExecuteActivity(long(ctx, l.queue, l.in.Settings.ModelTimeout+modelWait), contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 	}).Get(ctx, &think)
 	if err != nil {
@@ -177,7 +182,7 @@ func (l *agentLoop) spent(ctx workflow.Context) *contract.Failure {
 func (l *agentLoop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	for len(calls) > 0 {
 		n := 1
-		for calls[0].ReadOnly && n < len(calls) && calls[n].ReadOnly {
+		for calls[0].ReadOnly && n < min(len(calls), sideBySide) && calls[n].ReadOnly {
 			n++
 		}
 		if failure := l.callSideBySide(ctx, calls[:n]); failure != nil {
@@ -187,6 +192,9 @@ func (l *agentLoop) callTools(ctx workflow.Context, calls []contract.ToolCallRef
 	}
 	return nil
 }
+
+// sideBySide is how many tool calls that only read run at the same time.
+const sideBySide = 8
 
 func (l *agentLoop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	futures := make([]workflow.Future, len(calls))

@@ -15,28 +15,22 @@ import (
 // depends on and nothing else, so what it sees does not depend on who was
 // faster.
 type stepGraph struct {
-	run      *run
-	order    []string
-	running  int
-	done     map[string]contract.Change
-	failure  *contract.Failure
-	cancel   workflow.CancelFunc
-	selector workflow.Selector
+	run     *run
+	order   []string
+	running int
+	ended   int // steps that ended; its change is what the loop waits for
+	done    map[string]contract.Change
+	failure *contract.Failure
+	cancel  workflow.CancelFunc
 }
 
 // build carries out the step graph and brings all changes together.
 func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	g := &stepGraph{
-		run: r, order: r.runState.plan.Order(), done: map[string]contract.Change{},
-		cancel: cancel, selector: workflow.NewSelector(ctx),
-	}
-	g.start(work)
-	for g.running > 0 {
-		// Children end when they are cancelled, so this needs no context of its own.
-		g.selector.Select(ctx)
-		g.start(work)
+	g := &stepGraph{run: r, order: r.runState.plan.Order(), done: map[string]contract.Change{}, cancel: cancel}
+	if err := g.carryOut(work); err != nil && g.failure == nil {
+		return nil, r.why(err)
 	}
 	switch {
 	case r.held.stop != nil:
@@ -47,9 +41,31 @@ func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	return r.integrate(ctx, g)
 }
 
+// carryOut starts steps as they become free until all are done, or one failed,
+// or the run was stopped, and none runs any more. A paused run starts nothing.
+func (g *stepGraph) carryOut(ctx workflow.Context) error {
+	for {
+		g.start(ctx)
+		if g.running == 0 && (g.failure != nil || len(g.done) == len(g.order)) {
+			return nil
+		}
+		ended, paused := g.ended, g.run.held.paused
+		err := workflow.Await(ctx, func() bool { return g.ended != ended || (paused && !g.run.held.paused) })
+		if err != nil {
+			// Cancelled: children are too, and are waited for.
+			last, done := workflow.NewDisconnectedContext(ctx)
+			defer done()
+			if waited := workflow.Await(last, func() bool { return g.running == 0 }); waited != nil {
+				return waited
+			}
+			return err
+		}
+	}
+}
+
 // start starts every step that is free to start.
 func (g *stepGraph) start(ctx workflow.Context) {
-	if g.failure != nil || ctx.Err() != nil {
+	if g.failure != nil || ctx.Err() != nil || g.run.held.paused {
 		return
 	}
 	for _, id := range g.order {
@@ -73,27 +89,45 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	}
 	// What needs no merge is done here for nothing; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
-	s := r.in.Settings
+	s, model := r.in.Settings, r.models[contract.AgentBuilder]
 	child := workflow.ExecuteChildWorkflow(stepOptions(ctx, r.in.RunID, step.ID, contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
-		Workspace: start, Needs: rest, Model: r.models[contract.AgentBuilder],
+		Workspace: start, Needs: rest, Model: model,
 		Settings: contract.LoopSettings{
 			Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout,
 		},
 	})
 	g.running++
-	g.selector.AddFuture(child, func(f workflow.Future) {
-		g.running--
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
+			g.greet(ctx, step.ID, model)
+		}
 		var result contract.StepResult
-		err := f.Get(ctx, &result)
+		err := child.Get(ctx, &result)
+		g.running--
+		g.ended++
 		g.finish(step.ID, result, err)
 	})
+}
+
+// greet tells a step that has just started what was asked of the run while it
+// was on its way; from now on it is told at once.
+func (g *stepGraph) greet(ctx workflow.Context, id string, model contract.ModelChoice) {
+	r := g.run
+	r.reachable[id] = true
+	if now := r.models[contract.AgentBuilder]; now != model {
+		r.tellStep(ctx, id, contract.UpdateSwitchModel, contract.Command{Agent: contract.AgentBuilder, Model: &now})
+	}
+	if r.held.paused {
+		r.tellStep(ctx, id, contract.UpdatePause, contract.Command{})
+	}
 }
 
 // finish takes note of how a step ended. The first failure stops the others:
 // their work could not be released anyway, and would be paid for.
 func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.step(id)
+	delete(r.reachable, id)
 	view.Attempt, view.Turns = result.Attempt, result.Turns
 	r.usage = r.usage.Add(result.Usage)
 	failure := result.Failure
@@ -108,10 +142,10 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 		view.Status = contract.StepCancelled
 	default:
 		view.Status = contract.StepFailed
-		if g.failure == nil {
-			g.failure = failure
-			g.cancel()
-		}
+	}
+	if failure != nil && g.failure == nil {
+		g.failure = failure
+		g.cancel()
 	}
 }
 

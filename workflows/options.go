@@ -19,6 +19,11 @@ const (
 	heartbeat = 2 * time.Second
 	// shortWork bounds local activities: rows, file tools, workspace saves.
 	shortWork = time.Minute
+	// outage is how long short work is tried again while the database is away.
+	outage = 30 * 24 * time.Hour
+	// modelWait is how long a model call may wait for its turn: for a provider's
+	// free place, or for budget that calls in flight hold.
+	modelWait = 2 * time.Hour
 	// longWork bounds work on repositories: clones, merges, releases.
 	longWork = 30 * time.Minute
 	// overhead is what an activity may take beyond the time-out that it
@@ -45,8 +50,9 @@ func retryPolicy() *temporal.RetryPolicy {
 // short makes a context for local activities: idempotent work under two seconds.
 func short(ctx workflow.Context) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		StartToCloseTimeout: shortWork,
-		RetryPolicy:         retryPolicy(),
+		StartToCloseTimeout:    shortWork,
+		ScheduleToCloseTimeout: outage, // else the SDK takes shortWork for all tries together
+		RetryPolicy:            retryPolicy(),
 	})
 }
 

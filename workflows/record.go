@@ -20,18 +20,24 @@ func newRecorder(ctx workflow.Context, runID int64) *recorder {
 
 // write writes a record.
 func (r *recorder) write(ctx workflow.Context, rec contract.Record) error {
-	_, err := r.writeFor(ctx, rec)
+	_, err := r.writeFor(ctx, func() contract.Record { return rec })
 	return err
 }
 
-// writeFor writes a record and returns the execution that it began, if any. It
-// goes on trying while the database is away: rows are late then, never lost.
-func (r *recorder) writeFor(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
+// writeFor writes a record and returns the execution that it began, if any. The
+// record is made when its turn has come, so that it shows the state as it is
+// then and never an older one. A stop does not interrupt it: what happened is
+// written. It goes on trying while the database is away: rows are late then,
+// never lost.
+func (r *recorder) writeFor(ctx workflow.Context, draft func() contract.Record) (contract.RecordResult, error) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
 	var result contract.RecordResult
 	if err := r.one.Lock(ctx); err != nil {
 		return result, err
 	}
 	defer r.one.Unlock()
+	rec := draft()
 	r.seq++
 	rec.RunID, rec.Seq, rec.At = r.runID, r.seq, workflow.Now(ctx)
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityRecord, rec).Get(ctx, &result)

@@ -33,6 +33,7 @@ type run struct {
 	held   holds // what people asked for: pause, stop, approvals
 	cancel workflow.CancelFunc
 
+	reachable map[string]bool      // steps whose workflows have started
 	changes   []contract.Change    // what the steps did, in plan order
 	workspace contract.Workspace   // all changes together
 	stages    []contract.Workspace // after each change
@@ -44,6 +45,7 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		in:        in,
 		log:       log.With(workflow.GetLogger(ctx), "run", in.RunID),
 		rows:      newRecorder(ctx, in.RunID),
+		reachable: map[string]bool{},
 		workspace: in.Settings.Repo.Workspace(),
 	}
 }
@@ -174,6 +176,8 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	defer done()
 	var events []contract.EventDraft
 	switch {
+	case r.status == contract.StatusDone:
+		failure = nil // released before anybody could stop it
 	case r.held.stop != nil:
 		failure = r.held.stop
 		r.status, r.pausedFrom, r.waitingFor = contract.StatusCancelled, "", ""
@@ -184,7 +188,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	case failure != nil:
 		r.status, r.pausedFrom, r.waitingFor = contract.StatusFailed, "", ""
 		events = []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}}
-	case r.status != contract.StatusDone: // a plan and nothing more
+	default: // a plan and nothing more
 		r.status = contract.StatusDone
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status}}}
 	}
@@ -220,7 +224,7 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 		name = contract.ActivityAdoptPlan
 	}
 	var result contract.PlanResult
-	err := workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, s.ModelTimeout), name, contract.PlanInput{
+	err := workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, s.ModelTimeout+modelWait), name, contract.PlanInput{
 		Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 	}).Get(ctx, &result)
 	if err != nil {
@@ -259,7 +263,6 @@ func (r *run) deadline(ctx workflow.Context) {
 // transition writes the run's present state with what goes along, and shows it
 // in Temporal's search attributes.
 func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
-	rec.Run = r.change()
 	attributes := []temporal.SearchAttributeUpdate{
 		keyPhase.ValueSet(string(r.phase)),
 		keyStatus.ValueSet(string(r.status)),
@@ -270,7 +273,10 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		return contract.RecordResult{}, err
 	}
-	return r.rows.writeFor(ctx, rec)
+	return r.rows.writeFor(ctx, func() contract.Record {
+		rec.Run = r.change()
+		return rec
+	})
 }
 
 var (

@@ -278,17 +278,20 @@ func because(reason string) string {
 // tellSteps passes a command on to the steps that are under way.
 func (r *run) tellSteps(ctx workflow.Context, name string, c contract.Command) {
 	for _, s := range r.steps {
-		if s.Status != contract.StepRunning {
-			continue
+		if r.reachable[s.ID] {
+			r.tellStep(ctx, s.ID, name, c)
 		}
-		id := contract.StepWorkflowID(r.in.RunID, s.ID)
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			// A step that has just ended needs the command no more.
-			if err := workflow.SignalExternalWorkflow(ctx, id, "", name, c).Get(ctx, nil); err != nil {
-				r.log.Info("A step did not take a command", "step", id, "command", name, "error", err)
-			}
-		})
 	}
+}
+
+func (r *run) tellStep(ctx workflow.Context, step, name string, c contract.Command) {
+	id := contract.StepWorkflowID(r.in.RunID, step)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		// A step that has just ended needs the command no more.
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", name, c).Get(ctx, nil); err != nil {
+			r.log.Info("A step did not take a command", "step", id, "command", name, "error", err)
+		}
+	})
 }
 
 // ready waits until a phase may start: not paused, and approved where that was asked.

@@ -161,6 +161,28 @@ func TestAPausedRunStandsStillUntilItIsResumed(t *testing.T) {
 	require.ErrorContains(t, again.err, "paused already")
 }
 
+func TestAPausedRunStartsNoFurtherStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan = onePlan("s1", "s2")
+	w.plan.Steps[1].Dependencies = []string{"s1"}
+	w.onThink = func(in contract.ThinkInput) {
+		if in.Execution.Step == "s1" && in.Turn == 2 {
+			w.env.SignalWorkflow(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
+		}
+	}
+	early := false
+	w.after(time.Hour, func() {
+		w.mu.Lock()
+		_, early = w.opened["s2"]
+		w.mu.Unlock()
+		w.update(contract.UpdateResume, contract.Command{ID: "r", By: "ann"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+	require.False(t, early)
+	require.Contains(t, w.opened, "s2")
+}
+
 func TestACommandWithTheSameIDIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

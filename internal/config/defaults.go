@@ -15,7 +15,7 @@ func Default() *Config {
 			MaxGoalBytes:   32 * KiB,
 			CommandTimeout: 5 * time.Minute,
 			Step:           StepLimits{Turns: 40, Tokens: 400_000, CostUSD: 5 * USD, Time: 30 * time.Minute, LoopLimit: 5, ErrorLimit: 3},
-			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 24 * time.Hour},
+			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 72 * time.Hour},
 			Sandbox: Sandbox{
 				Runner: "process", Memory: 4 * GiB, Processes: 512, CPUTime: 40 * time.Minute,
 				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{},

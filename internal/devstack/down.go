@@ -42,5 +42,6 @@ func Down(ctx context.Context, dataDir string) (*Stack, error) {
 		p.State = "down"
 		s.set(p)
 	}
+	s.Stopped = true
 	return s, errors.Join(failed, s.save())
 }

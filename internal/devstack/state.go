@@ -59,6 +59,7 @@ type Stack struct {
 	Server      string    `json:"server_url"`
 	ConfigDir   string    `json:"config_dir,omitempty"` // where rgpt.yaml was looked for
 	Processes   []Process `json:"processes"`
+	Stopped     bool      `json:"stopped,omitempty"` // on purpose, by Down
 	Ports       ports     `json:"ports"`
 	ScenarioSum string    `json:"scenario_digest,omitempty"`
 }

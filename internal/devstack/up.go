@@ -79,6 +79,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	s.Stopped = false
 	u := &upper{Stack: s, o: o, started: map[Role]bool{}}
 	// What is refused here leaves nothing behind, not even a wish for a port.
 	if err := u.prepare(); err != nil {

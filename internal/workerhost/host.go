@@ -72,6 +72,7 @@ func Run(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if has(o, "run") {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
+		group.Go(func() error { return closeAbandoned(ctx, c, parts.Store, o.Log) })
 	}
 	group.Go(func() error { return sweep(ctx, parts, o.Log) })
 	if address := o.Config.Worker.MetricsAddress; address != "" {

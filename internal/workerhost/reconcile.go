@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/workflows"
@@ -26,6 +27,12 @@ const (
 	// abandonedAfter is when a model call that was never settled counts as
 	// abandoned: longer than any call may take, with all its retries.
 	abandonedAfter = 2 * time.Hour
+	// abandonedEvery is how often the newest runs, abandonedRuns of them, are
+	// looked through for workflows that ended without a word; those that
+	// changed within abandonedQuiet are left alone.
+	abandonedEvery = time.Minute
+	abandonedRuns  = 1000
+	abandonedQuiet = 30 * time.Second
 	// sweepEvery is how often working directories are looked for whose run has ended.
 	sweepEvery = 10 * time.Minute
 	// cacheAge is how long what nobody used stays in the cache.
@@ -53,7 +60,6 @@ func Start(ctx context.Context, c client.Client, db *store.Store, run store.Run)
 			temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
 			temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
 		),
-		StaticSummary: run.GoalTitle,
 	}, contract.WorkflowRun, contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, Settings: settings})
 	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 		return db.MarkStarted(ctx, run.ID, contract.RunWorkflowID(run.ID), "") // it ran, and has ended already
@@ -85,6 +91,44 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 			log.Info("Started a run that had no workflow", "run", run.ID)
 		}
 	})
+}
+
+// closeAbandoned ends the rows of runs whose workflow ended without saying so:
+// terminated from outside, or broken. Nobody waits for them for ever.
+func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
+	return every(ctx, abandonedEvery, func() {
+		runs, err := db.ListRuns(ctx, store.Filter{Limit: abandonedRuns})
+		if err != nil {
+			return // the other loop says so
+		}
+		for _, run := range runs {
+			if run.Status.Terminal() || run.WorkflowID == "" || time.Since(run.UpdatedAt) < abandonedQuiet {
+				continue
+			}
+			if err := closeIfEnded(ctx, c, db, run); err != nil {
+				log.Warn("Could not see whether a run still has its workflow", "run", run.ID, "error", err)
+			}
+		}
+	})
+}
+
+func closeIfEnded(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
+	answer, err := c.DescribeWorkflowExecution(ctx, run.WorkflowID, "")
+	if err != nil {
+		return fmt.Errorf("look at workflow %s: %w", run.WorkflowID, err)
+	}
+	state := answer.GetWorkflowExecutionInfo().GetStatus()
+	if state == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || state == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
+		return nil
+	}
+	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
+		"the run's workflow ended (%s) without saying how the run ended; its partial results are kept, start it anew", state).Failure
+	_, err = db.Record(ctx, store.Source{WorkflowID: run.WorkflowID, WorkflowRunID: "reconciler"}, contract.Record{
+		RunID: run.ID, Seq: 1,
+		Run:    &contract.RunChange{Phase: run.Phase, Status: contract.StatusFailed, RetryCount: run.RetryCount, Failure: &failure, Finished: true},
+		Events: []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}},
+	})
+	return err
 }
 
 // sweep removes what ended runs and old repositories left in the cache.
