@@ -37,10 +37,10 @@ demo-node: setup build devserver ## The same on a web page, whose tests run in a
 	@./examples/demo-node.sh
 
 .PHONY: test
-test: setup build devserver tools ## Lint, then run all tests but the long chaos runs
+test: setup build devserver tools ## Lint, then run all tests but those that kill processes for long (e2e, chaos)
 	@$(MAKE) --no-print-directory lint
 	@cd devserver && $(BIN)/gotestsum --format pkgname -- -timeout 15m ./...
-	@$(BIN)/gotestsum --format pkgname -- -timeout 30m ./...
+	@$(BIN)/gotestsum --format pkgname -- -timeout 30m $$($(GO) list ./... | grep -vE '/test/(e2e|chaos)$$')
 
 .PHONY: lint
 lint: tools ## golangci-lint, workflowcheck, generated code is current
@@ -66,9 +66,13 @@ bench: build devserver ## Benchmarks that print ratios side by side
 record-histories: build devserver ## Record histories of every ending of a run, for the replay test
 	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(VERSION))
 
+.PHONY: e2e
+e2e: build devserver ## Whole stacks driven from outside: good runs, faults, bad input, steering
+	@$(GO) test ./test/e2e -count=1 -timeout 30m
+
 .PHONY: chaos
-chaos: build devserver ## The long fault tests: kill -9 of every process in mid-run
-	@RGPT_CHAOS=long $(GO) test ./test/chaos -count=1 -timeout 60m -v
+chaos: build devserver ## Fault tests: kill -9 of every process in mid-run (RGPT_CHAOS=long for many more)
+	@$(GO) test ./test/chaos -count=1 -timeout 60m -v
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -302,7 +302,7 @@ func said(q question, answer stored) []model.Message {
 	if q.schema != nil {
 		return []model.Message{answer.Message()}
 	}
-	wrong := ""
+	var wrong string
 	switch n := len(answer.ToolCalls); {
 	case answer.Failure != nil:
 		wrong = "Your answer could not be used: " + answer.Failure.Message

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+// house is a running stack with what the bench needs of it.
+type house struct {
+	dir      string // everything lies below it
+	repo     string
+	keep     bool
+	options  devstack.Options
+	stack    *devstack.Stack
+	store    *store.Store
+	temporal client.Client
+	newRun   store.NewRun // of the sample repository, without a goal
+}
+
+// startHouse makes a data folder, the sample repository and the scenario, and
+// brings a stack up. What is returned with an error must be closed too.
+func startHouse(ctx context.Context, o options, say func(string, ...any)) (*house, error) {
+	dir, err := os.MkdirTemp("", "rgpt-bench-")
+	if err != nil {
+		return nil, err
+	}
+	h := &house{dir: dir, repo: filepath.Join(dir, "sample"), keep: o.keep}
+	if err := h.prepare(ctx, o); err != nil {
+		return h, err
+	}
+	h.options.Progress = func(text string) { say("%s", text) }
+	if h.stack, err = devstack.Up(ctx, h.options); err != nil {
+		return h, err
+	}
+	return h, h.open(ctx)
+}
+
+// prepare makes the files and says what stack to run.
+func (h *house) prepare(ctx context.Context, o options) error {
+	config, data := filepath.Join(h.dir, "config"), filepath.Join(h.dir, "data")
+	for _, d := range []string{h.repo, config, data} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := repository(ctx, h.repo); err != nil {
+		return err
+	}
+	text, err := scenario(append(o.latency, restartLatency))
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(h.dir, "scenario.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	h.options = devstack.Options{
+		DataDir: data, Scenario: file, ConfigDir: config, Programs: programs(o.bin),
+		TemporalInFile: o.temporal == "sqlite", PostgresSettings: map[string]string{},
+	}
+	for _, value := range o.dynamic {
+		h.options.TemporalArgs = append(h.options.TemporalArgs, "--dynamic-config-value", value)
+	}
+	for _, setting := range o.postgres {
+		name, value, _ := strings.Cut(setting, "=")
+		h.options.PostgresSettings[name] = value
+	}
+	return nil
+}
+
+func programs(bin string) devstack.Programs {
+	return devstack.Programs{
+		Starter: filepath.Join(bin, "rgpt"), Worker: filepath.Join(bin, "rgpt-worker"), Devserver: filepath.Join(bin, "temporal-devserver"),
+	}
+}
+
+// open connects to the stack and freezes a run's inputs, once for all runs.
+func (h *house) open(ctx context.Context) error {
+	// Only what the stack says counts, whatever the caller's environment names.
+	cfg, err := setup.Load(config.Sources{Dir: h.options.ConfigDir, Env: h.stack.Environment()}, h.stack.Model)
+	if err != nil {
+		return err
+	}
+	if h.store, err = store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: 8, ApplicationName: "bench"}); err != nil {
+		return err
+	}
+	if h.temporal, err = workerhost.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	blobs, err := setup.Artifacts(ctx, cfg, h.stack.DataDir)
+	if err != nil {
+		return err
+	}
+	defer blobs.Close()
+	workspaces, err := setup.Workspaces(cfg, h.stack.DataDir, blobs)
+	if err != nil {
+		return err
+	}
+	repo, _, err := workspaces.Resolve(ctx, h.repo, "")
+	if err != nil {
+		return err
+	}
+	start, err := workspaces.Start(ctx, repo)
+	if err != nil {
+		return err
+	}
+	repo.Tree = start.Tree
+	own, err := os.ReadFile(filepath.Join(h.repo, config.FileName))
+	if err != nil {
+		return err
+	}
+	if cfg, err = config.LoadRepository(cfg, own, config.FileName); err != nil {
+		return err
+	}
+	settings, spec, err := setup.Freeze(cfg, repo)
+	h.newRun = store.NewRun{Project: "bench", Settings: settings, Spec: spec, MaxRetries: settings.MaxRetries}
+	return err
+}
+
+// create makes a run and starts its workflow, as `rgpt run create` does.
+func (h *house) create(ctx context.Context, latency time.Duration) (int64, error) {
+	n := h.newRun
+	n.GoalTitle = goal(latency)
+	run, _, err := h.store.CreateRun(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	return run.ID, workerhost.Start(ctx, h.temporal, h.store, run)
+}
+
+// await waits for a run to end well.
+func (h *house) await(ctx context.Context, id int64) error {
+	var result contract.RunResult
+	if err := h.temporal.GetWorkflow(ctx, contract.RunWorkflowID(id), "").Get(ctx, &result); err != nil {
+		return fmt.Errorf("run %d: %w", id, err)
+	}
+	if result.Status != contract.StatusDone {
+		why := ""
+		if result.Failure != nil {
+			why = result.Failure.Message
+		}
+		return fmt.Errorf("run %d ended as %s: %s", id, result.Status, why)
+	}
+	return nil
+}
+
+// stopTime is how long stopping may take after an interrupt.
+const stopTime = time.Minute
+
+// close stops the stack and removes its data, unless both are to be kept.
+func (h *house) close(ctx context.Context) error {
+	if h.temporal != nil {
+		h.temporal.Close()
+	}
+	if h.store != nil {
+		h.store.Close()
+	}
+	if h.keep {
+		fmt.Fprintf(os.Stderr, "The stack goes on running; stop it with: rgpt dev stop --data-dir %s\n", h.options.DataDir)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	// A stack that did not come up whole left a state file with what did.
+	_, err := devstack.Down(ctx, h.options.DataDir)
+	if errors.Is(err, devstack.ErrNoStack) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("stop the stack in %s: %w", h.options.DataDir, err)
+	}
+	return os.RemoveAll(h.dir)
+}

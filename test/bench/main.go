@@ -1,0 +1,175 @@
+// The bench runs the product on this machine and prints what orchestration
+// costs: one run alone and many at once, with and without a model's latency,
+// beside a bare Temporal workflow with the same activities on the same server.
+//
+// It is no test: nothing fails when a number grows. Everything it starts it
+// stops at the end, also when it is interrupted.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what the command line asks for.
+type options struct {
+	runs     int
+	parallel int
+	latency  []time.Duration
+	temporal string
+	sections []string
+	dynamic  []string // dynamic config of Temporal, KEY=JSON
+	postgres []string // settings of PostgreSQL, name=value
+	bin      string
+	bare     bool
+	keep     bool
+	json     bool
+}
+
+// The sections of the report, in their order.
+const (
+	sectionRuns    = "runs"    // one at a time and many at once, beside bare workflows
+	sectionCLI     = "cli"     // what the command line adds to a run
+	sectionRestart = "restart" // a worker killed and started again
+	sectionBuild   = "build"   // a build after a small change, sizes of the programs
+)
+
+func sections() []string { return []string{sectionRuns, sectionCLI, sectionRestart, sectionBuild} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	o, err := parse(os.Args[1:], os.Stderr)
+	if err == nil {
+		err = run(ctx, o, os.Stdout, os.Stderr)
+	}
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line.
+func parse(args []string, errs io.Writer) (options, error) {
+	o := options{}
+	var latency, only string
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(errs)
+	fs.IntVar(&o.runs, "runs", 5, "runs one after the other")
+	fs.IntVar(&o.parallel, "parallel", 20, "runs at once; 0 leaves that part out")
+	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
+	fs.StringVar(&o.temporal, "temporal", "postgres", "where Temporal keeps its state: postgres or sqlite")
+	fs.StringVar(&only, "only", strings.Join(sections(), ","), "sections of the report")
+	fs.Func("dynamic-config", "dynamic config value for Temporal, as KEY=JSON; repeatable", appendTo(&o.dynamic))
+	fs.Func("postgres-setting", "setting for PostgreSQL, as name=value; repeatable", appendTo(&o.postgres))
+	fs.StringVar(&o.bin, "bin", "bin", "folder with rgpt, rgpt-worker and temporal-devserver")
+	fs.BoolVar(&o.bare, "bare", true, "measure bare Temporal workflows beside the runs")
+	fs.BoolVar(&o.keep, "keep", false, "leave the data folder in place and the stack running")
+	fs.BoolVar(&o.json, "json", false, "print one JSON document instead of tables")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	for _, text := range strings.Split(latency, ",") {
+		l, err := time.ParseDuration(text)
+		if err != nil {
+			return o, fmt.Errorf("-latency: %w", err)
+		}
+		o.latency = append(o.latency, l)
+	}
+	o.sections = strings.Split(only, ",")
+	for _, s := range o.sections {
+		if !slices.Contains(sections(), s) {
+			return o, fmt.Errorf("-only: there is no section %q; there are %s", s, strings.Join(sections(), ", "))
+		}
+	}
+	if o.temporal != "postgres" && o.temporal != "sqlite" {
+		return o, fmt.Errorf("-temporal %q: choose postgres or sqlite", o.temporal)
+	}
+	var err error
+	o.bin, err = filepath.Abs(o.bin)
+	return o, err
+}
+
+func appendTo(list *[]string) func(string) error {
+	return func(value string) error {
+		if !strings.Contains(value, "=") {
+			return errors.New("want NAME=VALUE")
+		}
+		*list = append(*list, value)
+		return nil
+	}
+}
+
+// results are everything that was measured.
+type results struct {
+	Host    host          `json:"host"`
+	Phases  []phaseResult `json:"phases,omitempty"`
+	CLI     *cliResult    `json:"cli,omitempty"`
+	Restart *restart      `json:"restart,omitempty"`
+	Build   *buildResult  `json:"build,omitempty"`
+}
+
+// run brings the stack up, measures, prints, and takes the stack down again.
+func run(ctx context.Context, o options, out, errs io.Writer) error {
+	say := func(format string, args ...any) { fmt.Fprintf(errs, format+" …\n", args...) }
+	all := results{Host: thisHost(o)}
+	if slices.Contains(o.sections, sectionBuild) {
+		say("Building after a small change")
+		built, err := measureBuild(ctx, o.bin)
+		if err != nil {
+			return err
+		}
+		all.Build = &built
+	}
+	if !slices.Equal(o.sections, []string{sectionBuild}) {
+		if err := measureStack(ctx, o, &all, say); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(all)
+	}
+	return all.print(out)
+}
+
+// measureStack measures what needs a running stack.
+func measureStack(ctx context.Context, o options, all *results, say func(string, ...any)) (err error) {
+	h, err := startHouse(ctx, o, say)
+	if h != nil {
+		defer func() { err = errors.Join(err, h.close(ctx)) }()
+	}
+	if err != nil {
+		return err
+	}
+	if slices.Contains(o.sections, sectionRuns) {
+		if all.Phases, err = measurePhases(ctx, h, o, say); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionCLI) {
+		say("The command line")
+		if all.CLI, err = measureCLI(ctx, h, o.runs); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionRestart) {
+		say("A worker killed and started again")
+		all.Restart, err = measureRestart(ctx, h)
+	}
+	return err
+}

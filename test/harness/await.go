@@ -1,0 +1,27 @@
+package harness
+
+import (
+	"testing"
+	"time"
+)
+
+// Await tries until ok returns true, and fails when the time is over with what
+// it waited for and what ok said last.
+func Await(tb testing.TB, what string, most time.Duration, ok func() (bool, string)) {
+	tb.Helper()
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done, last := ok()
+		if done {
+			return
+		}
+		select {
+		case <-deadline.C:
+			tb.Fatalf("waited %s for %s; last: %s", most, what, last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package harness
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows"
+)
+
+// History is what Temporal keeps of one workflow.
+type History struct {
+	WorkflowID string
+	*historypb.History
+}
+
+// Histories reads the histories of a run and of its steps.
+func (s *Stack) Histories(tb testing.TB, run int64) []History {
+	tb.Helper()
+	ids := []string{contract.RunWorkflowID(run)}
+	if plan, err := s.Store(tb).Plan(tb.Context(), run); err == nil {
+		for _, step := range plan.Steps {
+			ids = append(ids, contract.StepWorkflowID(run, step.ID))
+		}
+	}
+	c := s.Temporal(tb)
+	var all []History
+	for _, id := range ids {
+		events := c.GetWorkflowHistory(tb.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		h := History{WorkflowID: id, History: &historypb.History{}}
+		for events.HasNext() {
+			e, err := events.Next()
+			var gone *serviceerror.NotFound
+			if errors.As(err, &gone) && id != ids[0] {
+				break // a step that never started has none
+			}
+			require.NoError(tb, err, id)
+			h.Events = append(h.Events, e)
+		}
+		if len(h.Events) > 0 {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// Replay sees that the code of today makes the same decisions.
+func (h History) Replay(tb testing.TB) {
+	tb.Helper()
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{})
+	require.NoError(tb, err)
+	workflows.RegisterRun(replayer)
+	workflows.RegisterStep(replayer)
+	err = replayer.ReplayWorkflowHistoryWithOptions(silent{}, h.History, worker.ReplayWorkflowHistoryOptions{
+		OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
+	})
+	require.NoError(tb, err, "the history of %s does not replay", h.WorkflowID)
+}
+
+// JSON is the history as text.
+func (h History) JSON(tb testing.TB) []byte {
+	tb.Helper()
+	text, err := protojson.Marshal(h.History)
+	require.NoError(tb, err)
+	return text
+}
+
+// Bytes is the size of the history.
+func (h History) Bytes() int { return proto.Size(h.History) }
+
+// LargestEvent is the size of the largest event, which no payload exceeds.
+func (h History) LargestEvent() (bytes int, kind string) {
+	for _, e := range h.Events {
+		if n := proto.Size(e); n > bytes {
+			bytes, kind = n, e.GetEventType().String()
+		}
+	}
+	return bytes, kind
+}
+
+// FirstStartAfter is when the first activity after a moment was started, by the
+// clock of Temporal; zero for none.
+func (h History) FirstStartAfter(at time.Time) time.Time {
+	var first time.Time
+	for _, e := range h.Events {
+		started := e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_STARTED || e.GetEventType() == enumspb.EVENT_TYPE_MARKER_RECORDED
+		if t := e.GetEventTime().AsTime(); started && t.After(at) && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}

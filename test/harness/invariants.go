@@ -1,0 +1,367 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// CheckInvariants checks what must hold of runs whatever happened to them:
+//
+//  1. each is over, or waits with a named reason
+//  2. each side effect happened once
+//  3. the rows are what the history says
+//  4. no phase or step ran before what it depends on
+//  5. what was booked is what the model served, and nothing was paid twice
+//  6. nothing outside the workspaces changed
+//  7. no secret is anywhere
+//  8. each history replays
+//  9. nothing is left of a run that is over
+//
+// That the faults fired and that most runs ended well (10) only the test knows.
+func CheckInvariants(tb testing.TB, s *Stack, runs ...int64) {
+	tb.Helper()
+	db, temporal := s.Store(tb), s.Temporal(tb)
+	for _, id := range runs {
+		c := &checked{TB: tb, s: s, db: db, temporal: temporal, id: id}
+		c.read()
+		c.isOver()
+		c.happenedOnce()
+		c.releasedOnce()
+		c.inOrder()
+		c.asHistorySays()
+		c.booked()
+		c.cleanedUp()
+	}
+	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a folder outside of every workspace changed")
+	s.CheckSecrets(tb, runs...)
+}
+
+// checked is a run that is being checked.
+type checked struct {
+	testing.TB
+	s        *Stack
+	db       *store.Store
+	temporal client.Client
+	id       int64
+	run      store.RunDetails
+	calls    []store.ModelCall
+	plan     contract.Plan
+}
+
+func (c *checked) read() {
+	c.Helper()
+	var err error
+	c.run, err = c.db.RunDetails(c.Context(), c.id)
+	require.NoError(c, err)
+	c.calls, err = c.db.ModelCalls(c.Context(), c.id)
+	require.NoError(c, err)
+	if plan, err := c.db.Plan(c.Context(), c.id); err == nil {
+		c.plan = plan
+	}
+}
+
+// which names what a message is about.
+func (c *checked) which(format string, args ...any) string {
+	return fmt.Sprintf("run %d (%s): %s", c.id, c.run.Status, fmt.Sprintf(format, args...))
+}
+
+func (c *checked) isOver() {
+	c.Helper()
+	switch c.run.Status {
+	case contract.StatusPaused, contract.StatusWaitingForApproval:
+		require.NotEmpty(c, c.run.WaitingFor, c.which("it waits and does not say for what"))
+	default:
+		require.True(c, c.run.Status.Terminal(), c.which("it is neither over nor waits for somebody"))
+		require.Equal(c, c.run.Status != contract.StatusDone, c.run.Failure != nil, c.which("what is not done says why"))
+		require.NotNil(c, c.run.FinishedAt, c.which("it has no end"))
+	}
+}
+
+// happenedOnce checks the rows for doubles and gaps.
+func (c *checked) happenedOnce() {
+	c.Helper()
+	for i, e := range c.run.Events {
+		require.Equal(c, int64(i+1), e.Seq, c.which("events are numbered without gaps"))
+	}
+	require.Equal(c, int64(len(c.run.Events)), c.run.EventSeq, c.which("the row counts its events"))
+	attempts := map[string]int{}
+	for _, e := range c.run.Executions {
+		key := string(e.Phase) + "/" + e.Step
+		attempts[key]++
+		require.Equal(c, attempts[key], e.Attempt, c.which("attempts of %s are counted from 1", key))
+		require.Equal(c, 1, e.Attempt, c.which("%s was carried out again without a heal", key))
+		if c.run.Status.Terminal() {
+			require.NotEqual(c, contract.ExecutionRunning, e.Status, c.which("%s runs for ever", key))
+		}
+		c.announcedOnce(e)
+	}
+	names := map[string]bool{}
+	for _, a := range c.run.Artifacts {
+		require.False(c, names[a.Name], c.which("artifact %s is there twice", a.Name))
+		names[a.Name] = true
+	}
+	require.Len(c, c.run.Artifacts, c.count(contract.EventArtifactAdded, ""), c.which("each artifact is announced once"))
+	require.Equal(c, 1, c.count(contract.EventRunCreated, ""), c.which("it was created once"))
+}
+
+// announcedOnce checks that the events of an execution are there once.
+func (c *checked) announcedOnce(e store.Execution) {
+	c.Helper()
+	started, completed, failed := e.Phase.Started(), e.Phase.CompletedEvent(), e.Phase.ErrorEvent()
+	if e.Step != "" {
+		started, completed, failed = contract.EventStepStarted, contract.EventStepCompleted, contract.EventStepError
+	}
+	require.Equal(c, 1, c.count(started, e.Step), c.which("%s %s started once", e.Phase, e.Step))
+	ended := c.count(completed, e.Step) + c.count(failed, e.Step)
+	if c.run.Status == contract.StatusCancelled || c.run.Failure != nil && c.run.Failure.Code == contract.CodeRunTimeout {
+		require.LessOrEqual(c, ended, 1, c.which("%s %s ended once", e.Phase, e.Step))
+		return
+	}
+	if c.run.Status.Terminal() {
+		require.Equal(c, 1, ended, c.which("%s %s ended once", e.Phase, e.Step))
+	}
+}
+
+// count counts events of a type and, where one is named, a step.
+func (c *checked) count(kind contract.EventType, step string) int {
+	n := 0
+	for _, e := range c.run.Events {
+		if e.Type == kind && (step == "" || strings.Contains(string(e.Payload), `"`+step+`"`)) {
+			n++
+		}
+	}
+	return n
+}
+
+// releasedOnce checks the branch: its commits are those of the run's steps, and
+// there is none of a run that is not done.
+func (c *checked) releasedOnce() {
+	c.Helper()
+	if strings.Contains(c.run.Repo, "://") {
+		return
+	}
+	branch := contract.Branch(c.id)
+	there := Git(c, c.run.Repo, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/"+branch)
+	if c.run.ReleaseCommit == "" {
+		require.Empty(c, there, c.which("nothing was released"))
+		return
+	}
+	require.Equal(c, branch+" "+c.run.ReleaseCommit, there, c.which("the branch is what was released"))
+	require.Equal(c, contract.StatusDone, c.run.Status, c.which("it released something"))
+	steps := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Step,valueonly)", c.run.BaseCommit+".."+branch))
+	runs := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Run,valueonly)", c.run.BaseCommit+".."+branch))
+	require.NotEmpty(c, steps, c.which("the branch has commits"))
+	require.LessOrEqual(c, len(steps), len(c.plan.Steps), c.which("at most one commit for each step"))
+	sorted := slices.Compact(slices.Sorted(slices.Values(steps)))
+	require.Len(c, steps, len(sorted), c.which("no step was committed twice: %v", steps))
+	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are of this run"))
+	merges := Git(c, c.run.Repo, "rev-list", "--count", "--merges", c.run.BaseCommit+".."+branch)
+	require.Equal(c, "0", merges, c.which("the branch is straight"))
+}
+
+// inOrder checks that nothing began before what it depends on was done.
+func (c *checked) inOrder() {
+	c.Helper()
+	before := contract.EventRunCreated
+	for _, p := range contract.Phases() {
+		if c.seq(p.Started(), "") == 0 {
+			break
+		}
+		require.Less(c, c.mustSeq(before, ""), c.mustSeq(p.Started(), ""), c.which("%s came before %s", p.Started(), before))
+		before = p.CompletedEvent()
+	}
+	for _, step := range c.plan.Steps {
+		for _, need := range step.Dependencies {
+			if at := c.seq(contract.EventStepStarted, step.ID); at > 0 {
+				require.Less(c, c.mustSeq(contract.EventStepCompleted, need), at, c.which("step %s began before %s was done", step.ID, need))
+			}
+		}
+	}
+}
+
+// seq is the number of the first event of a type and step, 0 for none.
+func (c *checked) seq(kind contract.EventType, step string) int64 {
+	for _, e := range c.run.Events {
+		if e.Type == kind && (step == "" || strings.Contains(string(e.Payload), `"`+step+`"`)) {
+			return e.Seq
+		}
+	}
+	return 0
+}
+
+func (c *checked) mustSeq(kind contract.EventType, step string) int64 {
+	c.Helper()
+	n := c.seq(kind, step)
+	require.Positive(c, n, c.which("there is no event %s %s", kind, step))
+	return n
+}
+
+// asHistorySays checks the rows against what a worker makes of the histories.
+func (c *checked) asHistorySays() {
+	c.Helper()
+	var view contract.RunView
+	Await(c, fmt.Sprintf("run %d to answer a query", c.id), time.Minute, func() (bool, string) {
+		ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+		defer cancel()
+		value, err := c.temporal.QueryWorkflow(ctx, contract.RunWorkflowID(c.id), "", contract.QueryState)
+		if err == nil {
+			err = value.Get(&view)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	require.Equal(c, c.run.Status, view.Status, c.which("status"))
+	require.Equal(c, c.run.Phase, view.Phase, c.which("phase"))
+	require.Equal(c, c.run.WaitingFor, view.WaitingFor, c.which("what it waits for"))
+	require.Equal(c, c.run.Failure, view.Failure, c.which("failure"))
+	require.Equal(c, c.run.ReleaseBranch, view.Branch, c.which("branch"))
+	require.Equal(c, c.run.ReleaseCommit, view.Commit, c.which("commit"))
+	for _, step := range view.Steps {
+		c.stepAsHistorySays(step)
+	}
+	if c.run.Status.Terminal() {
+		c.resultAsHistorySays()
+	}
+	for _, history := range c.s.Histories(c, c.id) {
+		history.Replay(c)
+	}
+}
+
+func (c *checked) stepAsHistorySays(step contract.StepView) {
+	c.Helper()
+	i := slices.IndexFunc(c.run.Executions, func(e store.Execution) bool { return e.Step == step.ID })
+	if i < 0 {
+		require.Contains(c, []contract.StepStatus{contract.StepPending, contract.StepCancelled}, step.Status, c.which("step %s has no row", step.ID))
+		return
+	}
+	row := c.run.Executions[i]
+	require.Equal(c, string(row.Status), string(step.Status), c.which("status of step %s", step.ID))
+	if step.Status == contract.StepCompleted {
+		require.Equal(c, row.Turns, step.Turns, c.which("turns of step %s", step.ID))
+	}
+}
+
+func (c *checked) resultAsHistorySays() {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+	defer cancel()
+	var result contract.RunResult
+	require.NoError(c, c.temporal.GetWorkflow(ctx, contract.RunWorkflowID(c.id), "").Get(ctx, &result), c.which("its workflow ends well"))
+	require.Equal(c, contract.RunResult{
+		RunID: c.id, Status: c.run.Status, Branch: c.run.ReleaseBranch, Commit: c.run.ReleaseCommit, Failure: c.run.Failure,
+	}, result, c.which("its workflow's result"))
+}
+
+// inFlight is how long after the model logged an answer a killed process may
+// take that answer with it: the time from the last byte to the commit of its
+// row. No client can make this nothing.
+const inFlight = 150 * time.Millisecond
+
+// turn names a model call.
+type turn struct {
+	agent, step   string
+	attempt, turn int
+}
+
+// booked checks the money: rows, budget and the model's own log agree.
+func (c *checked) booked() {
+	c.Helper()
+	var rows int64
+	for _, call := range c.calls {
+		rows += call.Usage.Tokens()
+		if c.run.Status.Terminal() {
+			require.NotEqual(c, "reserved", call.Status, c.which("a model call is open for ever"))
+		}
+	}
+	budget, err := c.db.Budget(c.Context(), store.ScopeRun, fmt.Sprint(c.id))
+	require.NoError(c, err)
+	require.Equal(c, rows, budget.SpentTokens, c.which("the budget and its calls agree"))
+	require.Equal(c, rows, c.run.Usage.Tokens(), c.which("the sum that people see and its calls agree"))
+	if c.run.Status.Terminal() {
+		require.Zero(c, budget.ReservedTokens, c.which("tokens are held for nothing"))
+	}
+	var served int64
+	answered := map[turn][]scripted.LogEntry{}
+	for _, e := range c.s.Requests(c, c.id) {
+		if e.Status == 200 {
+			key := turn{e.Agent, e.Step, e.Attempt, e.Turn}
+			answered[key] = append(answered[key], e)
+			served += e.PromptTokens + e.CompletionTokens
+		}
+	}
+	for key, entries := range answered {
+		for _, lost := range entries[:len(entries)-1] {
+			require.True(c, c.s.killedAfter(lost.Time), c.which("the model answered %v more than once: %v", key, entries))
+			served -= lost.PromptTokens + lost.CompletionTokens
+			c.s.lost(c)
+		}
+	}
+	require.Equal(c, served, rows, c.which("what was booked is what the model served"))
+}
+
+// killedAfter reports whether a process was killed while an answer that was
+// logged at a time was on its way into the database.
+func (s *Stack) killedAfter(at time.Time) bool {
+	return slices.ContainsFunc(s.Kills(), func(k Kill) bool {
+		return k.Role != devstack.RoleServer && k.At.After(at.Add(-inFlight)) && k.At.Before(at.Add(inFlight))
+	})
+}
+
+// lost notes an answer that a kill took with it.
+func (s *Stack) lost(tb testing.TB) {
+	tb.Logf("note: an answer was lost between the model and its row, and was asked for again")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lostAnswers++
+}
+
+// LostAnswers is how many answers were lost between the model and their rows.
+func (s *Stack) LostAnswers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lostAnswers
+}
+
+// cleanedUp checks that nothing is left of a run that is over.
+func (c *checked) cleanedUp() {
+	c.Helper()
+	if !c.run.Status.Terminal() {
+		return
+	}
+	Await(c, fmt.Sprintf("the working directories of run %d to be gone", c.id), 30*time.Second, func() (bool, string) {
+		dirs, err := filepath.Glob(filepath.Join(c.s.DataDir, "cache", "dirs", fmt.Sprintf("%d+*", c.id)))
+		return err == nil && len(dirs) == 0, strings.Join(dirs, ", ")
+	})
+	leases, err := filepath.Glob(filepath.Join(c.s.DataDir, "cache", "locks", fmt.Sprintf("%d+*", c.id)))
+	require.NoError(c, err)
+	require.Empty(c, leases, c.which("locks are left"))
+}
+
+// CheckSandboxes checks that no sandboxed process runs on; for moments when no
+// run is at work.
+func (s *Stack) CheckSandboxes(tb testing.TB) {
+	tb.Helper()
+	Await(tb, "all sandboxed processes to be gone", 20*time.Second, func() (bool, string) {
+		left := sandboxesOf(s.DataDir)
+		return len(left) == 0, strings.Join(left, "; ")
+	})
+}
+
+// exists reports whether a path exists.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,101 @@
+package harness
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// CheckNothingLeft sees that nothing of a stopped stack runs or is mounted.
+func (s *Stack) CheckNothingLeft(tb testing.TB) {
+	tb.Helper()
+	Await(tb, "all processes of the stack to be gone", 20*time.Second, func() (bool, string) {
+		left := processesOf(s.DataDir)
+		return len(left) == 0, strings.Join(left, "; ")
+	})
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(tb, err)
+	require.NotContains(tb, string(mounts), s.DataDir, "a mount is left")
+}
+
+// processesOf describes the processes that have to do with a folder: by their
+// arguments, environment, working directory or mounts.
+func processesOf(dir string) []string {
+	entries, _ := os.ReadDir("/proc")
+	var out []string
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		for _, file := range []string{"cmdline", "environ", "mountinfo"} {
+			text, err := os.ReadFile(filepath.Join("/proc", e.Name(), file))
+			if err == nil && bytes.Contains(text, []byte(dir)) {
+				cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+				out = append(out, fmt.Sprintf("%d (%s): %.200s", pid, file, bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// sandboxesOf describes the sandboxed processes of a stack: those with mounts
+// from below its cache.
+func sandboxesOf(dataDir string) []string {
+	entries, _ := os.ReadDir("/proc")
+	var out []string
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		mounts, err := os.ReadFile(filepath.Join("/proc", e.Name(), "mountinfo"))
+		if err == nil && bytes.Contains(mounts, []byte(filepath.Join(dataDir, "cache"))) {
+			cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+			out = append(out, fmt.Sprintf("%s: %.200s", e.Name(), bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
+		}
+	}
+	return out
+}
+
+// digestOf is the digest of all that lies below a folder: names, kinds, content.
+func digestOf(tb testing.TB, dir string) string {
+	tb.Helper()
+	hash := sha256.New()
+	require.NoError(tb, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(hash, "%s %s\n", path, d.Type())
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		fmt.Fprintf(hash, "%d ", len(text))
+		_, _ = hash.Write(text)
+		return err
+	}))
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// Running reports whether a process with these arguments runs on this machine.
+func Running(args ...string) bool {
+	entries, _ := os.ReadDir("/proc")
+	want := []byte(strings.Join(args, "\x00") + "\x00")
+	for _, e := range entries {
+		if cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && bytes.Equal(cmdline, want) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+package harness
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+)
+
+// Rules are those of a scenario of the scripted model.
+type Rules []map[string]any
+
+// Goal returns a goal that the rules of a name answer.
+func Goal(name string) string { return "Improve the sample, as in " + mark(name) }
+
+// mark is what tells the runs of one stack apart for the scripted model.
+func mark(name string) string { return "<scenario " + name + ">" }
+
+// Named lets rules answer only runs whose goal is Goal(name), so that one stack
+// serves many scenarios at the same time.
+func (r Rules) Named(name string) Rules {
+	out := make(Rules, len(r))
+	for i, rule := range r {
+		out[i] = map[string]any{}
+		for k, v := range rule {
+			out[i][k] = v
+		}
+		when := map[string]any{}
+		if old, ok := rule["when"].(map[string]any); ok {
+			for k, v := range old {
+				when[k] = v
+			}
+		}
+		if _, own := when["contains"]; !own {
+			when["contains"] = mark(name)
+		}
+		out[i]["when"] = when
+	}
+	return out
+}
+
+// ReadRules reads a scenario file.
+func ReadRules(tb testing.TB, file string) Rules {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(tb, err)
+	var doc struct {
+		Rules Rules `yaml:"rules"`
+	}
+	require.NoError(tb, yaml.Unmarshal(text, &doc), file)
+	return doc.Rules
+}
+
+// ReadScenarios reads scenario files, each named after its file without folder
+// and ending, as one.
+func ReadScenarios(tb testing.TB, globs ...string) Rules {
+	tb.Helper()
+	var all Rules
+	for _, glob := range globs {
+		files, err := filepath.Glob(glob)
+		require.NoError(tb, err)
+		require.NotEmpty(tb, files, glob)
+		for _, file := range files {
+			all = append(all, ReadRules(tb, file).Named(strings.TrimSuffix(filepath.Base(file), ".yaml"))...)
+		}
+	}
+	return all
+}
+
+// Write writes the rules as a scenario file. JSON is YAML.
+func (r Rules) Write(tb testing.TB, file string) string {
+	tb.Helper()
+	text, err := json.Marshal(map[string]any{"rules": r})
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// Step is a step of a plan, with what its agent does: each turn a list of calls.
+type Step struct {
+	ID    string
+	Needs []string
+	Turns [][]Call
+}
+
+// Call is a tool call.
+type Call struct {
+	Name      string
+	Arguments any
+}
+
+// Finish is the call that ends a step.
+func Finish(summary string) Call {
+	return Call{"finish", map[string]any{"summary": summary}}
+}
+
+// PlanRules are the rules of a planner that plans steps and of a builder that
+// carries them out, each call with a latency.
+func PlanRules(latency string, steps ...Step) Rules {
+	var plan []any
+	var out Rules
+	for _, s := range steps {
+		needs := s.Needs
+		if needs == nil {
+			needs = []string{}
+		}
+		plan = append(plan, map[string]any{
+			"id": s.ID, "name": "Do " + s.ID, "description": "Carry out " + s.ID + ".", "dependencies": needs,
+			"estimated_complexity": "low", "risk_level": "low", "verification_criteria": []string{}, "files": []string{},
+		})
+		for i, calls := range s.Turns {
+			out = append(out, turnRule(latency, s.ID, i+1, calls))
+		}
+	}
+	planner := map[string]any{
+		"when": map[string]any{"agent": "planner"}, "latency": latency,
+		"reply": map[string]any{"json": map[string]any{"summary": "A plan.", "complexity_score": 0.2, "steps": plan}},
+		"usage": map[string]any{"prompt_tokens": 500, "completion_tokens": 100},
+	}
+	return append(Rules{planner}, out...)
+}
+
+func turnRule(latency, step string, turn int, calls []Call) map[string]any {
+	var list []any
+	for _, c := range calls {
+		list = append(list, map[string]any{"name": c.Name, "arguments": c.Arguments})
+	}
+	return map[string]any{
+		"when": map[string]any{"agent": "builder", "step": step, "turn": turn}, "latency": latency,
+		"reply": map[string]any{"tool_calls": list},
+		"usage": map[string]any{"prompt_tokens": 100 * turn, "completion_tokens": 20},
+	}
+}
