@@ -181,7 +181,7 @@ func (u *upper) takePort() error {
 		return nil
 	}
 	if u.o.Port != 0 {
-		return free(u.Ports.Server)
+		return freeSoon(u.Ports.Server)
 	}
 	return u.port(&u.Ports.Server)
 }
@@ -197,9 +197,27 @@ func free(port int) error {
 	return l.Close()
 }
 
+// freeSoon is free, with patience: of a process that was killed a moment ago
+// the last threads may still hold the port.
+func freeSoon(port int) error {
+	giveUp := time.Now().Add(portTime)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := free(port)
+		if err == nil || time.Now().After(giveUp) {
+			return err
+		}
+		<-tick.C
+	}
+}
+
+// portTime is how long a killed process may hold on to its port.
+const portTime = 3 * time.Second
+
 // port keeps a port that is still free, or takes another.
 func (u *upper) port(p *int) error {
-	if *p != 0 && free(*p) == nil {
+	if *p != 0 && freeSoon(*p) == nil {
 		return nil
 	}
 	var config net.ListenConfig
