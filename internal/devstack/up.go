@@ -41,9 +41,9 @@ type Options struct {
 	Env       func(role Role) []string // more environment for a process, for tests
 
 	// For measurements: where Temporal keeps its state, and settings that are tried.
-	TemporalInFile   bool              // in a SQLite file beside the cluster, not in PostgreSQL
-	TemporalArgs     []string          // more arguments for Temporal
-	PostgresSettings map[string]string // more settings for PostgreSQL
+	TemporalInPostgres bool              // in the cluster, not in a SQLite file beside it
+	TemporalArgs       []string          // more arguments for Temporal
+	PostgresSettings   map[string]string // more settings for PostgreSQL
 }
 
 // Programs are the binaries that a stack is made of.
@@ -285,14 +285,16 @@ func (u *upper) temporal(context.Context) (*launch, error) {
 	}
 	args = append(args, u.o.TemporalArgs...)
 	env := os.Environ()
-	if p, ok := u.Process(RolePostgres); ok && !p.External && !u.o.TemporalInFile {
+	if p, ok := u.Process(RolePostgres); ok && !p.External && u.o.TemporalInPostgres {
 		c, err := pgcluster.Attach(u.Path("postgres"), p.ID, u.Ports.Postgres)
 		if err != nil {
 			return nil, err
 		}
 		env = append(env, "TEMPORAL_DEVSERVER_POSTGRES="+c.URL("postgres"))
 	} else {
-		// In somebody else's database we make our own schema only.
+		// A file serves one machine better than the cluster does: on two cores
+		// a run took 2.84 s instead of 2.98, twenty at once 10.3 s instead of
+		// 11.5, for 150 ms less of processor time each.
 		args = append(args, "--db-filename", u.Path("temporal.db"))
 	}
 	u.Temporal = net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Temporal))

@@ -71,7 +71,7 @@ func (h *house) prepare(ctx context.Context, o options) error {
 	}
 	h.options = devstack.Options{
 		DataDir: data, Scenario: file, ConfigDir: config, Programs: programs(o.bin),
-		TemporalInFile: o.temporal == "sqlite", PostgresSettings: map[string]string{},
+		TemporalInPostgres: o.temporal == "postgres", PostgresSettings: map[string]string{},
 	}
 	for _, value := range o.dynamic {
 		h.options.TemporalArgs = append(h.options.TemporalArgs, "--dynamic-config-value", value)

@@ -71,7 +71,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.IntVar(&o.runs, "runs", 5, "runs one after the other")
 	fs.IntVar(&o.parallel, "parallel", 20, "runs at once; 0 leaves that part out")
 	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
-	fs.StringVar(&o.temporal, "temporal", "postgres", "where Temporal keeps its state: postgres or sqlite")
+	fs.StringVar(&o.temporal, "temporal", "sqlite", "where Temporal keeps its state: sqlite or postgres")
 	fs.StringVar(&only, "only", strings.Join(sections(), ","), "sections of the report")
 	fs.Func("dynamic-config", "dynamic config value for Temporal, as KEY=JSON; repeatable", appendTo(&o.dynamic))
 	fs.Func("postgres-setting", "setting for PostgreSQL, as name=value; repeatable", appendTo(&o.postgres))
