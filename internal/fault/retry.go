@@ -19,8 +19,8 @@ type Retry struct {
 
 // retries is the specification's table of automatic retries. The first waits
 // of INFRA_ERROR are short, because a lost connection to our own database is
-// back at once or in seconds; nine attempts span about two minutes, the time
-// that a restart of a database or a provider's hiccup takes.
+// back at once or in seconds; twelve attempts span about a minute and a half, the
+// time that a restart of a database or a provider's hiccup takes.
 var retries = map[contract.Class]Retry{
 	contract.ClassLLM:       {Attempts: 1},
 	contract.ClassInfra:     {Attempts: 12, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
@@ -47,6 +47,7 @@ var neverAgain = map[contract.Code]bool{
 	contract.CodeQuotaExhausted: true,
 	contract.CodeBudgetExceeded: true,
 	contract.CodeIsolation:      true,
+	contract.CodeTooLarge:       true,
 }
 
 // RetryOf returns the row of a class; an unknown class has that of RUNTIME_ERROR.

@@ -1,0 +1,58 @@
+package contract
+
+// HealAction is something that self-heal can do about a failure. The names are
+// stored with every heal and never change.
+type HealAction string
+
+// The heal actions. Which of them a failure gets, and in what order, is a table
+// in package fault.
+const (
+	// HealCorrectJSON shows the model its answer and what is wrong with its
+	// JSON, and asks for the same answer, mended.
+	HealCorrectJSON HealAction = "correct_json"
+	// HealRegenerate asks for a new answer, with constraints that rule out what
+	// went wrong.
+	HealRegenerate HealAction = "regenerate"
+	// HealCompactContext asks again with the conversation summarised and less
+	// context retrieved.
+	HealCompactContext HealAction = "compact_context"
+	// HealStricterSchema asks again with a schema that leaves less room, enforced
+	// by the provider where it can.
+	HealStricterSchema HealAction = "stricter_schema"
+	// HealLowerTemperature asks again at another temperature, a lower one first.
+	HealLowerTemperature HealAction = "lower_temperature"
+	// HealSaferModel asks another model, one that is known to behave.
+	HealSaferModel HealAction = "safer_model"
+	// HealWait waits on a durable timer until a limit's window is over.
+	HealWait HealAction = "wait"
+	// HealOtherWorker does the work again on another worker.
+	HealOtherWorker HealAction = "other_worker"
+	// HealOtherProvider moves the work to another model provider.
+	HealOtherProvider HealAction = "other_provider"
+	// HealRepair lets the Repair agent patch code, tests or builder instructions
+	// after what the output says.
+	HealRepair HealAction = "repair"
+	// HealRerunStrict runs the same again with stricter validation of what goes in
+	// and comes out.
+	HealRerunStrict HealAction = "rerun_strict"
+	// HealRefinePlan has the planner correct its plan with the critique.
+	HealRefinePlan HealAction = "refine_plan"
+	// HealRefineStep has one step's description corrected with the critique.
+	HealRefineStep HealAction = "refine_step"
+	// HealCreateDefaults writes documented defaults where configuration is missing.
+	HealCreateDefaults HealAction = "create_defaults"
+	// HealPolicyCorrection tells the agent which policy it broke and has the change
+	// made again within it. It never weakens a policy.
+	HealPolicyCorrection HealAction = "policy_correction"
+	// HealAskPerson opens a manual intervention: the run waits for a person.
+	HealAskPerson HealAction = "ask_person"
+)
+
+// HealActions returns all heal actions, those that cost least first.
+func HealActions() []HealAction {
+	return []HealAction{
+		HealCorrectJSON, HealRegenerate, HealCompactContext, HealStricterSchema, HealLowerTemperature, HealSaferModel,
+		HealWait, HealOtherWorker, HealOtherProvider, HealRerunStrict, HealRepair, HealRefineStep, HealRefinePlan,
+		HealCreateDefaults, HealPolicyCorrection, HealAskPerson,
+	}
+}

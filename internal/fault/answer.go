@@ -1,0 +1,246 @@
+package fault
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+const (
+	// MaxScanAnswer is how many bytes of a model's answer are read as prose. JSON
+	// is checked whole.
+	MaxScanAnswer = 64 << 10
+	// loopLines is how often one line in a row makes an answer a loop.
+	loopLines = 40
+)
+
+// ToolCall is a tool that a model wants called.
+type ToolCall struct {
+	Name      string `yaml:"name"`
+	Arguments string `yaml:"arguments"` // JSON as the model wrote it
+}
+
+// Answer is what a model answered, and what is known of it.
+type Answer struct {
+	Text string
+	// FinishReason is why the model stopped, in the words of its provider.
+	FinishReason string
+	// Refusal is what the model said in the field that some providers have for it.
+	Refusal string
+	// WantJSON says that the text must be one JSON value, at most in a fence.
+	WantJSON bool
+	// ToolCalls are the calls it asks for; Tools are the names that it may use.
+	ToolCalls []ToolCall
+	Tools     []string
+	// Problem is what a check of schema or content says against the answer.
+	Problem string
+	// MissingFiles are files that the answer takes for existing and that do not.
+	MissingFiles []string
+}
+
+// The verdicts on answers.
+var (
+	declined     = verdict{contract.ClassLLM, contract.CodeRefusal, "the model declined", "ask again with constraints that rule out the doubt, or ask another model"}
+	cutShort     = verdict{contract.ClassLLM, contract.CodeTruncated, "the model's answer was cut", "ask for less at once, or allow a longer answer"}
+	saidNothing  = verdict{contract.ClassLLM, contract.CodeEmptyOutput, "the model answered nothing: the answer is empty", "ask again"}
+	wentRound    = verdict{contract.ClassLLM, contract.CodeLoop, "the model repeats itself", "ask again at another temperature, or another model"}
+	madeUp       = verdict{contract.ClassLLM, contract.CodeHallucination, "the model named what does not exist", "ask again and say what there is"}
+	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer has not the form that was asked for", "show it what is wrong and ask again"}
+)
+
+// OfAnswer says what is wrong with a model's answer, nil if nothing is. What
+// decides comes first: what the provider says about how it ended, then the
+// calls, then the text.
+func OfAnswer(a Answer) *contract.Failure {
+	for _, check := range []func(Answer) (verdict, string){
+		ofRefusalField, ofLoop, ofFinish, ofCalls, ofEmptiness, ofText, ofContent,
+	} {
+		if v, cause := check(a); v.class != "" {
+			return v.failure(Output{}, finding{cause: clip(readable(cause), MaxOutputCause)})
+		}
+	}
+	return nil
+}
+
+func ofRefusalField(a Answer) (verdict, string) {
+	if strings.TrimSpace(a.Refusal) != "" {
+		return declined, a.Refusal
+	}
+	return verdict{}, ""
+}
+
+// ofFinish reads finish reasons of OpenAI, Anthropic, Gemini and Ollama.
+func ofFinish(a Answer) (verdict, string) {
+	cause := "the provider ended it with " + a.FinishReason
+	switch strings.ToLower(a.FinishReason) {
+	case "length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded":
+		return cutShort, cause
+	case "content_filter", "safety", "refusal", "recitation", "blocklist", "prohibited_content", "spii", "image_safety", "language", "content_filtered", "guardrail_intervened":
+		return declined, cause
+	case "malformed_function_call", "unexpected_tool_call", "malformed_tool_use":
+		return unusableForm, cause
+	}
+	return verdict{}, ""
+}
+
+// ofLoop finds one line again and again, which an output limit ends in the end.
+func ofLoop(a Answer) (verdict, string) {
+	last, count := "", 0
+	for line := range strings.Lines(a.Text[:min(len(a.Text), MaxScanAnswer)]) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || len(line) < 3:
+		case line == last:
+			if count++; count >= loopLines {
+				return wentRound, "the same line again and again: " + line
+			}
+		default:
+			last, count = line, 1
+		}
+	}
+	return verdict{}, ""
+}
+
+func ofCalls(a Answer) (verdict, string) {
+	for _, call := range a.ToolCalls {
+		if !slices.Contains(a.Tools, call.Name) {
+			return madeUp, "there is no tool " + oneLine(call.Name, maxShownLine) + "; the tools are " + strings.Join(a.Tools, ", ")
+		}
+		if strings.TrimSpace(call.Arguments) == "" {
+			continue // as some providers say {}
+		}
+		if err := wholeJSON(call.Arguments); err != nil {
+			v := unusableForm
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				v = cutShort
+			}
+			return v, "the arguments of " + call.Name + " are not JSON: " + err.Error()
+		}
+	}
+	return verdict{}, ""
+}
+
+func ofEmptiness(a Answer) (verdict, string) {
+	if len(a.ToolCalls) == 0 && strings.Trim(unfence(a.Text), " \t\r\n`") == "" {
+		return saidNothing, "the answer is empty"
+	}
+	return verdict{}, ""
+}
+
+var (
+	// refusals matches a sentence by which models decline to do something, at its
+	// beginning: in its middle these are words about something else.
+	refusals = regexp.MustCompile(`(?i)^` + preface + `(?:but )?(?:i|we)` + cannot + `(?:help|assist|comply|fulfill?|engage|participate|support (?:that|this)|provide (?:that|this|assistance|help)|do (?:that|this)|with (?:that|this)|(?:that|this) request|writing|creating|helping|to (?:help|assist|comply))\b(?: with\b| you\b| to\b|[^b]|$)`)
+	// apologies are refusals of any deed, which an apology shows to be meant so.
+	apologies = regexp.MustCompile(`(?i)^` + apology + `[\s,.;:—-]*(?:but )?(?:i|we)` + cannot + `(?:create|write|generate|produce|provide|build|make|share|continue|answer|discuss|help|assist|comply|do|fulfill?|engage)\b`)
+	// against matches refusals that name their reason.
+	against = regexp.MustCompile(`(?i)^[^\n]{0,300}(?:against|violates?|not (?:in line|consistent) with) (?:my|our|openai['’]s|anthropic['’]s|the) (?:\w+ )?(?:guidelines|polic(?:y|ies)|principles|values)|^[^\n]{0,300}\b(?:i|we) (?:must|have to|need to) (?:respectfully )?(?:decline|refuse)\b|^\W*as an ai (?:language )?model\b[^\n]{0,80}(?:not able|unable|cannot|can['’]t)`)
+	// calledInProse matches a tool call written as text.
+	calledInProse = regexp.MustCompile(`<tool_call>|<function[=_ ]|<\|tool_call|<\|python_tag\|>|<invoke name=|\[TOOL_CALLS\]`)
+)
+
+const (
+	apology = `\W*(?:(?:i['’]?m|i am|we['’]?re) (?:very |really |truly )?sorry\b[^.!?\n]{0,40}?|sorry\b[^.!?\n]{0,40}?|unfortunately|apologies[^.!?\n]{0,40}?|i apologi[sz]e[^.!?\n]{0,40}?)`
+	preface = `(?:` + apology + `|\W*as an ai\b[^.!?\n]{0,60}?|\W*i (?:understand|appreciate)[^.\n]{0,120}?)?[\s,.;:—"'-]*`
+	cannot  = `(?: am|['’]m|['’]ll)?[\s-]*(?:can(?:not|['’]t| not)|won['’]t|will not|must (?:decline|refuse)|(?:do not|don['’]t) feel comfortable|not (?:be )?(?:able|comfortable|willing|allowed|permitted)|unable|decline|refuse|have to (?:decline|refuse))(?: be able)?(?: to)? ?(?:in good conscience |currently |actually |really |directly )?`
+	// openingSentences is how many sentences of an answer may be its refusal.
+	openingSentences = 3
+)
+
+var sentenceEnd = regexp.MustCompile(`[.!?]\s+`)
+
+// declines says whether an answer opens with a refusal.
+func declines(text string) bool {
+	if against.MatchString(text) {
+		return true
+	}
+	rest := text[:min(len(text), maxScanLine)]
+	for range openingSentences {
+		if refusals.MatchString(rest) || apologies.MatchString(rest) {
+			return !strings.Contains(strings.ToLower(rest[:min(len(rest), 80)]), "help but")
+		}
+		end := sentenceEnd.FindStringIndex(rest)
+		if end == nil {
+			return false
+		}
+		rest = rest[end[1]:]
+	}
+	return false
+}
+
+// ofText judges the words: a refusal, a tool call as text, JSON that is none.
+func ofText(a Answer) (verdict, string) {
+	text := strings.TrimSpace(a.Text[:min(len(a.Text), MaxScanAnswer)])
+	if len(a.ToolCalls) == 0 && declines(text) {
+		return declined, firstLine(text)
+	}
+	if len(a.Tools) > 0 && len(a.ToolCalls) == 0 {
+		if at := calledInProse.FindStringIndex(text); at != nil {
+			return unusableForm, "a tool call was written as text: " + clip(text[at[0]:], maxShownLine)
+		}
+	}
+	if !a.WantJSON || len(a.ToolCalls) > 0 {
+		return verdict{}, ""
+	}
+	body := strings.TrimSpace(unfence(a.Text))
+	err := wholeJSON(body)
+	switch {
+	case err == nil && body == "null":
+		return unusableForm, "the answer is null"
+	case err == nil:
+		return verdict{}, ""
+	case !strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "["):
+		return unusableForm, "it is no JSON: " + firstLine(body)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return cutShort, "the unexpected end of the JSON"
+	}
+	return unusableForm, "it is no JSON: " + err.Error()
+}
+
+func ofContent(a Answer) (verdict, string) {
+	if len(a.MissingFiles) > 0 {
+		return madeUp, "not in the repository: " + strings.Join(a.MissingFiles[:min(len(a.MissingFiles), 10)], ", ")
+	}
+	if strings.TrimSpace(a.Problem) != "" {
+		return unusableForm, a.Problem
+	}
+	return verdict{}, ""
+}
+
+// unfence takes one code fence off a text.
+func unfence(s string) string {
+	s = strings.TrimSpace(s)
+	rest, ok := strings.CutPrefix(s, "```")
+	if !ok {
+		return s
+	}
+	if i := strings.IndexByte(rest, '\n'); i >= 0 {
+		rest = rest[i+1:]
+	} else {
+		rest = ""
+	}
+	return strings.TrimSuffix(strings.TrimSpace(rest), "```")
+}
+
+// wholeJSON says why a text is not exactly one JSON value; a cut one is an
+// unexpected end of file.
+func wholeJSON(s string) error {
+	d := json.NewDecoder(bytes.NewReader([]byte(s)))
+	var v json.RawMessage
+	if err := d.Decode(&v); err != nil {
+		if errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something after the JSON value")
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package fault
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// MaxScanBody is how many bytes of an error's body are read.
+const MaxScanBody = 64 << 10
+
+// bodyRule is a thing that providers say in an error's body and that the status
+// does not tell.
+type bodyRule struct {
+	words  *regexp.Regexp // in lower case
+	status func(int) bool // nil: any below 500
+	class  contract.Class
+	code   contract.Code
+}
+
+func is(statuses ...int) func(int) bool {
+	return func(got int) bool {
+		for _, s := range statuses {
+			if s == got {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// bodyRules are tried from top to bottom.
+var bodyRules = []bodyRule{
+	{re(`insufficient_quota|exceeded your current quota|credit balance is too low|insufficient (credits|balance|funds)|requires more credits|billing.{0,10}hard.{0,3}limit|quota_exceeded|per[_-]?day|(daily|monthly) (usage )?(limit|quota)|usage_limit|spend(ing)? limit|payment required|out of credits`), nil, contract.ClassInfra, contract.CodeQuotaExhausted},
+	{re(`rate.?limit|too many requests|throttl|slow down|resource.{0,10}exhausted`), is(http.StatusTooManyRequests, http.StatusForbidden, http.StatusBadRequest), contract.ClassInfra, contract.CodeRateLimited},
+	{re(`context_length_exceeded|maximum context length|context (window|length|limit|size)|exceeds? (the )?max(imum)? (context )?length|context_exceeded|prompt is too long|(input|prompt|request) is too (long|large)|input token count .* exceeds|exceeds the maximum number of tokens|too many (input )?tokens|string_above_max_length|exceed_context_size|max_new_tokens.{0,5} must be|request_too_large|reduce the length of`), is(http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusOK, http.StatusNotFound), contract.ClassLLM, contract.CodeContextOverflow},
+	{re(`content_filter|content_policy|content management policy|prohibited_content|requires moderation|input was flagged|safety system|violates (our |the )?(usage|content) (guidelines|policy|policies)|safety_check|responsibleai|"blockreason"`), nil, contract.ClassLLM, contract.CodeRefusal},
+	{re(`json_validate_failed|tool_use_failed|failed to generate json|failed to call a function`), is(http.StatusBadRequest, http.StatusUnprocessableEntity), contract.ClassLLM, contract.CodeInvalidOutput},
+	{re(`invalid_api_key|api_key_invalid|api key not valid|(invalid|incorrect|missing) (x-)?api.?key|authentication_error|permission_error|permission_denied|user location is not supported|unsupported_country`), nil, contract.ClassConfig, contract.CodeUnauthorized},
+	{re(`model_not_found|not a valid model id|not_found_error|deploymentnotfound|no endpoints found|model .{0,80}(does not exist|not found|is not available|deprecated|decommissioned)|is not found for api version|try pulling it first`), is(http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusForbidden), contract.ClassConfig, contract.CodeModelNotFound},
+}
+
+// overflowed matches an overflow that a server takes for a mistake of its own.
+var overflowed = re(`context (size|length|window) (has been |is |was )?exceeded|exceeds? the (available |maximum )?context`)
+
+const (
+	statusCloudflareSlow   = 524
+	statusCloudflareNoConn = 522
+)
+
+// OfHTTP says what a model provider's answer with an error stands for: by the
+// words of its body where they tell more than the status, as OpenAI, Anthropic,
+// OpenRouter, Gemini, Ollama and those that speak like them write it. Status 200
+// is for an error that came in place of an answer. The message holds what the
+// provider said, shortened.
+func OfHTTP(status int, body []byte) *contract.Failure {
+	doc := string(body[:min(len(body), MaxScanBody)])
+	said := readProviderError(body)
+	if said.Status >= http.StatusBadRequest && status < http.StatusMultipleChoices {
+		status = said.Status
+	}
+	class, code := classOfBody(status, strings.ToLower(doc))
+	cause := strings.TrimSpace(strings.Join(nonEmpty(said.Message, said.Raw, said.Kind), "\n"))
+	if cause == "" {
+		cause = oneLine(readable(doc), maxShownLine)
+	}
+	head := fmt.Sprintf("HTTP %d", status)
+	if name := http.StatusText(status); name != "" {
+		head += " " + name
+	}
+	cause = clip(hideLogins(readable(strings.TrimSpace(head+"\n"+cause))), MaxOutputCause)
+	message := fmt.Sprintf("the model provider answered %s: %s", head, oneLine(strings.TrimPrefix(cause, head), maxShownLine))
+	return &contract.Failure{Class: class, Code: code, Message: clip(strings.TrimSuffix(message, ": ")+"; "+httpTodo(code), MaxOutputMessage), Cause: cause}
+}
+
+func classOfBody(status int, words string) (contract.Class, contract.Code) {
+	if status >= http.StatusInternalServerError {
+		if overflowed.MatchString(words) {
+			return contract.ClassLLM, contract.CodeContextOverflow
+		}
+		if status == statusCloudflareSlow || status == statusCloudflareNoConn {
+			return contract.ClassInfra, contract.CodeTimeout
+		}
+		return OfHTTPStatus(status)
+	}
+	for _, rule := range bodyRules {
+		if (rule.status == nil || rule.status(status)) && rule.words.MatchString(words) {
+			return rule.class, rule.code
+		}
+	}
+	switch {
+	case status == http.StatusProxyAuthRequired:
+		return contract.ClassConfig, contract.CodeUnauthorized
+	case status < http.StatusBadRequest: // an answer that is none; the next may be one
+		return contract.ClassInfra, contract.CodeUnavailable
+	}
+	return OfHTTPStatus(status)
+}
+
+func httpTodo(code contract.Code) string {
+	switch code {
+	case contract.CodeQuotaExhausted:
+		return "raise the quota, or use another provider until its window is over"
+	case contract.CodeRateLimited:
+		return "wait, or use another provider"
+	case contract.CodeContextOverflow:
+		return "send less context, or use a model with a larger window"
+	case contract.CodeRefusal:
+		return "ask again with constraints, or use another model"
+	case contract.CodeUnauthorized:
+		return "check the key and what it may do"
+	case contract.CodeModelNotFound:
+		return "see that the model exists there and that base_url is right"
+	case contract.CodeInvalidOutput:
+		return "ask again"
+	case contract.CodeBadRequest:
+		return "correct the settings of the model"
+	default:
+		return "try again later, or use another provider"
+	}
+}
+
+// providerError is what an error's body says, whatever its shape.
+type providerError struct {
+	Message, Kind, Raw string
+	Status             int
+}
+
+// readProviderError reads {"error": {…}}, {"error": "…"}, {"message": …}, a list
+// of one of these (Gemini), and Gemini's blocked prompts.
+func readProviderError(body []byte) providerError {
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(body, &doc) != nil {
+		return providerError{}
+	}
+	if raw, ok := doc["error"]; ok {
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			return providerError{Message: text}
+		}
+		_ = json.Unmarshal(raw, &doc) // no object: nothing more is known than the body itself
+	}
+	var e providerError
+	if blocked, ok := doc["promptFeedback"]; ok {
+		e.Message = string(blocked)
+	}
+	text := func(key string) (s string) {
+		_ = json.Unmarshal(doc[key], &s) // a number or nothing: no text
+		return s
+	}
+	var meta struct {
+		Raw string `json:"raw"`
+	}
+	_ = json.Unmarshal(doc["metadata"], &meta) // optional
+	_ = json.Unmarshal(doc["code"], &e.Status) // a text with some
+	if e.Message == "" {
+		e.Message = text("message")
+	}
+	e.Kind = strings.Join(nonEmpty(text("type"), text("code"), text("status"), text("__type")), " ")
+	e.Raw = meta.Raw
+	return e
+}
+
+func nonEmpty(all ...string) []string {
+	var kept []string
+	for _, s := range all {
+		if strings.TrimSpace(s) != "" {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,170 @@
+package fault
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Bounds on what is read of an output and said about it. The first error of a
+// long output is most often the root of all others, and the end says how it
+// ended; the middle tells least.
+const (
+	// MaxScanHead is how many bytes of an output's beginning are looked at.
+	MaxScanHead = 16 << 10
+	// MaxScanTail is how many bytes of an output's end are looked at.
+	MaxScanTail = 48 << 10
+	// MaxOutputMessage is the most bytes of a message about an output or answer.
+	MaxOutputMessage = 700
+	// MaxOutputCause is the most bytes of the cause of such a failure.
+	MaxOutputCause = 1200
+
+	maxScanLine     = 2000 // bytes of one line; the rest is minified or hostile
+	maxShownCommand = 120  // bytes of the command in a message
+	maxShownLine    = 300  // bytes of the decisive line in a message
+)
+
+// Output is what a command left behind that somebody holds to have failed.
+type Output struct {
+	// Command is the command line, for the message.
+	Command string
+	// ExitCode is the code it left with, or 128 plus a signal's number.
+	ExitCode int
+	// Signal is what ended it ("killed", "SIGSEGV"), or "".
+	Signal string
+	// TimedOut says that it was ended at its time limit.
+	TimedOut bool
+	// OutOfMemory says that it was ended at its memory limit.
+	OutOfMemory bool
+	// Text is what it printed, or the end of it.
+	Text string
+}
+
+// OfOutput says what a failed command's output stands for: class, code, a
+// message that says what failed, where and what to do, and as its cause the
+// lines of the root of it, not of what followed. The text may be hostile: the
+// work is bounded by MaxScanHead and MaxScanTail, and the answer is short, valid
+// UTF-8. An output that nothing explains is a RUNTIME_ERROR with code unknown.
+// It may take a tenth of a second: call it in activities, not in workflow code.
+func OfOutput(o Output) *contract.Failure {
+	text := readable(o.Text)
+	if v, ok := endedByLimit(o); ok {
+		return v.failure(o, finding{cause: v.endCause(o, text)})
+	}
+	low := strings.ToLower(text)
+	for i := range recognisers {
+		r := &recognisers[i]
+		if !r.applies(o, low) {
+			continue
+		}
+		if f, ok := r.find(text); ok {
+			return r.is.failure(o, f)
+		}
+	}
+	v := byExit(o)
+	return v.failure(o, finding{cause: v.endCause(o, text)})
+}
+
+// verdict is what a kind of failure is, said for people.
+type verdict struct {
+	class contract.Class
+	code  contract.Code
+	what  string // completes "`command`: …"
+	todo  string // an imperative
+}
+
+// finding is where and why something failed.
+type finding struct {
+	cause string // lines of the output
+	where string // file:line, or ""
+}
+
+// failure puts a verdict and what was found into words.
+func (v verdict) failure(o Output, f finding) *contract.Failure {
+	var b strings.Builder
+	if command := oneLine(o.Command, maxShownCommand); command != "" {
+		b.WriteString("`" + command + "`: ")
+	}
+	b.WriteString(v.what)
+	if f.where != "" {
+		b.WriteString(" at " + f.where)
+	}
+	line := oneLine(firstLine(f.cause), maxShownLine)
+	if line != "" {
+		b.WriteString(": " + line)
+	}
+	if v.todo != "" {
+		b.WriteString("; " + v.todo)
+	}
+	return &contract.Failure{
+		Class: v.class, Code: v.code,
+		Message: clip(b.String(), MaxOutputMessage), Cause: clip(hideLogins(f.cause), MaxOutputCause),
+	}
+}
+
+// endCause tells of a command whose words explain nothing: how it ended, and the
+// line that tells most.
+func (v verdict) endCause(o Output, text string) string {
+	how := fmt.Sprintf("it ended with exit code %d", o.ExitCode)
+	switch {
+	case o.TimedOut:
+		how = "it was ended at its time limit"
+	case o.OutOfMemory:
+		how = "it was ended at its memory limit"
+	case o.Signal != "":
+		how = fmt.Sprintf("it was ended by the signal %s (exit code %d)", oneLine(o.Signal, 40), o.ExitCode)
+	case v.code == contract.CodeTimeout:
+		how = fmt.Sprintf("it ran over the time limit that the command sets itself (exit code %d)", o.ExitCode)
+	}
+	if line := tellingLine(text); line != "" {
+		return line + "\n" + how
+	}
+	return how
+}
+
+// The verdicts on commands that were ended by a limit or a signal.
+var (
+	ranTooLong  = verdict{contract.ClassRuntime, contract.CodeTimeout, "the command took longer than it may", "find what it waits for, or give it more time"}
+	tooMuchRAM  = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command ran out of memory", "make it use less, or raise the memory limit"}
+	badSyscall  = verdict{contract.ClassSafety, contract.CodeForbidden, "the command used a system call that the sandbox forbids", "do the work without it"}
+	crashed     = verdict{contract.ClassRuntime, contract.CodeCommandCrashed, "the command crashed", "look at the cause and mend the code"}
+	unexplained = verdict{contract.ClassRuntime, contract.CodeUnknown, "the command failed and does not say why", "run it by hand, or make it say more"}
+)
+
+const (
+	exitTimeout       = 124 // of timeout(1)
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the signal's number
+	lastSignal        = 64
+	sigsys            = 31
+)
+
+// endedByLimit gives the verdict on what was ended from outside: then its words
+// say where it was, not why it failed.
+func endedByLimit(o Output) (verdict, bool) {
+	signal := strings.ToLower(o.Signal)
+	switch {
+	case o.TimedOut:
+		return ranTooLong, true
+	case o.OutOfMemory:
+		return tooMuchRAM, true
+	case signal == "bad system call", signal == "sigsys", o.ExitCode == exitSignal+sigsys:
+		return badSyscall, true
+	}
+	return verdict{}, false
+}
+
+// byExit gives the verdict on an output that no recogniser knows.
+func byExit(o Output) verdict {
+	switch {
+	case o.ExitCode == exitTimeout:
+		return ranTooLong
+	case o.ExitCode == exitNotFound:
+		return missing
+	case o.Signal != "", o.ExitCode == exitNotExecutable, o.ExitCode > exitSignal && o.ExitCode <= exitSignal+lastSignal:
+		return crashed
+	}
+	return unexplained
+}

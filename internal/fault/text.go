@@ -1,0 +1,123 @@
+package fault
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+var (
+	// ansi matches the escape sequences that colour and move.
+	ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+	// prefixes matches what wrappers write before each line: image builds their
+	// step and second, continuous integration the time.
+	prefixes = regexp.MustCompile(`(?m)^(?:#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z )`)
+	// logins matches a password in an address.
+	logins = regexp.MustCompile(`://[^/\s@]+@`)
+	// tells matches a line that speaks of what went wrong.
+	tells = regexp.MustCompile(`(?i)error|fail|fatal|cannot|could not|not found|denied|invalid|panic|exception|killed|abort`)
+	// follows matches lines that only pass on that something else has failed.
+	follows = regexp.MustCompile(`^(?:g?make(?:\[\d+\])?: \*\*\*|npm (?:ERR!|error)|note: |error: (?:subprocess-exited|metadata-generation|could not compile|command failed|recipe|script)|tar: (?:Child|Error is not|Exiting)|##\[error\]|Error: Process completed|exit status \d+$|error Command failed|BEGIN failed|.* had compilation errors|ERROR: failed to solve|.*ELIFECYCLE|.* exited with (?:code|status) \d+)`)
+)
+
+// readable makes an output fit to be searched: its head and tail only, valid
+// UTF-8, without control characters and wrappers' prefixes, no line too long.
+func readable(s string) string {
+	if left := len(s) - MaxScanHead - MaxScanTail; left > 0 {
+		s = s[:MaxScanHead] + fmt.Sprintf("\n[%d bytes left out]\n", left) + s[len(s)-MaxScanTail:]
+	}
+	s = strings.ToValidUTF8(s, "�")
+	if strings.IndexByte(s, 0x1b) >= 0 {
+		s = ansi.ReplaceAllString(s, "")
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r == '\r':
+			return '\n'
+		case r < 0x20, r >= 0x7f && r < 0xa0:
+			return -1
+		case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
+			return -1 // reorders the text around it
+		}
+		return r
+	}, s)
+	s = prefixes.ReplaceAllString(s, "")
+	if len(s) <= maxScanLine {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for line := range strings.Lines(s) {
+		if len(line) > maxScanLine {
+			line = clip(line, maxScanLine) + "\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// clip cuts a text to n bytes, at a rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	const mark = " …"
+	cut := max(0, n-len(mark))
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + mark
+}
+
+// hideLogins takes passwords out of addresses, which tools like to repeat.
+func hideLogins(s string) string { return logins.ReplaceAllString(s, "://***@") }
+
+// oneLine is a text in one line of at most n bytes.
+func oneLine(s string, n int) string {
+	const factor = 4 // spaces and control characters that go away
+	s = strings.ToValidUTF8(clip(s, factor*n), "�")
+	s = strings.Map(func(r rune) rune {
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, s)
+	return clip(hideLogins(strings.Join(strings.Fields(s), " ")), n)
+}
+
+// firstLine is the first line that says something.
+func firstLine(s string) string {
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+// tellingLine is the last line that speaks of something wrong, else the last
+// line that says anything; of those that only pass a failure on, the last resort.
+func tellingLine(text string) string {
+	last, passed := "", ""
+	rest := strings.TrimRight(text, "\n")
+	for rest != "" {
+		i := strings.LastIndexByte(rest, '\n')
+		line := strings.TrimSpace(rest[i+1:])
+		rest = rest[:max(i, 0)]
+		switch {
+		case line == "":
+		case follows.MatchString(line):
+			passed = cmp.Or(passed, line)
+		case tells.MatchString(line):
+			return line
+		default:
+			last = cmp.Or(last, line)
+		}
+	}
+	return cmp.Or(last, passed)
+}
