@@ -1,0 +1,379 @@
+package pin
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+var (
+	iniSection = regexp.MustCompile(`^\s*\[+([^\]]+)\]+`)
+	iniKey     = regexp.MustCompile(`^([A-Za-z_][\w.-]*)\s*[=:]\s*(.*)$`)
+)
+
+// pytestSections hold settings of pytest.
+var pytestSections = map[string]bool{"pytest": true, "tool:pytest": true, "tool.pytest.ini_options": true, "tool.pytest": true}
+
+// iniFile is what an INI or TOML file says of tests: settings of pytest, and
+// commands of tox and the like.
+type iniFile struct {
+	pytest   map[string]*strings.Builder
+	commands strings.Builder
+}
+
+func (f *iniFile) value(key string) string {
+	if b := f.pytest[key]; b != nil {
+		return b.String()
+	}
+	return ""
+}
+
+func (f *iniFile) words(key string) []string { return wordsInValue.FindAllString(f.value(key), -1) }
+
+// readIni reads INI and TOML files alike: keys, and values with their further
+// lines.
+func readIni(data []byte) *iniFile {
+	f := &iniFile{pytest: map[string]*strings.Builder{}}
+	section, key := "", ""
+	depth := 0
+	for _, line := range uncommented(data, "#") {
+		if m := iniSection.FindStringSubmatch(line); m != nil && depth <= 0 {
+			section, key = strings.TrimSpace(m[1]), ""
+			continue
+		}
+		if m := iniKey.FindStringSubmatch(line); m != nil && depth <= 0 {
+			key, line = m[1], m[2]
+			if strings.HasPrefix(key, "ignore_") && strings.HasPrefix(strings.ToLower(line), "true") {
+				f.commands.WriteString(key + "\n")
+			}
+		}
+		depth += strings.Count(line, "[") - strings.Count(line, "]")
+		switch {
+		case pytestSections[section] && key != "":
+			if f.pytest[key] == nil {
+				f.pytest[key] = &strings.Builder{}
+			}
+			f.pytest[key].WriteString(" " + line)
+		case key == "commands" || key == "commands_pre" || strings.Contains(section, "scripts"):
+			f.commands.WriteString(line + "\n")
+		}
+	}
+	return f
+}
+
+var wordsInValue = regexp.MustCompile(`[^\s\[\]"',]+`)
+
+// pytestConfig judges the settings of pytest and the commands of tox.
+func pytestConfig(c *configChange) {
+	before, after := readIni(c.before), readIni(c.after)
+	if why := silenced(before.value("addopts"), after.value("addopts")); why != "" {
+		c.excluded("addopts", "addopts: "+why)
+	}
+	for _, k := range []string{"testpaths", "python_files", "python_classes", "python_functions"} {
+		c.narrowed(k, before, after)
+	}
+	for _, k := range []string{"norecursedirs", "collect_ignore", "collect_ignore_glob"} {
+		was := set(strings.Join(before.words(k), " "))
+		for _, v := range after.words(k) {
+			if !was[v] && !noTests.MatchString(v) {
+				c.excluded(k, k+" leaves out "+v)
+				break
+			}
+		}
+	}
+	was, is := before.commands.String(), after.commands.String()
+	if why := silenced(was, is); why != "" {
+		c.excluded("commands", "commands: "+why)
+	} else if len(runner.FindAllString(was, -1)) > len(runner.FindAllString(is, -1)) {
+		c.excluded("commands", "tests that it ran are not run any more")
+	}
+}
+
+// pytestDefaults are what settings mean that are not there.
+var pytestDefaults = map[string][]string{
+	"python_files": {"test_*.py", "*_test.py"}, "python_classes": {"Test"}, "python_functions": {"test"},
+}
+
+// narrowed judges a setting that picks tests: what it picked must still be
+// picked.
+func (c *configChange) narrowed(k string, before, after *iniFile) {
+	was, is := before.words(k), after.words(k)
+	if len(was) == 0 {
+		was = pytestDefaults[k]
+	}
+	if len(is) == 0 {
+		is = pytestDefaults[k]
+	}
+	if len(is) == 0 { // all of the repository is looked through
+		return
+	}
+	if len(was) == 0 {
+		if c.existed {
+			c.edited(k, k+" says now where tests are")
+		}
+		return
+	}
+	picked := set(strings.Join(is, " "))
+	for _, v := range was {
+		wider := k != "testpaths" && (picked[v+"_"] || picked[v+"*"] || picked[v+"_*"] || picked["*"])
+		if !picked[v] && !wider {
+			c.excluded(k, k+" does not pick "+v+" any more")
+			return
+		}
+	}
+}
+
+// conftestHooks are words by which a conftest.py keeps tests from running or
+// failing.
+var conftestHooks = set(`skip skipif xfail deselected collect_ignore collect_ignore_glob pytest_ignore_collect exitstatus outcome
+	pytest_pyfunc_call pytest_runtest_protocol pytest_runtestloop pytest_collection_modifyitems wasxfail`)
+
+// conftest judges what a conftest.py does to the tests around it.
+func conftest(c *configChange) {
+	count := func(data []byte) map[string]int {
+		f := &pyFile{source: &source{}, suite: &suite{}}
+		f.scan(data)
+		out := map[string]int{}
+		for _, l := range f.lines {
+			for _, t := range f.tokens[l.from:l.to] {
+				if t.kind == word && conftestHooks[t.text] {
+					out[t.text]++
+				}
+				if t.kind == word && strings.HasPrefix(f.tokens[l.from].text, "collect_ignore") {
+					out["collect_ignore"]++
+				}
+			}
+			if strings.HasPrefix(f.tokens[l.from].text, "collect_ignore") {
+				out["collect_ignore"] += l.to - l.from
+			}
+		}
+		return out
+	}
+	before, after := count(c.before), count(c.after)
+	for _, w := range slices.Sorted(maps.Keys(after)) {
+		if after[w] > before[w] {
+			c.excluded(w, w+" keeps tests from running or failing")
+			return
+		}
+	}
+}
+
+var (
+	makeTarget = regexp.MustCompile(`^([\w./%-]+(?:\s+[\w./%-]+)*)\s*::?\s*([^=].*)?$`)
+	makeTests  = regexp.MustCompile(`^(tests?|check|ci|verify|tests?[-_/].*|.*[-_/]tests?|e2e|unit|integration)$`)
+)
+
+// makeRule is a target of a Makefile.
+type makeRule struct{ needs, recipe strings.Builder }
+
+func makeRules(data []byte) map[string]*makeRule {
+	out := map[string]*makeRule{}
+	var current []string
+	for _, line := range uncommented(data, "#") {
+		if recipe, ok := strings.CutPrefix(line, "\t"); ok {
+			for _, t := range current {
+				out[t].recipe.WriteString(recipe + "\n")
+			}
+			continue
+		}
+		m := makeTarget.FindStringSubmatch(line)
+		if m == nil {
+			if strings.TrimSpace(line) != "" {
+				current = nil
+			}
+			continue
+		}
+		head, _, _ := strings.Cut(m[2], "#")
+		needs, recipe, _ := strings.Cut(head, ";")
+		current = current[:0:0]
+		for _, t := range strings.Fields(m[1]) {
+			if makeTests.MatchString(t) && len(current) < maxDepth {
+				if out[t] == nil {
+					out[t] = &makeRule{}
+				}
+				out[t].needs.WriteString(" " + needs)
+				out[t].recipe.WriteString(recipe)
+				current = append(current, t)
+			}
+		}
+	}
+	return out
+}
+
+// makefile judges the targets that run tests.
+func makefile(c *configChange) {
+	before, after := makeRules(c.before), makeRules(c.after)
+	for _, t := range slices.Sorted(maps.Keys(after)) {
+		if _, ok := before[t]; !ok {
+			c.command("target "+t, "", after[t].recipe.String())
+		}
+	}
+	for _, t := range slices.Sorted(maps.Keys(before)) {
+		is, ok := after[t]
+		if !ok {
+			c.excluded("", "target "+t+" is gone")
+			continue
+		}
+		c.target(t, before[t], is)
+	}
+	sign := regexp.MustCompile(`(?m)^\.IGNORE\s*:|^MAKEFLAGS\s*\+?=.*(-i\b|--ignore-errors)`)
+	if sign.Match(c.after) && !sign.Match(c.before) {
+		c.excluded("", "failures of recipes do not count")
+	}
+}
+
+func (c *configChange) target(name string, was, is *makeRule) {
+	name = "target " + name
+	needed, needs := strings.Fields(was.needs.String()), strings.Fields(is.needs.String())
+	before, after := was.recipe.String(), is.recipe.String()
+	has, mentions := set(is.needs.String()), set(after)
+	for _, n := range needed {
+		if !has[n] && !mentions[n] {
+			c.excluded(after, name+" does not need "+n+" any more")
+			return
+		}
+	}
+	if dashes(after) > dashes(before) {
+		c.excluded(after, name+": failures do not count")
+		return
+	}
+	if strings.TrimSpace(after) == "" && len(needs) > len(needed) {
+		after = "make " + is.needs.String()
+	}
+	c.command(name, before, after)
+}
+
+// dashes counts the lines of a recipe whose failure is ignored.
+func dashes(recipe string) int {
+	n := 0
+	for line := range strings.Lines(recipe) {
+		if strings.HasPrefix(strings.TrimLeft(line, "@ \t"), "-") {
+			n++
+		}
+	}
+	return n
+}
+
+// ownConfig judges what a repository says of its verification to this program.
+func ownConfig(c *configChange) {
+	before, after := leaves(c.before), leaves(c.after)
+	if before == nil || after == nil && c.exists {
+		c.edited("", "it cannot be read")
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(after)) {
+		if before[k] != after[k] {
+			c.setting(k, before[k], after[k])
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := after[k]; !ok {
+			c.settingGone(k, before[k])
+		}
+	}
+}
+
+// setting judges one setting of ours.
+func (c *configChange) setting(k, was, is string) {
+	last := k[strings.LastIndexByte(k, '.')+1:]
+	switch last {
+	case "enabled", "auto_detect":
+		if is == "false" {
+			c.excluded(last, k+" is turned off")
+			return
+		}
+	case "require_tests":
+		if was == "true" {
+			c.excluded(last, k+" is turned off")
+			return
+		}
+	case "command":
+		c.command(k, was, is)
+		return
+	case "max_major", "max_medium":
+		old, _ := strconv.Atoi(was)
+		if limit, _ := strconv.Atoi(is); limit > old && (was != "" || last != "max_medium" || limit > 10) {
+			c.excluded(last, k+" lets more findings pass")
+			return
+		}
+	case "severity":
+		if was == "" {
+			was = defaultSeverity(k)
+		}
+		if rank(contract.Severity(is)) > rank(contract.Severity(was)) {
+			c.excluded(last, k+" makes less of what is found")
+			return
+		}
+	}
+	if c.existed {
+		c.edited(last, k+" is changed")
+	}
+}
+
+// defaultSeverity is what findings of a stage are worth where nothing is said.
+func defaultSeverity(k string) string {
+	switch {
+	case strings.HasPrefix(k, "verification.lint."):
+		return string(contract.SeverityMinor)
+	case strings.HasPrefix(k, "verification.security."):
+		return string(contract.SeverityMedium)
+	default:
+		return string(contract.SeverityMajor)
+	}
+}
+
+func (c *configChange) settingGone(k, was string) {
+	last := k[strings.LastIndexByte(k, '.')+1:]
+	gone := last == "command" || was == "true" && (last == "require_tests" || last == "enabled") || last == "name" && strings.Contains(k, "custom")
+	if gone {
+		c.excluded("", k+" is gone: "+was)
+		return
+	}
+	c.edited("", k+" is gone")
+}
+
+// leaves are the settings of verification and findings by their path; nil for
+// what is no YAML.
+func leaves(data []byte) map[string]string {
+	var root struct {
+		Verification any `yaml:"verification"`
+		Findings     any `yaml:"findings"`
+	}
+	if yaml.Unmarshal(data, &root) != nil {
+		return nil
+	}
+	out := map[string]string{}
+	flatten(out, "verification", root.Verification, 0)
+	flatten(out, "findings", root.Findings, 0)
+	return out
+}
+
+func flatten(out map[string]string, at string, v any, depth int) {
+	if depth > 8 || len(out) > MaxProblems {
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			flatten(out, at+"."+k, x, depth+1)
+		}
+	case []any:
+		for i, x := range v {
+			id := strconv.Itoa(i)
+			if m, ok := x.(map[string]any); ok && m["name"] != nil {
+				id = fmt.Sprint(m["name"])
+			}
+			flatten(out, at+"["+clean(id)+"]", x, depth+1)
+		}
+	case nil:
+	default:
+		out[at] = fmt.Sprint(v)
+	}
+}
