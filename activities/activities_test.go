@@ -42,6 +42,7 @@ type house struct {
 	repo    contract.Repo
 	run     store.Run
 	log     string // of the scripted model
+	url     string // of the database
 	dataDir string
 	seq     int64
 }
@@ -62,7 +63,11 @@ func newHouse(t *testing.T, rules string) *house {
 
 	cfg, err := setup.Load(config.Sources{Env: []string{}}, web.URL+"/v1")
 	require.NoError(t, err)
-	h.Activities = &activities.Activities{Store: storetest.New(t), Config: cfg, DataDir: dir}
+	h.url = storetest.URL(t)
+	db, err := store.Open(t.Context(), h.url, store.Options{MaxConns: 4})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	h.Activities = &activities.Activities{Store: db, Config: cfg, DataDir: dir}
 	log, _, err := telemetry.NewLogger(telemetry.LogOptions{Console: t.Output()})
 	require.NoError(t, err)
 	h.Log = log
@@ -160,11 +165,21 @@ func (h *house) served() int {
 // openStep opens a step's conversation on the base.
 func (h *house) openStep() (contract.ExecutionRef, contract.Workspace) {
 	h.t.Helper()
-	e := h.begin(contract.PhaseBuilder, "step-001")
-	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, contract.OpenStepInput{Execution: e, Workspace: h.repo.Workspace(), Quick: true})
+	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, h.opening())
 	require.Nil(h.t, failure)
 	require.False(h.t, opened.Cold)
-	return e, opened.Workspace
+	return opened.Execution, opened.Workspace
+}
+
+// opening is what a step's workflow asks first.
+func (h *house) opening() contract.OpenStepInput {
+	h.seq++
+	return contract.OpenStepInput{
+		Record: contract.Record{RunID: h.run.ID, Seq: h.seq, Begin: &contract.ExecutionBegin{
+			Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder, Model: choice,
+		}},
+		PlanID: h.run.PlanID, Workspace: h.repo.Workspace(), Quick: true,
+	}
 }
 
 const editHello = `
@@ -334,7 +349,8 @@ func TestAReleaseMadeTwiceIsOneBranchWithOneSetOfArtifacts(t *testing.T) {
 	require.Nil(t, failure)
 	release := contract.ReleaseInput{
 		Execution: h.begin(contract.PhaseReleaser, ""), Repo: h.repo, Workspace: out.Workspace, Release: h.run.Settings.Release,
-		Changes: []contract.Change{{Step: "step-001", From: ws.Slim(), To: out.Workspace.Slim(), Model: "scripted", Prompt: "builder@1"}},
+		PlanID:  h.run.PlanID,
+		Credits: []contract.Credit{{Step: "step-001", Model: "scripted", Prompt: "builder@1"}},
 		Stages:  []contract.Workspace{out.Workspace.Slim()},
 	}
 	release.Release.Branch = "rgpt/run-test"
@@ -374,4 +390,101 @@ func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
 	require.NotNil(t, failure)
 	require.Contains(t, failure.Message, string(contract.CodeBudgetExceeded))
 	require.Equal(t, 2, h.served(), "the last call may overshoot by itself and no more")
+}
+
+func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	in := h.opening()
+	first, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
+	require.Nil(t, failure)
+	in.Quick = false
+	again, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
+	require.Nil(t, failure)
+	require.Equal(t, first, again)
+	executions, err := h.Store.Executions(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Len(t, executions, 1)
+}
+
+func TestAHostWithoutTheRepositoryAnswersColdAndHasBegunTheStep(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	in := h.opening()
+	in.Workspace.Base = strings.Repeat("0", 40)
+	cold, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
+	require.Nil(t, failure)
+	require.True(t, cold.Cold)
+	require.Equal(t, 1, cold.Execution.Attempt)
+	integrated, failure := do[contract.IntegrateResult](h, h.Integrate, contract.IntegrateInput{Workspace: in.Workspace, Quick: true})
+	require.Nil(t, failure)
+	require.True(t, integrated.Cold)
+	planned, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Workspace: in.Workspace, Quick: true})
+	require.Nil(t, failure)
+	require.True(t, planned.Cold)
+}
+
+func TestAStepIsToldWhatThePlanSaysThatItsRunFroze(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	edited, err := h.Store.SavePlan(t.Context(), h.run.ID, 0, "ann", contract.Plan{Summary: "never accepted", Steps: []contract.Step{{ID: "step-001", Name: "Another", Description: "another thing"}}})
+	require.NoError(t, err)
+	told := func(planID int64) string {
+		in := h.opening()
+		in.PlanID = planID
+		opened, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
+		require.Nil(t, failure)
+		messages, err := h.Store.Conversation(t.Context(), opened.Execution.ID)
+		require.NoError(t, err)
+		return string(messages[1].Content)
+	}
+	require.NotContains(t, told(h.run.PlanID), "another thing")
+	require.Contains(t, told(edited), "another thing")
+	details, err := h.Store.RunDetails(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.NotContains(t, string(details.PlannerOutput), "never accepted")
+}
+
+func TestAPlanIsStoredOnceAndKeepsItsID(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, `
+  - when: {agent: planner}
+    reply: {json: {summary: s, complexity_score: 0.1, steps: [{id: step-009, name: a, description: a, dependencies: [], estimated_complexity: low, risk_level: low, verification_criteria: [], files: []}]}}
+`)
+	in := contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice}
+	first, failure := do[contract.PlanResult](h, h.Plan, in)
+	require.Nil(t, failure)
+	again, failure := do[contract.PlanResult](h, h.Plan, in)
+	require.Nil(t, failure)
+	require.Equal(t, first, again)
+	adopted, failure := do[contract.PlanResult](h, h.AdoptPlan, contract.AdoptPlanInput{RunID: h.run.ID, PlanID: first.ID})
+	require.Nil(t, failure)
+	require.Equal(t, first.ID, adopted.ID)
+	_, failure = do[contract.PlanResult](h, h.AdoptPlan, contract.AdoptPlanInput{RunID: h.run.ID + 1, PlanID: first.ID})
+	require.NotNil(t, failure, "a plan of another run is none of this one's")
+}
+
+func TestMoreMediumFindingsThanTheThresholdWarnAndFailNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	e := h.begin(contract.PhaseTester, "")
+	check := contract.CheckResult{Check: contract.Check{ID: "lint", Category: contract.CategoryLint}, OK: true, Medium: 3}
+	require.NoError(t, h.Store.SaveCheck(t.Context(), e, "lint", check, nil, nil, ""))
+	for most, warns := range map[int]bool{2: true, 3: false} {
+		report, failure := do[contract.TestReportResult](h, h.TestReport, contract.TestReportInput{Execution: e, Thresholds: contract.Thresholds{MaxMedium: most}})
+		require.Nil(t, failure)
+		require.Nil(t, report.Failure)
+		require.Equal(t, warns, strings.Contains(report.Warning, "findings.max_medium"), report.Warning)
+	}
+}
+
+func TestThePlannerIsShownWhatTheRepositorySaysAboutItself(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, `
+  - when: {agent: planner, contains: "@grep -q hello hello.txt"}
+    reply: {text: "it saw the Makefile"}
+`)
+	_, failure := do[contract.PlanResult](h, h.Plan, contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice})
+	require.NotNil(t, failure, "the answer is no plan")
+	require.Equal(t, 1, h.served(), "the rule asks for the Makefile's text")
 }

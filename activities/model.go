@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,12 +110,40 @@ func (s stored) err() error {
 	return fault.Restore(*s.Failure)
 }
 
-// ask reserves the budget of a call, makes it, and settles what it cost,
-// together with the answer, under (execution, turn).
+// ask makes a model call, or joins the one of the same (execution, turn) that is
+// under way, and returns its answer.
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
-	if err := a.awaitSettled(ctx, q); err != nil {
-		return model.Response{}, err
+	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
+	return a.flights.join(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
+		release, err := a.own(ctx, q)
+		if err != nil {
+			return model.Response{}, err
+		}
+		defer release()
+		return a.call(ctx, q, paid)
+	})
+}
+
+// own makes this worker the one that makes a call. Another one that lives and
+// makes it already, although Temporal lost sight of it, is waited for as long as
+// the call may take: its answer is paid for.
+func (a *Activities) own(ctx context.Context, q question) (release func(), err error) {
+	release, owned, err := a.Store.OwnCall(ctx, q.execution.ID, q.turn, 0)
+	if err != nil || owned {
+		return release, err
 	}
+	patience := cmp.Or(q.timeout, model.DefaultTimeout) + settleTime
+	a.Log.InfoContext(ctx, "Another worker makes this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
+	release, owned, err = a.Store.OwnCall(ctx, q.execution.ID, q.turn, patience)
+	if err == nil && !owned {
+		a.Log.WarnContext(ctx, "Another worker makes a model call for longer than it may take; making it here", "execution", q.execution.ID, "turn", q.turn)
+	}
+	return release, err
+}
+
+// call reserves the budget of a call, makes it, and settles what it cost,
+// together with the answer, under (execution, turn).
+func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
 	messages, err := a.conversation(ctx, q.execution.ID, q.turn)
 	if err != nil {
 		return model.Response{}, err
@@ -134,6 +163,7 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 		}
 		return answer.Response, answer.err()
 	}
+	paid()
 	response, err := a.complete(ctx, request)
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
@@ -226,7 +256,7 @@ const (
 // settle stores the answer and what it cost. The answer is paid for: while the
 // database is away it is kept here. That goes on when the activity is over,
 // which it is soon where Temporal lives in the same database; the next try then
-// waits for it instead of asking, and paying, again.
+// joins the call instead of asking, and paying, again.
 func (a *Activities) settle(ctx context.Context, q question, call store.CallID, answer stored) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -236,21 +266,9 @@ func (a *Activities) settle(ctx context.Context, q question, call store.CallID, 
 	if err != nil {
 		return err
 	}
-	over := make(chan struct{})
-	a.settling.Store(q.key(), over)
-	go func() {
-		defer close(over)
-		defer a.settling.CompareAndDelete(q.key(), over)
-		err = a.settleAtLast(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
-			return a.Store.SettleCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
-		})
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-over:
-		return err
-	}
+	return a.settleAtLast(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
+		return a.Store.SettleCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
+	})
 }
 
 // settleAtLast tries until the database took the answer or refuses it for good.
@@ -270,21 +288,6 @@ func (a *Activities) settleAtLast(ctx context.Context, q question, try func(cont
 			return err
 		case <-time.After(wait):
 		}
-	}
-}
-
-// awaitSettled waits while an earlier try of the same call, whose activity is
-// over, still stores its answer.
-func (a *Activities) awaitSettled(ctx context.Context, q question) error {
-	over, there := a.settling.Load(q.key())
-	if !there {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-over.(chan struct{}):
-		return nil
 	}
 }
 

@@ -10,15 +10,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 // planSchema is the form that the planner's answer must have.
 var planSchema = model.SchemaOf[contract.Plan]()
-
-const (
-	// listedFiles is how many files of the repository a prompt names.
-	listedFiles = 1500
-)
 
 // Plan asks the planner's model for a plan, checks it and stores it.
 func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
@@ -26,12 +22,22 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	files, err := a.listing(ctx, in.Repo.Workspace())
+	if in.Branch != "" && run.ReleaseCommit == "" {
+		// Else it would be found out at the release, when all has been paid for.
+		if err := a.Workspaces.CheckBranch(ctx, in.Repo, in.Branch, workspace.PublishOptions{}); err != nil {
+			return contract.PlanResult{}, err
+		}
+	}
+	files, err := a.Workspaces.Files(ctx, in.Repo.Workspace())
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	excerpts, err := a.excerpts(ctx, in.Repo.Workspace(), files)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
 	p, err := prompt.Planner(prompt.PlannerTask{
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Files: files,
+		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Files: listing(files), Excerpts: excerpts,
 	})
 	if err != nil {
 		return contract.PlanResult{}, err
@@ -49,22 +55,23 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	if err := a.Store.SavePlan(ctx, in.Execution.RunID, in.Execution.ID, string(in.Execution.Agent), plan); err != nil {
+	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, in.Execution.ID, string(in.Execution.Agent), plan)
+	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	return contract.PlanResult{Plan: plan.Skeleton(), Usage: answer.Usage}, nil
+	return contract.PlanResult{ID: id, Plan: plan.Skeleton(), Usage: answer.Usage}, nil
 }
 
 // AdoptPlan takes the plan that a person gave or edited.
-func (a *Activities) AdoptPlan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
-	plan, err := a.Store.Plan(ctx, in.Execution.RunID)
+func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
+	plan, err := a.Store.PlanByID(ctx, in.RunID, in.PlanID)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
 	if err := CheckPlan(plan); err != nil {
 		return contract.PlanResult{}, err
 	}
-	return contract.PlanResult{Plan: plan.Skeleton()}, nil
+	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
 }
 
 // readPlan reads a model's answer as a plan that can be carried out.
@@ -122,21 +129,4 @@ func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, 
 		return err
 	}
 	return a.Store.OpenConversation(ctx, execution.ID, messages)
-}
-
-// listing names the files of a workspace, one a line, as far as they fit a prompt.
-func (a *Activities) listing(ctx context.Context, ws contract.Workspace) (string, error) {
-	files, err := a.Workspaces.Files(ctx, ws)
-	if err != nil {
-		return "", err
-	}
-	left := len(files) - listedFiles
-	if left > 0 {
-		files = files[:listedFiles]
-	}
-	text := strings.Join(files, "\n")
-	if left > 0 {
-		text += fmt.Sprintf("\n… and %d more", left)
-	}
-	return text, nil
 }

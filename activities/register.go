@@ -29,14 +29,13 @@ type Activities struct {
 	Workspaces *workspace.Manager
 	Tools      *tool.Set
 	Sandbox    sandbox.Runner
-	Toolchains sandbox.Toolchains
 	Artifacts  *artifact.Store
 	Config     *config.Config
 	DataDir    string
 	Log        *slog.Logger
 
-	prompts  sync.Map // versions of prompts whose text is stored
-	settling sync.Map // callKey → chan struct{}: answers that wait for the database
+	prompts sync.Map // versions of prompts whose text is stored
+	flights flights  // model calls under way
 }
 
 // Role is a part of a worker: which activities it registers on which queue.
@@ -47,18 +46,19 @@ type Role struct {
 }
 
 // Roles returns the roles that have activities, each with the queue it serves.
-// Records are written where the workflow runs, as local activities, so every
-// role that runs workflows registers them.
+// Short work, records first of all, is done where the workflow runs, as local
+// activities, so a role that runs workflows registers that too.
 func Roles() []Role {
 	return []Role{
 		{"run", contract.QueueRun, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRecord, a.Record)
 			register(r, contract.ActivityTestReport, a.TestReport)
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
+			register(r, contract.ActivityIntegrate, a.Integrate)
+			register(r, contract.ActivityTestPlan, a.PlanTests)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityPlan, a.Plan)
-			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
 		}},
 		{"builder", contract.QueueBuilder, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRecord, a.Record)

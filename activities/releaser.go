@@ -50,7 +50,7 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 // commitMessages makes a message for each step. Dates are the phase's own, so
 // that a repeated release makes the same commits.
 func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInput) ([]workspace.CommitMessage, error) {
-	plan, err := a.Store.Plan(ctx, in.Execution.RunID)
+	plan, err := a.Store.PlanByID(ctx, in.Execution.RunID, in.PlanID)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 			at = e.StartedAt.UTC().Truncate(time.Second)
 		}
 	}
-	out := make([]workspace.CommitMessage, len(in.Changes))
-	for i, c := range in.Changes {
+	out := make([]workspace.CommitMessage, len(in.Credits))
+	for i, c := range in.Credits {
 		step, _ := plan.Step(c.Step)
 		out[i] = workspace.CommitMessage{
 			Subject: telemetry.Redact(step.Name), Body: telemetry.Redact(step.Description), Date: at,

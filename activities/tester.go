@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -17,8 +18,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
+// quickFiles is how many files short work lays out in a directory. More may take
+// longer than a workflow task should wait.
+const quickFiles = 2000
+
 // PlanTests says what the verification of a workspace consists of.
 func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
+	if in.Quick {
+		quick, err := a.quick(ctx, in.Workspace)
+		if err != nil || !quick {
+			return contract.TestPlanResult{Cold: true}, err
+		}
+	}
 	spec, err := a.spec(ctx, in.Execution.RunID)
 	if err != nil {
 		return contract.TestPlanResult{}, err
@@ -30,6 +41,16 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	defer dir.Close()
 	pipeline, err := verify.Plan(dir.Path(), spec.Verification)
 	return contract.TestPlanResult{Stages: pipeline.Stages}, err
+}
+
+// quick reports whether a workspace can be laid out in a moment: its repository
+// is on this host, and small.
+func (a *Activities) quick(ctx context.Context, ws contract.Workspace) (bool, error) {
+	if !a.Workspaces.Cached(ws.Repo, ws.Base) {
+		return false, nil
+	}
+	files, err := a.Workspaces.Files(ctx, ws)
+	return len(files) <= quickFiles, err
 }
 
 // spec reads the frozen inputs of a run.
@@ -56,10 +77,19 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		return contract.CheckResult{}, err
 	}
 	defer dir.Close()
-	env, err := a.verifyEnv(in, spec)
+	cache, err := a.checkCache(in)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
+	defer func() {
+		if err := cache.Discard(); err != nil {
+			a.Log.WarnContext(ctx, "Could not remove the build cache of a check", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
+		}
+	}()
+	env := a.verifyEnv(spec, cache)
+	started := time.Now()
+	a.fillBase(ctx, in, dir.Path(), env, cache)
+	env.Limits.Timeout = timeLeft(in, started)
 	outcome, err := verify.Run(ctx, dir.Path(), in.Check, env)
 	if err != nil {
 		return contract.CheckResult{}, err
@@ -76,33 +106,30 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	return result, a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, result, outcome.Cases, outcome.Findings, log)
 }
 
-func (a *Activities) verifyEnv(in contract.VerifyInput, spec setup.RunSpec) (verify.Env, error) {
-	command, err := a.command(in.Workspace.Repo, contract.AgentTester)
-	if err != nil {
-		return verify.Env{}, err
-	}
-	command.Limits.Timeout = in.Timeout
+func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) verify.Env {
+	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
 			command.Env[name] = value
 		}
 	}
 	return verify.Env{
-		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env,
+		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
 		ReadOnly: command.ReadOnly, Writable: command.Writable, NodeModules: os.Getenv("RGPT_NODE_MODULES"),
-	}, nil
+	}
 }
 
 // keepFiles stores the log of a check and the files that it left behind, and
 // returns the log's digest.
 func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome) (string, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
-	log, err := a.Artifacts.Put(ctx, []byte(telemetry.Redact(string(outcome.Log))))
+	text := []byte(telemetry.Redact(string(outcome.Log)))
+	log, err := a.Artifacts.Put(ctx, text)
 	if err != nil {
 		return "", err
 	}
 	kept := []contract.Artifact{{
-		ExecutionID: in.Execution.ID, Name: prefix + "output.log", Type: contract.ArtifactLog, Size: int64(len(outcome.Log)), Digest: log,
+		ExecutionID: in.Execution.ID, Name: prefix + "output.log", Type: contract.ArtifactLog, Size: int64(len(text)), Digest: log,
 	}}
 	files, err := os.OpenRoot(root)
 	if err != nil {
@@ -153,6 +180,10 @@ func (a *Activities) TestReport(ctx context.Context, in contract.TestReportInput
 		}
 	}
 	out.Failure = judge(out, red, in.Thresholds)
+	if most := in.Thresholds.MaxMedium; out.Medium > most {
+		out.Warning = fmt.Sprintf("verification has %d medium findings, more than the %d after which it warns (findings.max_medium)", out.Medium, most)
+		a.Log.WarnContext(ctx, "Verification has more medium findings than findings.max_medium", "run", in.Execution.RunID, "medium", out.Medium, "most", most)
+	}
 	return out, nil
 }
 

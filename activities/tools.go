@@ -7,15 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
-	"github.com/rocketgpt/orchestrator/internal/sandbox"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -77,18 +74,19 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 		return tool.Result{}, in.Workspace, err
 	}
 	defer dir.Close()
-	env, err := a.toolEnv(in, dir.Path())
+	cache, err := a.agentCache(in)
 	if err != nil {
 		return tool.Result{}, in.Workspace, err
 	}
-	result, err := a.Tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
+	defer cache.Close()
+	result, err := a.Tools.Call(ctx, a.toolEnv(in, dir.Path(), cache), call.Name, json.RawMessage(call.Arguments))
 	if err != nil || !known || def.ReadOnly {
 		return result, in.Workspace, err
 	}
 	if !result.Changed {
 		return result, in.Workspace, dir.Unchanged()
 	}
-	after, err := dir.Save(ctx)
+	after, err := save(ctx, dir, result)
 	if errors.Is(err, workspace.ErrTooLarge) {
 		// The model can mend that; the next call finds the workspace as it was.
 		return tool.Result{Code: contract.CodeTooLarge, Text: result.Text + "\n" + err.Error()}, in.Workspace, nil
@@ -96,39 +94,22 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	return result, after, err
 }
 
-// toolEnv is what a tool works with.
-func (a *Activities) toolEnv(in contract.ToolInput, root string) (tool.Env, error) {
-	command, err := a.command(in.Workspace.Repo, in.Execution.Agent)
-	if err != nil {
-		return tool.Env{}, err
+// save records what a tool changed, which is cheap when it was one file.
+func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract.Workspace, error) {
+	if result.Path == "" {
+		return dir.Save(ctx)
 	}
+	return dir.SaveFile(ctx, result.Path)
+}
+
+// toolEnv is what a tool works with.
+func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache) tool.Env {
+	command := a.command(cache)
 	command.Network = a.Config.Execution.Sandbox.Network
 	return tool.Env{
 		Root: root, Runner: a.Sandbox, Command: command,
 		Limits: tool.Limits{CommandTimeout: in.Timeout, MaxTimeout: in.Timeout},
-	}, nil
-}
-
-// command is what every sandboxed command gets. Build caches are shared by the
-// commands of one agent on one repository: another repository's code must not
-// be able to plant compiled code there, nor a builder's commands what the tester
-// runs.
-func (a *Activities) command(repo string, agent contract.Agent) (sandbox.Command, error) {
-	sum := sha256.Sum256([]byte(repo))
-	cache := filepath.Join(a.DataDir, "cache", "build", hex.EncodeToString(sum[:8]), string(agent))
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return sandbox.Command{}, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the build cache %s cannot be made", cache)
 	}
-	cache, err := filepath.EvalSymlinks(cache)
-	if err != nil {
-		return sandbox.Command{}, fmt.Errorf("find the build cache: %w", err)
-	}
-	return sandbox.Command{
-		Env:      map[string]string{"GOCACHE": filepath.Join(cache, "go"), "npm_config_cache": filepath.Join(cache, "npm"), "PYTHONPYCACHEPREFIX": filepath.Join(cache, "python")},
-		Writable: []string{cache},
-		ReadOnly: a.Config.Execution.Sandbox.ReadOnly,
-		Limits:   setup.Limits(a.Config),
-	}, nil
 }
 
 // directory is the key of an execution's working directory.

@@ -49,12 +49,20 @@ type PlanInput struct {
 	Model     ModelChoice   `json:"model"`
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
+	Branch    string        `json:"branch,omitempty"` // that the run will release; empty: none
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
 type PlanResult struct {
+	ID    int64 `json:"id"`   // of the plan's row, which never changes
 	Plan  Plan  `json:"plan"` // names, dependencies, levels; no descriptions
 	Usage Usage `json:"usage"`
+}
+
+// AdoptPlanInput asks for a stored plan that a person gave or edited, checked.
+type AdoptPlanInput struct {
+	RunID  int64 `json:"run_id"`
+	PlanID int64 `json:"plan_id"`
 }
 
 // Skeleton returns the plan without its long texts, fit for histories.
@@ -86,7 +94,7 @@ const ViolationLimit = 1
 type StepInput struct {
 	RunID     int64        `json:"run_id"`
 	Step      string       `json:"step"`
-	Title     string       `json:"title"`
+	PlanID    int64        `json:"plan_id"` // of the plan that the step is one of
 	Agent     Agent        `json:"agent"`
 	Phase     Phase        `json:"phase"`
 	Workspace Workspace    `json:"workspace"`
@@ -117,33 +125,40 @@ type LoopState struct {
 	BadAnswers int            `json:"bad_answers,omitempty"`
 	Violations int            `json:"violations,omitempty"` // actions outside the allowed tools or paths
 	Records    int64          `json:"records"`
+	Orders     int64          `json:"orders,omitempty"` // Seq of the last ones taken
+	Paused     bool           `json:"paused,omitempty"`
 	Started    time.Time      `json:"started"`
 }
 
 // StepResult is what a step's workflow returns. A step that could not be done
 // is a result with a failure, not an error.
 type StepResult struct {
-	Change  Change   `json:"change"`
-	Usage   Usage    `json:"usage"`
-	Turns   int      `json:"turns"`
-	Attempt int      `json:"attempt"`
-	Failure *Failure `json:"failure,omitempty"`
+	Change      Change   `json:"change"`
+	Credit      Credit   `json:"credit"`
+	Usage       Usage    `json:"usage"`
+	ExecutionID int64    `json:"execution_id"`
+	Turns       int      `json:"turns"`
+	Attempt     int      `json:"attempt"`
+	Failure     *Failure `json:"failure,omitempty"`
 }
 
-// OpenStepInput makes a step's conversation and starting workspace.
+// OpenStepInput writes that a step begins and makes its starting workspace and
+// conversation. Record begins the execution; a repeat finds the same one.
 type OpenStepInput struct {
-	Execution ExecutionRef `json:"execution"`
-	Workspace Workspace    `json:"workspace"`
-	Needs     []Change     `json:"needs,omitempty"`
-	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Record    Record    `json:"record"`
+	PlanID    int64     `json:"plan_id"`
+	Workspace Workspace `json:"workspace"`
+	Needs     []Change  `json:"needs,omitempty"`
+	Quick     bool      `json:"quick,omitempty"` // answer Cold rather than fetch the repository
 }
 
 // OpenStepResult is where a step starts.
 type OpenStepResult struct {
-	Cold      bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
-	Workspace Workspace `json:"workspace"`
-	Prompt    string    `json:"prompt"` // version of the prompt
-	Conflict  *Conflict `json:"conflict,omitempty"`
+	Execution ExecutionRef `json:"execution"`
+	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
+	Workspace Workspace    `json:"workspace"`
+	Prompt    string       `json:"prompt"` // version of the prompt
+	Conflict  *Conflict    `json:"conflict,omitempty"`
 }
 
 // IntegrateInput asks for all changes together, in order.
@@ -151,11 +166,13 @@ type IntegrateInput struct {
 	RunID     int64     `json:"run_id"`
 	Workspace Workspace `json:"workspace"`
 	Changes   []Change  `json:"changes"`
+	Quick     bool      `json:"quick,omitempty"` // answer Cold rather than fetch the repository
 }
 
 // IntegrateResult is the workspace that holds all changes, and after each of
 // them in turn (Stages), from which the release's commits are made.
 type IntegrateResult struct {
+	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"`
 	Conflict  *Conflict   `json:"conflict,omitempty"`
@@ -213,6 +230,7 @@ type ToolOutcome struct {
 type TestPlanInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
+	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository or lay out a large one
 }
 
 // Check is one command of the verification.
@@ -227,6 +245,7 @@ type Check struct {
 // TestPlanResult lists the checks by stage: those of a stage may run side by
 // side, a stage starts when the one before has ended.
 type TestPlanResult struct {
+	Cold   bool      `json:"cold,omitempty"` // this host would take long; ask again without Quick
 	Stages [][]Check `json:"stages"`
 }
 
@@ -265,6 +284,7 @@ type TestReportResult struct {
 	Major   int         `json:"major"`
 	Medium  int         `json:"medium"`
 	Minor   int         `json:"minor"`
+	Warning string      `json:"warning,omitempty"` // what people should know although the run goes on
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
@@ -272,9 +292,10 @@ type TestReportResult struct {
 type ReleaseInput struct {
 	Execution ExecutionRef    `json:"execution"`
 	Repo      Repo            `json:"repo"`
+	PlanID    int64           `json:"plan_id"`
 	Workspace Workspace       `json:"workspace"` // what verification has seen
-	Changes   []Change        `json:"changes"`
-	Stages    []Workspace     `json:"stages"` // after each change, slim
+	Credits   []Credit        `json:"credits"`   // of each stage
+	Stages    []Workspace     `json:"stages"`    // after each change, slim
 	Release   ReleaseSettings `json:"release"`
 }
 

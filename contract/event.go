@@ -53,7 +53,8 @@ type EventDraft struct {
 // Record is one transition of a run on its way into the database: the run's
 // new state and the events that go with it, written in one transaction. The
 // workflow execution that sends it counts its records in Seq from 1; (workflow
-// id, workflow run id, Seq) makes a repeat harmless.
+// id, workflow run id, Seq) makes a repeat harmless. What ends and what begins in
+// one record follow one another: End comes first.
 type Record struct {
 	RunID  int64             `json:"run_id"`
 	Seq    int64             `json:"seq"`
@@ -75,6 +76,7 @@ type RunChange struct {
 	Failure        *Failure `json:"failure,omitempty"`
 	Branch         string   `json:"branch,omitempty"`
 	Commit         string   `json:"commit,omitempty"`
+	PlanID         int64    `json:"plan_id,omitempty"` // of the plan that counts from now on; 0 leaves it as it is
 	Finished       bool     `json:"finished,omitempty"`
 }
 

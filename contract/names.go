@@ -60,6 +60,15 @@ const (
 	UpdateAdvance     = "advance"
 )
 
+// SignalOrders tells a step what its run wants now; see Orders.
+const SignalOrders = "orders"
+
+// PayloadLimit is how many bytes an input or a result of a workflow, activity,
+// signal or update may have: what is in a history stays there, and is read
+// again at each replay. What is larger belongs into the database or into an
+// artifact. More is a failure with CodeTooLarge.
+const PayloadLimit = 64 << 10
+
 // Search attributes, by which Temporal's Web UI lists and filters runs.
 const (
 	AttributeTenant    = "RgptTenant"

@@ -94,6 +94,9 @@ type ModelChoice struct {
 	Provider    string   `json:"provider"`
 	Model       string   `json:"model"`
 	Temperature *float64 `json:"temperature,omitempty"`
+	// Timeout is the longest single call where the provider has one of its own; 0:
+	// the run's Settings.ModelTimeout.
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // StepBudget bounds one agent loop. Zero means no bound of that kind.
@@ -135,6 +138,7 @@ type ReleaseSettings struct {
 type Settings struct {
 	Repo           Repo                  `json:"repo"`
 	Models         map[Agent]ModelChoice `json:"models"`
+	Providers      []string              `json:"providers,omitempty"` // names of those that the run's models may be switched to
 	MaxRetries     int                   `json:"max_retries"`
 	Parallel       int                   `json:"parallel"` // steps at the same time
 	StepBudget     StepBudget            `json:"step_budget"`
@@ -165,6 +169,7 @@ type RunInput struct {
 	RunID    int64    `json:"run_id"`
 	Tenant   string   `json:"tenant"`
 	Project  string   `json:"project"`
+	PlanID   int64    `json:"plan_id,omitempty"` // of the plan that came with the run, where Settings.PlanGiven
 	Settings Settings `json:"settings"`
 }
 
@@ -196,7 +201,8 @@ type RunView struct {
 	Status         Status                `json:"status"`
 	PausedFrom     Status                `json:"paused_from,omitempty"`
 	WaitingFor     string                `json:"waiting_for,omitempty"` // why a run waits, by name
-	ApprovalID     string                `json:"approval_id,omitempty"`
+	ApprovalID     string                `json:"approval_id,omitempty"` // of the approval that nobody has answered yet
+	PlanID         int64                 `json:"plan_id,omitempty"`     // of the plan that counts
 	RetryCount     int                   `json:"retry_count"`
 	MaxRetries     int                   `json:"max_retries"`
 	LastHealAction string                `json:"last_heal_action,omitempty"`
@@ -216,6 +222,29 @@ type StepView struct {
 	Status       StepStatus `json:"status"`
 	Attempt      int        `json:"attempt,omitempty"`
 	Turns        int        `json:"turns,omitempty"`
+}
+
+// TranscriptKey says where one conversation lies: the database has its messages
+// under (ExecutionID, turn), with turns from 0, the opening, to Turns. Of a step that is under
+// way only Workflow is known to its run; the workflow of that name answers the
+// transcript query with the rest.
+type TranscriptKey struct {
+	Phase       Phase  `json:"phase"`
+	Step        string `json:"step,omitempty"`
+	Agent       Agent  `json:"agent"`
+	Attempt     int    `json:"attempt,omitempty"`
+	ExecutionID int64  `json:"execution_id,omitempty"`
+	Turns       int    `json:"turns"`
+	Workflow    string `json:"workflow"` // id of the workflow that holds the conversation
+}
+
+// Orders are what a run tells its steps while they are under way: how things
+// are to be from now on. Those with the highest Seq count, in whatever order
+// they arrive.
+type Orders struct {
+	Seq    int64       `json:"seq"` // counted by the run from 1
+	Paused bool        `json:"paused,omitempty"`
+	Model  ModelChoice `json:"model"`
 }
 
 // Usage counts what models were paid for.
@@ -249,7 +278,7 @@ type Command struct {
 	ApprovalID string       `json:"approval_id,omitempty"` // approve, reject: which approval; empty: the open one
 	Agent      Agent        `json:"agent,omitempty"`       // switch_model: for whom; empty: for all
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
-	PlanEdited bool         `json:"plan_edited,omitempty"` // approve: a person stored an edited plan, which counts
+	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that counts instead, as a person edited it
 }
 
 // Ack answers an update.

@@ -24,11 +24,16 @@ func (w Workspace) Of(base Workspace) Workspace {
 
 // Change is what one step did: it found From and left To. Both may be slim.
 type Change struct {
-	Step   string    `json:"step"`
-	From   Workspace `json:"from"`
-	To     Workspace `json:"to"`
-	Model  string    `json:"model,omitempty"`
-	Prompt string    `json:"prompt,omitempty"` // version of the prompt
+	Step string    `json:"step"`
+	From Workspace `json:"from"`
+	To   Workspace `json:"to"`
+}
+
+// Credit says who made the change of a step, for the trailers of its commit.
+type Credit struct {
+	Step   string `json:"step"`
+	Model  string `json:"model,omitempty"`
+	Prompt string `json:"prompt,omitempty"` // version of the prompt
 }
 
 // FastForward applies changes to a workspace as long as each starts where the

@@ -3,11 +3,13 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,8 +33,16 @@ type Options struct {
 	Temporal   client.Client
 	TemporalUI string // address of the Temporal Web UI, for links; may be empty
 	Namespace  string // of Temporal
-	Log        *slog.Logger
+	// Hosts are names by which the server may be asked for, beside localhost and
+	// the addresses of the loopback. A request for another one is refused: the name
+	// may be of a site that made a browser come here (DNS rebinding).
+	Hosts   []string
+	MaxBody int64 // the largest body of a request, in bytes; 0: DefaultMaxBody
+	Log     *slog.Logger
 }
+
+// DefaultMaxBody is the largest body of a request where nothing else is said.
+const DefaultMaxBody = 1 << 20
 
 // readyTime bounds the questions of /readyz.
 const readyTime = 2 * time.Second
@@ -61,7 +71,48 @@ func New(o Options) http.Handler {
 	get("/runs/{id}", s.runPage)
 	get("/style.css", style)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
-	return guarded(mux)
+	return guarded(s.admitted(mux))
+}
+
+// admitted lets a request in that asks for a host of ours and whose body is not
+// too large.
+func (s *server) admitted(next http.Handler) http.Handler {
+	most := cmp.Or(s.MaxBody, DefaultMaxBody)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !s.ours(r):
+			s.answer(w, r, problem{
+				Title: "This server is not asked for by this name", Status: http.StatusMisdirectedRequest,
+				Detail: "Use localhost, or add the name to server.allowed_hosts.",
+			})
+			return
+		case r.ContentLength > most:
+			s.answer(w, r, problem{
+				Title: "The request is too large", Status: http.StatusRequestEntityTooLarge,
+				Detail: fmt.Sprintf("Its body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, most),
+			})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ours reports whether a request's Host, with or without a port, names this
+// server: as the loopback, as the address at which the request came in, or by
+// one of its names.
+func (s *server) ours(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	if ip := net.ParseIP(host); strings.EqualFold(host, "localhost") || (ip != nil && ip.IsLoopback()) {
+		return true
+	} else if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && ip != nil && ip.Equal(at.IP) {
+		return true
+	}
+	return slices.ContainsFunc(s.Hosts, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), host) })
 }
 
 // guarded sets what every answer carries: no script runs, nothing is loaded

@@ -68,6 +68,7 @@ func setup(tb testing.TB) *bundle {
 func (b *bundle) ask(tb testing.TB, method, path string, accept ...string) *httptest.ResponseRecorder {
 	tb.Helper()
 	req := httptest.NewRequestWithContext(tb.Context(), method, "/", http.NoBody)
+	req.Host = "localhost:8080"
 	var err error
 	req.URL, err = url.Parse(path)
 	require.NoError(tb, err)
@@ -131,9 +132,10 @@ func (b *bundle) fill(tb testing.TB, run int64, text string) {
 	ctx := tb.Context()
 	require.NoError(tb, b.MarkStarted(ctx, run, contract.RunWorkflowID(run), "0199"))
 	planner := b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Model: contract.ModelChoice{Provider: text, Model: text}}})
-	require.NoError(tb, b.SavePlan(ctx, run, planner.ID, "planner", contract.Plan{Summary: text, Steps: []contract.Step{{
+	plan, err := b.SavePlan(ctx, run, planner.ID, "planner", contract.Plan{Summary: text, Steps: []contract.Step{{
 		ID: "step-001", Name: text, Description: text, Dependencies: []string{text}, RiskLevel: contract.Level(text),
-	}}}))
+	}}})
+	require.NoError(tb, err)
 	b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: text, Agent: contract.AgentBuilder}})
 	tester := b.record(tb, contract.Record{RunID: run, Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester}})
 	require.NoError(tb, b.SaveCheck(ctx, tester, "test-go", contract.CheckResult{Check: contract.Check{ID: "test-go", Category: contract.CategoryTest, Name: text}, Message: text, Summary: contract.TestSummary{Failed: 1}},
@@ -145,7 +147,7 @@ func (b *bundle) fill(tb testing.TB, run int64, text string) {
 	failure := &contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed, Message: text, Cause: text}
 	b.record(tb, contract.Record{
 		RunID: run, End: &contract.ExecutionEnd{ExecutionID: tester.ID, Status: contract.ExecutionFailed, Failure: failure},
-		Run:    &contract.RunChange{Status: contract.StatusFailed, Phase: contract.PhaseTester, Failure: failure, WaitingFor: text, Branch: text, Commit: "beef"},
+		Run:    &contract.RunChange{Status: contract.StatusFailed, Phase: contract.PhaseTester, Failure: failure, WaitingFor: text, Branch: text, Commit: "beef", PlanID: plan},
 		Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]string{"message": text, text: text}}},
 	})
 }
@@ -511,4 +513,48 @@ func TestAClientThatGoesAwayIsNoError(t *testing.T) {
 	require.NotContains(t, b.log.String(), "level=ERROR")
 	_, err := io.Copy(io.Discard, w.Body)
 	require.NoError(t, err)
+}
+
+func TestAHostOfSomebodyElseIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.handler = server.New(server.Options{Store: b.Store, Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hosts: []string{"192.0.2.7", "rgpt.example.com", "2001:db8::1"}})
+	ask := func(host string, accept ...string) *httptest.ResponseRecorder {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", http.NoBody)
+		req.Host = host
+		if len(accept) > 0 {
+			req.Header.Set("Accept", accept[0])
+		}
+		w := httptest.NewRecorder()
+		b.handler.ServeHTTP(w, req)
+		return w
+	}
+	for _, host := range []string{
+		"localhost", "LOCALHOST:8080", "localhost.", "127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "[::1]",
+		"192.0.2.7:80", "rgpt.example.com", "RGPT.example.com:8080", "[2001:db8::1]:8080",
+	} {
+		require.Equal(t, http.StatusOK, ask(host).Code, host)
+	}
+	for _, host := range []string{
+		"", "evil.example.com", "evil.example.com:8080", "localhost.evil.example.com", "127.0.0.1.evil.example.com:8080", "192.0.2.8",
+		"notrgpt.example.com", "0.0.0.0:8080", "[::]:8080", "localhost@evil.example.com", "2130706433",
+	} {
+		w := ask(host)
+		require.Equal(t, http.StatusMisdirectedRequest, w.Code, host)
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		require.Contains(t, w.Body.String(), "server.allowed_hosts")
+	}
+	require.Contains(t, ask("evil.example.com", "text/html").Header().Get("Content-Type"), "text/html")
+}
+
+func TestABodyOverTheLimitIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.handler = server.New(server.Options{Store: b.Store, Log: slog.New(slog.NewTextHandler(&b.log, nil)), MaxBody: 10})
+	for body, want := range map[string]int{"0123456789": http.StatusMethodNotAllowed, "0123456789a": http.StatusRequestEntityTooLarge} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/runs", strings.NewReader(body))
+		w := httptest.NewRecorder()
+		b.handler.ServeHTTP(w, req)
+		require.Equal(t, want, w.Code, body)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	"golang.org/x/term"
@@ -126,6 +127,9 @@ func (p *parts) Close() {
 	}
 }
 
+// databaseTime is how long a command waits for the database: a person waits with it.
+const databaseTime = 3 * time.Second
+
 // need says which parts a command needs beyond configuration and database.
 type need int
 
@@ -158,7 +162,7 @@ func (a *app) open(ctx context.Context, needs need) (*parts, error) {
 		}
 		return nil, err
 	}
-	if p.Store, err = store.Open(ctx, p.Config.Database.URL, store.Options{MaxConns: 4}); err != nil {
+	if p.Store, err = store.Open(ctx, p.Config.Database.URL, store.Options{MaxConns: 4, ConnectTimeout: databaseTime}); err != nil {
 		return nil, err
 	}
 	if needs&needTemporal != 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 func newDev(a *app) *cobra.Command {
@@ -40,7 +41,7 @@ it is interrupted.`,
 			if port < 0 || port > 65535 {
 				return usageError{fmt.Errorf("--port %d is no port; ports go from 1 to 65535, and 0 takes a free one", port)}
 			}
-			o, err := a.stackOptions(scenario, port, cmd.Flags().Changed("port"))
+			o, err := a.stackOptions(cmd.Context(), scenario, port, cmd.Flags().Changed("port"))
 			if err != nil {
 				return err
 			}
@@ -63,7 +64,7 @@ it is interrupted.`,
 }
 
 // stackOptions says what stack to run, by flags, environment and configuration.
-func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.Options, error) {
+func (a *app) stackOptions(ctx context.Context, scenario string, port int, portGiven bool) (devstack.Options, error) {
 	dir, err := a.dataDir()
 	if err != nil {
 		return devstack.Options{}, err
@@ -85,6 +86,9 @@ func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.
 	if err != nil {
 		return devstack.Options{}, err
 	}
+	if err := answers(ctx, cfg.Database.URL); err != nil {
+		return devstack.Options{}, err
+	}
 	o := devstack.Options{
 		DataDir: dir, Port: port, Scenario: scenario, ConfigDir: here, Programs: programs,
 		NeedModel: cfg.Models.Default.Model == "",
@@ -98,6 +102,18 @@ func (a *app) stackOptions(scenario string, port int, portGiven bool) (devstack.
 		o.Port = -1
 	}
 	return o, nil
+}
+
+// answers sees that a database that is configured can be reached, before
+// anything is started that needs it.
+func answers(ctx context.Context, url string) error {
+	if url == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, databaseTime)
+	defer cancel()
+	_, err := store.SchemaVersion(ctx, url)
+	return err
 }
 
 // findPrograms finds the binaries that a stack is made of: beside this one, in

@@ -264,7 +264,7 @@ func describe(e contract.Event) string {
 			out = append(out, text)
 		}
 	}
-	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "kind", "by", "reason", "message"} {
+	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "kind", "by", "reason", "message", "warning"} {
 		add(str(key))
 	}
 	if f, ok := m["failure"].(map[string]any); ok {
@@ -274,13 +274,21 @@ func describe(e contract.Event) string {
 		add(fmt.Sprintf("%v passed, %v failed, %v skipped", s["passed"], s["failed"], s["skipped"]))
 	}
 	if n := str("steps"); n != "" {
-		add(n + " steps")
+		add(counted(n, "step"))
 	}
 	if n := str("turns"); n != "" {
-		add(n + " turns")
+		add(counted(n, "turn"))
 	}
 	if until := str("deadline"); until != "" {
 		add("until " + until)
 	}
 	return strings.Join(out, "  ")
+}
+
+// counted writes a number with what it counts: 1 step, 2 steps.
+func counted(n, what string) string {
+	if n == "1" {
+		return n + " " + what
+	}
+	return n + " " + what + "s"
 }

@@ -280,7 +280,7 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 		return usageError{fmt.Errorf("no model provider is called %q; see rgpt models", provider)}
 	}
 	for agent := range s.Models {
-		s.Models[agent] = contract.ModelChoice{Provider: provider, Model: name}
+		s.Models[agent] = setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name})
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ func newRunLogs(a *app) *cobra.Command {
 		Example: `  rgpt run logs 42
   rgpt run logs 42 --phase builder --step step-001`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("phase", contract.Phase(phase), contract.Phases()); err != nil {
+				return err
+			}
 			return a.withRun(cmd.Context(), args[0], needArtifacts, func(p *parts, d store.RunDetails) error {
 				if err := a.printConversations(cmd.Context(), p, d, phase, step); err != nil {
 					return err
@@ -43,6 +46,7 @@ func newRunLogs(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "only of this phase")
 	cmd.Flags().StringVar(&step, "step", "", "only of this step")
+	complete(cmd, "phase", contract.Phases())
 	return cmd
 }
 

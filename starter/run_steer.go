@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -70,7 +71,8 @@ func newRunApprove(a *app) *cobra.Command {
 	return cmd
 }
 
-// approveEdited stores a plan that a person edited and approves it.
+// approveEdited stores a plan that a person edited and approves it. Stored it is
+// one plan more; it counts once the run has accepted the approval.
 func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Command) error {
 	id, err := runID(arg)
 	if err != nil {
@@ -99,10 +101,9 @@ func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Co
 	if view.WaitingFor != "plan" {
 		return usageError{fmt.Errorf("run %d does not wait for the approval of a plan; it is %s", id, view.Status)}
 	}
-	if err := p.Store.SavePlan(ctx, id, 0, caller(), plan); err != nil {
+	if c.PlanID, err = p.Store.SavePlan(ctx, id, 0, caller(), plan); err != nil {
 		return err
 	}
-	c.PlanEdited = true
 	return a.send(ctx, p, id, contract.UpdateApprove, c)
 }
 
@@ -163,7 +164,8 @@ func newRunSwitchModel(a *app) *cobra.Command {
 			if _, known := cfg.Models.Providers[provider]; !known {
 				return usageError{fmt.Errorf("no model provider is called %q; see rgpt models", provider)}
 			}
-			c := contract.Command{Agent: contract.Agent(agent), Model: &contract.ModelChoice{Provider: provider, Model: name}}
+			choice := setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name})
+			c := contract.Command{Agent: contract.Agent(agent), Model: &choice}
 			if cmd.Flags().Changed("temperature") {
 				c.Model.Temperature = &temperature
 			}

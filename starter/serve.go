@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: cfg.Database.MaxConns, ApplicationName: "rgpt-server"})
+	db, err := store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: cfg.Database.MaxConns, ApplicationName: "rgpt-server", Waiting: setup.Waiting(ctx, service.Log)})
 	if err != nil {
 		return err
 	}
@@ -73,9 +74,22 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	defer temporal.Close()
 	handler := server.New(server.Options{
 		Store: db, Artifacts: blobs, Temporal: temporal, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(),
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, ready)
+}
+
+// allowedHosts are the names by which the server may be asked for beside those
+// of the loopback: where it listens, unless that is everywhere, and what the
+// configuration adds.
+func allowedHosts(s config.Server) []string {
+	hosts := slices.Clone(s.AllowedHosts)
+	host, _, err := net.SplitHostPort(s.Address)
+	if ip := net.ParseIP(host); err == nil && host != "" && (ip == nil || !ip.IsUnspecified()) {
+		hosts = append(hosts, host)
+	}
+	return hosts
 }
 
 // newScripted serves the scripted model.

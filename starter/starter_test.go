@@ -22,6 +22,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -119,8 +120,9 @@ func (p *place) fill(tb testing.TB, text string) int64 {
 		record(contract.Record{End: &contract.ExecutionEnd{ExecutionID: ref.ID, Status: status, Failure: f}, Run: change, Events: events})
 	}
 	planner := begin(contract.PhasePlanner, "")
-	require.NoError(tb, p.SavePlan(ctx, run.ID, planner.ID, "planner", plan(text)))
-	end(planner, contract.ExecutionCompleted, nil, nil)
+	planID, err := p.SavePlan(ctx, run.ID, planner.ID, "planner", plan(text))
+	require.NoError(tb, err)
+	end(planner, contract.ExecutionCompleted, nil, &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.PhasePlanner.Completed(), PlanID: planID})
 	step := begin(contract.PhaseBuilder, text)
 	said, err := json.Marshal(map[string]string{"role": "user", "text": text})
 	require.NoError(tb, err)
@@ -221,7 +223,7 @@ func TestWrongCommandLinesExitWith4(t *testing.T) {
 	for _, line := range []string{
 		"nonsense", "run nonsense", "dev nonsense", "--nonsense", "run list --nonsense", "run list extra", "run list --limit x", "run list --limit 0", "run list --status nonsense",
 		"run list --phase nonsense", "run list --error nonsense", "run inspect", "run inspect 1 2", "run inspect abc", "run inspect -- -1", "run inspect 0", "run inspect 99999999999999999999",
-		"run inspect 999", "run export 1 --format pdf", "run export 1 --output /nonexistent/x", "run watch x", "run logs x", "run timing x", "run artifacts x", "run artifacts 1 --get nothing", "run approve x", "run switch-model 1 --model x",
+		"run inspect 999", "run export 1 --format pdf", "run export 1 --output /nonexistent/x", "run watch x", "run logs x", "run logs 1 --phase nonsense", "run timing x", "run artifacts x", "run artifacts 1 --get nothing", "run approve x", "run switch-model 1 --model x",
 		"run switch-model 1 --model nowhere/x", "run create --goal x --set nonsense", "run create", "run create --goal x --goal-file y", "run create --goal-file /nonexistent",
 		"dev --port x", "dev --port 70000", "dev --port -1", "dev status", "dev stop", "completion nonsense", "models extra", "doctor extra", "migrate extra", "run list --config /nonexistent.yaml",
 	} {
@@ -605,4 +607,42 @@ func TestTheDoctorNamesWhatIsIllAndHowToMendIt(t *testing.T) {
 	secret.env = append(secret.env, "DATABASE_URL=postgres://u:hunter2secret@127.0.0.1:1/x")
 	r := secret.run(t, "doctor")
 	require.NotContains(t, r.out+r.errs, "hunter2secret")
+}
+
+func TestOneThingIsNotCountedAsSeveral(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "1 step  2 turns", describe(contract.Event{Payload: json.RawMessage(`{"steps": 1, "turns": 2}`)}))
+	require.Equal(t, "0 steps  1 turn", describe(contract.Event{Payload: json.RawMessage(`{"steps": 0, "turns": 1}`)}))
+}
+
+func TestADatabaseThatCannotBeUsedIsToldAtOnceAndBeforeAnythingIsStarted(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]int{
+		"not a url": exitInput, "mysql://u:hunter2@127.0.0.1/d": exitInput, "postgres://u:hunter2@127.0.0.1:99999/d": exitInput,
+		"postgres://u:hunter2@127.0.0.1:1/d": exitError,
+	} {
+		p := empty(t)
+		p.env = append(p.env, "DATABASE_URL="+url)
+		r := p.run(t, "run", "list")
+		require.Equal(t, want, r.code, "%s: %s", url, r.errs)
+		require.NotContains(t, r.errs, "hunter2")
+		require.Contains(t, r.errs, "DATABASE_URL")
+		require.Equal(t, want, code(answers(t.Context(), url)), url)
+	}
+	require.NoError(t, answers(t.Context(), ""))
+}
+
+// code is the exit code of an error.
+func code(err error) int {
+	c, _ := codeOf(err)
+	return c
+}
+
+func TestTheServerIsAskedForByWhereItListensAndWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string][]string{
+		"127.0.0.1:8080": {"a", "127.0.0.1"}, "rgpt.example.com:80": {"a", "rgpt.example.com"}, "0.0.0.0:80": {"a"}, "[::]:80": {"a"}, ":80": {"a"}, "[2001:db8::1]:1": {"a", "2001:db8::1"},
+	} {
+		require.Equal(t, want, allowedHosts(config.Server{Address: address, AllowedHosts: []string{"a"}}), address)
+	}
 }

@@ -10,7 +10,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -31,8 +33,16 @@ func main() {
 	}
 	if err := run(*dataDir, *configDir, *ready); err != nil {
 		fmt.Fprintln(os.Stderr, "rgpt-worker:", telemetry.Redact(err.Error()))
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// exitCode is 4 for a mistake in the configuration, as it is for rgpt, else 1.
+func exitCode(err error) int {
+	if fault.Of(err).Class == contract.ClassConfig {
+		return 4
+	}
+	return 1
 }
 
 func run(dataDir, configDir, ready string) error {

@@ -17,7 +17,9 @@ import (
 // could not be done is a result with a failure, not an error.
 func Step(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
 	l := newAgentLoop(ctx, in)
-	l.listen(ctx)
+	if err := l.listen(ctx); err != nil {
+		return contract.StepResult{}, err
+	}
 	if in.State == nil {
 		if failure := l.open(ctx); failure != nil {
 			return l.finish(ctx, failure)
@@ -28,7 +30,7 @@ func Step(ctx workflow.Context, in contract.StepInput) (contract.StepResult, err
 		if failure != nil || !more {
 			return l.finish(ctx, failure)
 		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) && !l.paused {
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return contract.StepResult{}, l.continueAsNew(ctx)
 		}
 	}
@@ -42,7 +44,7 @@ type agentLoop struct {
 	queue  string
 	log    log.Logger
 	rows   *recorder
-	paused bool
+	orders workflow.ReceiveChannel // what the run tells
 	opened bool
 }
 
@@ -52,6 +54,8 @@ func newAgentLoop(ctx workflow.Context, in contract.StepInput) *agentLoop {
 		queue: workflow.GetInfo(ctx).TaskQueueName,
 		log:   log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
 		rows:  newRecorder(ctx, in.RunID),
+
+		orders: workflow.GetSignalChannel(ctx, contract.SignalOrders),
 	}
 	if in.State != nil {
 		l.LoopState, l.opened = *in.State, true
@@ -63,53 +67,53 @@ func newAgentLoop(ctx workflow.Context, in contract.StepInput) *agentLoop {
 	return l
 }
 
-// listen takes what the run passes on to its steps: pause, resume, other models.
-func (l *agentLoop) listen(ctx workflow.Context) {
-	pause := workflow.GetSignalChannel(ctx, contract.UpdatePause)
-	resume := workflow.GetSignalChannel(ctx, contract.UpdateResume)
-	models := workflow.GetSignalChannel(ctx, contract.UpdateSwitchModel)
-	selector := workflow.NewSelector(ctx)
-	take := func(apply func(contract.Command)) func(workflow.ReceiveChannel, bool) {
-		return func(c workflow.ReceiveChannel, _ bool) {
-			var args contract.Command
-			c.Receive(ctx, &args)
-			apply(args)
-		}
-	}
-	selector.AddReceive(pause, take(func(contract.Command) { l.paused = true }))
-	selector.AddReceive(resume, take(func(contract.Command) { l.paused = false }))
-	selector.AddReceive(models, take(func(c contract.Command) {
-		if c.Model != nil && (c.Agent == "" || c.Agent == l.in.Agent) {
-			l.Model = *c.Model
-		}
-	}))
+// listen takes what the run tells its steps, and answers where the conversation
+// lies.
+func (l *agentLoop) listen(ctx workflow.Context) error {
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for ctx.Err() == nil {
-			selector.Select(ctx)
+		for {
+			var o contract.Orders
+			if !l.orders.Receive(ctx, &o) {
+				return
+			}
+			l.obey(o)
 		}
+	})
+	return workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.TranscriptKey, error) {
+		return []contract.TranscriptKey{{
+			Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Attempt: l.Execution.Attempt,
+			ExecutionID: l.Execution.ID, Turns: l.Turn, Workflow: contract.StepWorkflowID(l.in.RunID, l.in.Step),
+		}}, nil
 	})
 }
 
+// obey takes orders over, unless newer ones have overtaken them.
+func (l *agentLoop) obey(o contract.Orders) {
+	if o.Seq > l.Orders {
+		l.Orders, l.Paused, l.Model = o.Seq, o.Paused, o.Model
+	}
+}
+
 // open begins the execution, brings together what the step starts from, and
-// opens the conversation.
+// opens the conversation: one hop, where the repository is on this host and
+// little has to be merged.
 func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
-	begun, err := l.rows.writeFor(ctx, func() contract.Record {
-		return contract.Record{
-			Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
-			Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
-		}
-	})
-	if err != nil {
-		return fault.Of(err)
+	if ctx.Err() != nil {
+		return fault.Of(ctx.Err()) // it never began
 	}
-	l.Execution, l.opened = begun.Execution, true
-	args := contract.OpenStepInput{Execution: l.Execution, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: true}
+	begin := contract.Record{
+		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
+		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
+	}
 	var result contract.OpenStepResult
-	err = workflow.ExecuteLocalActivity(short(ctx), contract.ActivityOpenStep, args).Get(ctx, &result)
-	if err == nil && result.Cold {
-		args.Quick = false
-		err = workflow.ExecuteActivity(long(ctx, l.queue, longWork), contract.ActivityOpenStep, args).Get(ctx, &result)
-	}
+	execution, err := l.rows.writeBy(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
+		var err error
+		result, err = quickly(ctx, l.queue, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
+			return contract.OpenStepInput{Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick}
+		}, func(r contract.OpenStepResult) bool { return r.Cold })
+		return result.Execution, err
+	})
+	l.Execution, l.opened = execution, execution.ID != 0
 	if err != nil {
 		return fault.Of(err)
 	}
@@ -124,7 +128,7 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 // whether there is more to do.
 func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	asked := workflow.Now(ctx)
-	if err := workflow.Await(ctx, func() bool { return !l.paused }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return !l.Paused }); err != nil {
 		return false, fault.Of(err)
 	}
 	// Time that a person made it wait is not the step's.
@@ -268,10 +272,9 @@ func (l *agentLoop) note(call contract.ToolCallRef, out contract.ToolOutcome) *c
 // finish closes the execution and says what the step did.
 func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
 	result := contract.StepResult{
-		Change: contract.Change{
-			Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim(), Model: l.Model.Model, Prompt: l.Prompt,
-		},
-		Usage: l.Usage, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
+		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
+		Credit: contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt},
+		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
 	}
 	if !l.opened {
 		return result, nil
@@ -295,8 +298,16 @@ func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (con
 }
 
 // continueAsNew starts the loop's next history with the state that counts. The
-// conversation and the workspace lie elsewhere already.
+// conversation and the workspace lie elsewhere already. What the run told and
+// nobody has read yet would be lost with this history, so it is read first.
 func (l *agentLoop) continueAsNew(ctx workflow.Context) error {
+	for {
+		var o contract.Orders
+		if !l.orders.ReceiveAsync(&o) {
+			break
+		}
+		l.obey(o)
+	}
 	state := l.LoopState
 	state.Records = l.rows.seq
 	next := l.in

@@ -1,11 +1,14 @@
 package workflows
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -78,6 +81,7 @@ func TestAHostWithoutTheRepositoryFetchesItInAnOrdinaryActivity(t *testing.T) {
 	w.fail["cold"] = fault.New(contract.ClassRuntime, "", "")
 	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
 	require.False(t, w.opened["step-001"].Quick, "asked again without Quick")
+	require.Equal(t, 1, w.begun["builder/step-001"], "the repeat found the execution that had begun")
 }
 
 func TestAConflictNamesTheStep(t *testing.T) {
@@ -90,4 +94,99 @@ func TestAConflictNamesTheStep(t *testing.T) {
 	require.Equal(t, contract.ClassLogic, result.Failure.Class)
 	require.Equal(t, contract.CodeMergeConflict, result.Failure.Code)
 	require.Contains(t, result.Failure.Message, "a.go")
+}
+
+// loop is a step on its own, with what its first history left.
+func loop(t *testing.T, w *world, state *contract.LoopState) {
+	t.Helper()
+	w.env.ExecuteWorkflow(contract.WorkflowStep, contract.StepInput{
+		RunID: 7, Step: "step-001", PlanID: madePlan, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
+		Workspace: contract.Workspace{Repo: "/repo", Base: "b45e", Tree: "7ree"}, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"},
+		Settings: contract.LoopSettings{Budget: contract.StepBudget{Turns: 20}, ModelTimeout: time.Minute, CommandTimeout: time.Minute}, State: state,
+	})
+	require.True(t, w.env.IsWorkflowCompleted())
+}
+
+// next returns with what a step continued as new.
+func next(t *testing.T, w *world) contract.StepInput {
+	t.Helper()
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.env.GetWorkflowError(), &again)
+	var in contract.StepInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	return in
+}
+
+func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.answers["step-001"] = endless
+	w.env.SetContinueAsNewSuggested(true)
+	// With the result of the last call and in the same workflow task.
+	w.env.OnActivity(contract.ActivityTool, anything, anything).Return(func(context.Context, contract.ToolInput) (contract.ToolOutcome, error) {
+		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
+		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "older"}})
+		return contract.ToolOutcome{OK: true}, nil
+	})
+	loop(t, w, nil)
+	state := next(t, w).State
+	require.True(t, state.Paused)
+	require.Equal(t, "better", state.Model.Model, "newer orders that were overtaken count")
+	require.EqualValues(t, 2, state.Orders)
+}
+
+func TestOrdersThatNobodyHasReadAreReadBeforeAStepContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.StepInput) error {
+		l := newAgentLoop(ctx, in) // which does not listen: its turn has not come yet
+		if err := workflow.Sleep(ctx, time.Minute); err != nil {
+			return err
+		}
+		return l.continueAsNew(ctx)
+	}, workflow.RegisterOptions{Name: "deaf"})
+	w.after(time.Second, func() {
+		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
+		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
+	})
+	w.env.ExecuteWorkflow("deaf", contract.StepInput{RunID: 7, Step: "step-001"})
+	state := next(t, w).State
+	require.True(t, state.Paused)
+	require.Equal(t, "better", state.Model.Model)
+}
+
+func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	early := 0
+	w.after(time.Hour, func() {
+		early = w.thinks["step-001"]
+		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 3, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"}})
+	})
+	loop(t, w, &contract.LoopState{
+		Execution: contract.ExecutionRef{ID: 5, RunID: 7, Step: "step-001", Attempt: 1}, Turn: 1, Started: w.env.Now(), Records: 1, Orders: 2, Paused: true,
+	})
+	require.NoError(t, w.env.GetWorkflowError())
+	require.Zero(t, early)
+	require.Equal(t, 1, w.thinks["step-001"])
+}
+
+func TestAStepWhoseOpeningFailsEndsTheExecutionThatHadBegun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail[contract.ActivityOpenStep+"/step-001"] = fault.New(contract.ClassConfig, contract.CodeRepository, "it is gone")
+	result := w.orchestrate(t)
+	require.Equal(t, contract.CodeRepository, result.Failure.Code)
+	begun, ended := int64(0), int64(0)
+	for i, rec := range w.records {
+		if rec.Begin != nil && rec.Begin.Step == "step-001" {
+			begun = int64(i + 1)
+		}
+		if rec.End != nil && len(rec.Events) > 0 && rec.Events[0].Type == contract.EventStepError {
+			ended = rec.End.ExecutionID
+		}
+	}
+	require.NotZero(t, begun)
+	require.Equal(t, begun, ended, "no execution is left running")
+	require.Equal(t, 1, w.begun["builder/step-001"], "and it began once")
 }

@@ -89,9 +89,9 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	}
 	// What needs no merge is done here for nothing; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
-	s, model := r.in.Settings, r.models[contract.AgentBuilder]
+	s, model, told := r.in.Settings, r.models[contract.AgentBuilder], r.held.orders
 	child := workflow.ExecuteChildWorkflow(stepOptions(ctx, r.in.RunID, step.ID, contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
-		RunID: r.in.RunID, Step: step.ID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
+		RunID: r.in.RunID, Step: step.ID, PlanID: r.planID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model,
 		Settings: contract.LoopSettings{
 			Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout,
@@ -100,7 +100,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
-			g.greet(ctx, step.ID, model)
+			g.greet(ctx, step.ID, told)
 		}
 		var result contract.StepResult
 		err := child.Get(ctx, &result)
@@ -112,14 +112,11 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 
 // greet tells a step that has just started what was asked of the run while it
 // was on its way; from now on it is told at once.
-func (g *stepGraph) greet(ctx workflow.Context, id string, model contract.ModelChoice) {
+func (g *stepGraph) greet(ctx workflow.Context, id string, told int64) {
 	r := g.run
 	r.reachable[id] = true
-	if now := r.models[contract.AgentBuilder]; now != model {
-		r.tellStep(ctx, id, contract.UpdateSwitchModel, contract.Command{Agent: contract.AgentBuilder, Model: &now})
-	}
-	if r.held.paused {
-		r.tellStep(ctx, id, contract.UpdatePause, contract.Command{})
+	if r.held.orders != told {
+		r.tellStep(ctx, id)
 	}
 }
 
@@ -129,6 +126,7 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.step(id)
 	delete(r.reachable, id)
 	view.Attempt, view.Turns = result.Attempt, result.Turns
+	r.executions[id], r.credits[id] = contract.ExecutionRef{ID: result.ExecutionID, Attempt: result.Attempt}, result.Credit
 	r.usage = r.usage.Add(result.Usage)
 	failure := result.Failure
 	if err != nil {
@@ -162,10 +160,9 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 		r.stages = append(r.stages, head.Slim())
 	}
 	if len(rest) > 0 {
-		var result contract.IntegrateResult
-		err := workflow.ExecuteActivity(long(ctx, contract.QueueBuilder, longWork), contract.ActivityIntegrate, contract.IntegrateInput{
-			RunID: r.in.RunID, Workspace: head, Changes: rest,
-		}).Get(ctx, &result)
+		result, err := quickly(ctx, contract.QueueBuilder, contract.ActivityIntegrate, len(rest), func(quick bool) any {
+			return contract.IntegrateInput{RunID: r.in.RunID, Workspace: head, Changes: rest, Quick: quick}
+		}, func(r contract.IntegrateResult) bool { return r.Cold })
 		if err != nil {
 			return nil, r.why(err)
 		}

@@ -21,6 +21,8 @@ type world struct {
 	mu      sync.Mutex
 	env     *testsuite.TestWorkflowEnvironment
 	records []contract.Record
+	written map[string]contract.RecordResult // by workflow and number
+	hops    []string
 	begun   map[string]int
 	plan    contract.Plan
 	fail    map[string]*fault.Error // activity (or activity/step) → how it fails
@@ -30,14 +32,16 @@ type world struct {
 	checks  [][]contract.Check
 	red     bool
 	opened  map[string]contract.OpenStepInput
+	edited  map[int64]contract.Plan // plans that people stored
 	onThink func(contract.ThinkInput)
+	onAdopt func(contract.AdoptPlanInput)
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	w := &world{
-		env: suite.NewTestWorkflowEnvironment(), begun: map[string]int{}, fail: map[string]*fault.Error{},
+		env: suite.NewTestWorkflowEnvironment(), written: map[string]contract.RecordResult{}, edited: map[int64]contract.Plan{}, begun: map[string]int{}, fail: map[string]*fault.Error{},
 		answers: map[string][]contract.ThinkResult{}, thinks: map[string]int{}, opened: map[string]contract.OpenStepInput{},
 		plan:   onePlan("step-001"),
 		checks: [][]contract.Check{{{ID: "build-go", Category: contract.CategoryBuild}}, {{ID: "test-go-1", Category: contract.CategoryTest}, {ID: "test-go-2", Category: contract.CategoryTest}}},
@@ -50,15 +54,26 @@ func newWorld(t *testing.T) *world {
 	}
 	register(contract.ActivityRecord, w.record)
 	register(contract.ActivityPlan, func(context.Context, contract.PlanInput) (contract.PlanResult, error) {
-		return contract.PlanResult{Plan: w.plan.Skeleton(), Usage: contract.Usage{Calls: 1, PromptTokens: 10}}, w.failing(contract.ActivityPlan)
+		return contract.PlanResult{ID: madePlan, Plan: w.plan.Skeleton(), Usage: contract.Usage{Calls: 1, PromptTokens: 10}}, w.failing(contract.ActivityPlan)
 	})
-	register(contract.ActivityAdoptPlan, func(context.Context, contract.PlanInput) (contract.PlanResult, error) {
-		return contract.PlanResult{Plan: w.plan.Skeleton()}, w.failing(contract.ActivityAdoptPlan)
+	register(contract.ActivityAdoptPlan, func(_ context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
+		if w.onAdopt != nil {
+			w.onAdopt(in)
+		}
+		plan, ok := w.edited[in.PlanID]
+		if !ok {
+			return contract.PlanResult{}, fault.ToTemporal(fault.New(contract.ClassHuman, "not_found", "there is no plan %d", in.PlanID), 1)
+		}
+		return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
 	})
 	register(contract.ActivityOpenStep, w.openStep)
 	register(contract.ActivityThink, w.think)
 	register(contract.ActivityTool, w.tool)
 	register(contract.ActivityIntegrate, func(_ context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
+		w.hop(contract.ActivityIntegrate, in.Quick)
+		if in.Quick && w.fail["cold"] != nil {
+			return contract.IntegrateResult{Cold: true}, nil
+		}
 		out := contract.IntegrateResult{Workspace: in.Workspace}
 		for _, c := range in.Changes {
 			out.Workspace.Tree += "+" + c.To.Tree
@@ -66,7 +81,11 @@ func newWorld(t *testing.T) *world {
 		}
 		return out, w.failing(contract.ActivityIntegrate)
 	})
-	register(contract.ActivityTestPlan, func(context.Context, contract.TestPlanInput) (contract.TestPlanResult, error) {
+	register(contract.ActivityTestPlan, func(_ context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
+		w.hop(contract.ActivityTestPlan, in.Quick)
+		if in.Quick && w.fail["cold"] != nil {
+			return contract.TestPlanResult{Cold: true}, nil
+		}
 		return contract.TestPlanResult{Stages: w.checks}, w.failing(contract.ActivityTestPlan)
 	})
 	register(contract.ActivityVerify, func(_ context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
@@ -96,32 +115,54 @@ func (w *world) failing(name string) error {
 	return nil
 }
 
-func (w *world) record(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
+// record applies a record once, as the database does.
+func (w *world) record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Seq)
+	if prior, ok := w.written[key]; ok {
+		return prior, nil
+	}
 	w.records = append(w.records, rec)
 	var out contract.RecordResult
 	if b := rec.Begin; b != nil {
-		key := fmt.Sprint(b.Phase, "/", b.Step)
-		w.begun[key]++
+		attempts := fmt.Sprint(b.Phase, "/", b.Step)
+		w.begun[attempts]++
 		out.Execution = contract.ExecutionRef{
-			ID: int64(len(w.records)), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: w.begun[key],
+			ID: int64(len(w.records)), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: w.begun[attempts],
 		}
 	}
+	w.written[key] = out
 	return out, nil
 }
 
-func (w *world) openStep(_ context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
+func (w *world) openStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
+	step := in.Record.Begin.Step
+	w.hop(contract.ActivityOpenStep, in.Quick)
+	begun, err := w.record(ctx, in.Record)
+	if err != nil {
+		return contract.OpenStepResult{}, err
+	}
 	w.mu.Lock()
-	w.opened[in.Execution.Step] = in
+	w.opened[step] = in
 	w.mu.Unlock()
 	if in.Quick && w.fail["cold"] != nil {
-		return contract.OpenStepResult{Cold: true}, nil
+		return contract.OpenStepResult{Execution: begun.Execution, Cold: true}, nil
 	}
 	for _, c := range in.Needs {
 		in.Workspace.Tree += "+" + c.To.Tree
 	}
-	return contract.OpenStepResult{Workspace: in.Workspace, Prompt: "builder@1"}, w.failing(contract.ActivityOpenStep + "/" + in.Execution.Step)
+	return contract.OpenStepResult{Execution: begun.Execution, Workspace: in.Workspace, Prompt: "builder@1"}, w.failing(contract.ActivityOpenStep + "/" + step)
+}
+
+// madePlan is the id of the plan that the model made.
+const madePlan = 1
+
+// hop takes note of work that may be short or ordinary.
+func (w *world) hop(name string, quick bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hops = append(w.hops, fmt.Sprint(name, " quick=", quick))
 }
 
 // think answers with the next of the step's answers; when they run out, with
@@ -223,6 +264,16 @@ func onePlan(ids ...string) contract.Plan {
 
 // callback runs f once the workflow has waited for d.
 func (w *world) after(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
+
+// view asks the run for its state.
+func (w *world) view(t *testing.T) contract.RunView {
+	t.Helper()
+	value, err := w.env.QueryWorkflow(contract.QueryState)
+	require.NoError(t, err)
+	var v contract.RunView
+	require.NoError(t, value.Get(&v))
+	return v
+}
 
 // update sends an update and returns how it was answered.
 func (w *world) update(name string, c contract.Command) *answer {

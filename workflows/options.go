@@ -67,6 +67,26 @@ func long(ctx workflow.Context, queue string, most time.Duration) workflow.Conte
 	})
 }
 
+// quickMerges is how many changes short work may merge. More may take longer than
+// a workflow task should wait.
+const quickMerges = 8
+
+// quickly carries out work on a repository as short work and, where it says that
+// it would take long on this host (cold) or has many changes to merge, as an
+// ordinary activity on a queue. The worker of either has the same answer.
+func quickly[R any](ctx workflow.Context, queue, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
+	var result R
+	if merges <= quickMerges {
+		err := workflow.ExecuteLocalActivity(short(ctx), name, args(true)).Get(ctx, &result)
+		if err != nil || !cold(result) {
+			return result, err
+		}
+	}
+	var ordinary R
+	err := workflow.ExecuteActivity(long(ctx, queue, longWork), name, args(false)).Get(ctx, &ordinary)
+	return ordinary, err
+}
+
 // stepOptions makes a context for a step's child workflow on its agent's queue.
 func stepOptions(ctx workflow.Context, runID int64, step, queue string) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{

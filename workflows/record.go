@@ -37,9 +37,35 @@ func (r *recorder) writeFor(ctx workflow.Context, draft func() contract.Record) 
 		return result, err
 	}
 	defer r.one.Unlock()
-	rec := draft()
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityRecord, r.number(ctx, draft())).Get(ctx, &result)
+	return result, err
+}
+
+// writeBy lets an activity write a record beside its own work, which saves a
+// hop. Where the activity fails it may have written the record or not: then the
+// record is repeated, which is harmless, and returns the execution that it began.
+func (r *recorder) writeBy(ctx workflow.Context, rec contract.Record, work func(contract.Record) (contract.ExecutionRef, error)) (contract.ExecutionRef, error) {
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if err := r.one.Lock(last); err != nil {
+		return contract.ExecutionRef{}, err
+	}
+	defer r.one.Unlock()
+	rec = r.number(ctx, rec)
+	execution, failed := work(rec)
+	if failed == nil {
+		return execution, nil
+	}
+	var result contract.RecordResult
+	if err := workflow.ExecuteLocalActivity(short(last), contract.ActivityRecord, rec).Get(last, &result); err != nil {
+		return contract.ExecutionRef{}, err
+	}
+	return result.Execution, failed
+}
+
+// number makes a record the next one of this workflow.
+func (r *recorder) number(ctx workflow.Context, rec contract.Record) contract.Record {
 	r.seq++
 	rec.RunID, rec.Seq, rec.At = r.runID, r.seq, workflow.Now(ctx)
-	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityRecord, rec).Get(ctx, &result)
-	return result, err
+	return rec
 }

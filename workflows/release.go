@@ -15,10 +15,14 @@ type releaseOutput struct {
 
 // releaseBranch makes the branch with the run's commits, the report and the zip.
 func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
+	credits := make([]contract.Credit, len(r.changes))
+	for i, c := range r.changes {
+		credits[i] = r.credits[c.Step]
+	}
 	var result contract.ReleaseResult
 	err := workflow.ExecuteActivity(long(ctx, contract.QueueReleaser, longWork), contract.ActivityRelease, contract.ReleaseInput{
-		Execution: execution, Repo: r.in.Settings.Repo, Workspace: r.workspace,
-		Changes: r.changes, Stages: r.stages, Release: r.in.Settings.Release,
+		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.planID, Workspace: r.workspace,
+		Credits: credits, Stages: r.stages, Release: r.in.Settings.Release,
 	}).Get(ctx, &result)
 	if err != nil {
 		return nil, r.why(err)

@@ -33,20 +33,25 @@ type run struct {
 	held   holds // what people asked for: pause, stop, approvals
 	cancel workflow.CancelFunc
 
-	reachable map[string]bool      // steps whose workflows have started
-	changes   []contract.Change    // what the steps did, in plan order
-	workspace contract.Workspace   // all changes together
-	stages    []contract.Workspace // after each change
+	completed  *contract.Record                 // of a phase, not written yet; see complete
+	executions map[string]contract.ExecutionRef // the last of each phase and step, by name
+	reachable  map[string]bool                  // steps whose workflows have started
+	credits    map[string]contract.Credit       // by step
+	changes    []contract.Change                // what the steps did, in plan order
+	workspace  contract.Workspace               // all changes together
+	stages     []contract.Workspace             // after each change
 }
 
 func newRun(ctx workflow.Context, in contract.RunInput) *run {
 	return &run{
-		runState:  newRunState(in),
-		in:        in,
-		log:       log.With(workflow.GetLogger(ctx), "run", in.RunID),
-		rows:      newRecorder(ctx, in.RunID),
-		reachable: map[string]bool{},
-		workspace: in.Settings.Repo.Workspace(),
+		runState:   newRunState(in),
+		in:         in,
+		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
+		rows:       newRecorder(ctx, in.RunID),
+		executions: map[string]contract.ExecutionRef{},
+		reachable:  map[string]bool{},
+		credits:    map[string]contract.Credit{},
+		workspace:  in.Settings.Repo.Workspace(),
 	}
 }
 
@@ -93,7 +98,7 @@ func (r *run) pass(ctx workflow.Context, p contract.Phase) *contract.Failure {
 		failure = r.unheld(ctx)
 	}
 	if failure == nil {
-		return r.why(r.complete(ctx, p, execution, output))
+		return r.why(r.complete(p, execution, output))
 	}
 	return r.fail(ctx, p, execution, failure)
 }
@@ -123,11 +128,14 @@ func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionR
 		Begin:  &contract.ExecutionBegin{Phase: p, Agent: agent, Model: r.models[agent]},
 		Events: []contract.EventDraft{{Type: p.Started()}},
 	})
+	r.executions[string(p)] = result.Execution
 	return result.Execution, err
 }
 
-// complete makes the run's phase completed.
-func (r *run) complete(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef, output any) error {
+// complete makes the run's phase completed. That is written with what follows:
+// most often the next phase begins at once, and both are one record with two
+// events. Whatever the run would wait for first writes it (flush).
+func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output any) error {
 	if err := r.become(p.Completed()); err != nil {
 		return err
 	}
@@ -135,10 +143,19 @@ func (r *run) complete(ctx workflow.Context, p contract.Phase, execution contrac
 	if err != nil {
 		return err
 	}
-	_, err = r.transition(ctx, contract.Record{
+	r.completed = &contract.Record{
 		End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw},
 		Events: []contract.EventDraft{{Type: p.CompletedEvent(), Payload: output}},
-	})
+	}
+	return nil
+}
+
+// flush writes a phase's completion that nothing followed yet.
+func (r *run) flush(ctx workflow.Context) error {
+	if r.completed == nil {
+		return nil
+	}
+	_, err := r.transition(ctx, contract.Record{})
 	return err
 }
 
@@ -193,7 +210,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status}}}
 	}
 	r.failure = failure
-	if len(events) > 0 {
+	if len(events) > 0 || r.completed != nil {
 		if _, err := r.transition(last, contract.Record{Events: events}); err != nil {
 			return contract.RunResult{}, err
 		}
@@ -219,25 +236,46 @@ func (r *run) cleanUp(ctx workflow.Context) {
 // plan gets the run's plan: from the model, or the one that came with the run.
 func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
-	name := contract.ActivityPlan
-	if s.PlanGiven {
-		name = contract.ActivityAdoptPlan
-	}
 	var result contract.PlanResult
-	err := workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, s.ModelTimeout+modelWait), name, contract.PlanInput{
-		Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
-	}).Get(ctx, &result)
+	var err error
+	if s.PlanGiven {
+		result, err = r.adopt(ctx, r.in.PlanID)
+	} else {
+		err = workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, s.ModelTimeout+modelWait), contract.ActivityPlan, contract.PlanInput{
+			Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
+			Branch: r.branchToRelease(),
+		}).Get(ctx, &result)
+	}
 	if err != nil {
 		return nil, fault.Of(err)
 	}
-	r.setPlan(result.Plan)
+	r.setPlan(result.ID, result.Plan)
 	r.usage = r.usage.Add(result.Usage)
-	return planOutput{Steps: len(result.Plan.Steps), Complexity: result.Plan.ComplexityScore, Usage: result.Usage}, nil
+	return planOutput{PlanID: result.ID, Steps: len(result.Plan.Steps), Complexity: result.Plan.ComplexityScore, Usage: result.Usage}, nil
+}
+
+// adopt reads a plan that a person gave or edited, and checks it.
+func (r *run) adopt(ctx workflow.Context, planID int64) (contract.PlanResult, error) {
+	var result contract.PlanResult
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityAdoptPlan, contract.AdoptPlanInput{
+		RunID: r.in.RunID, PlanID: planID,
+	}).Get(ctx, &result)
+	return result, err
+}
+
+// branchToRelease names the branch that must be free at the end, if the run
+// comes that far and has not released it before.
+func (r *run) branchToRelease() string {
+	if r.in.Settings.PlanOnly || r.commit != "" {
+		return ""
+	}
+	return r.in.Settings.Release.Branch
 }
 
 // planOutput is what a run's planner_output holds beside the plan, which is
 // read from its own table.
 type planOutput struct {
+	PlanID     int64          `json:"plan_id"`
 	Steps      int            `json:"steps"`
 	Complexity float64        `json:"complexity_score"`
 	Usage      contract.Usage `json:"usage"`
@@ -274,6 +312,10 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 		return contract.RecordResult{}, err
 	}
 	return r.rows.writeFor(ctx, func() contract.Record {
+		if done := r.completed; done != nil {
+			r.completed = nil
+			rec.End, rec.Events = done.End, append(done.Events, rec.Events...)
+		}
 		rec.Run = r.change()
 		return rec
 	})

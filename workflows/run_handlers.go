@@ -2,9 +2,9 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -17,8 +17,10 @@ type holds struct {
 	oneStep  bool // advance: pause again at the next phase
 	stop     *contract.Failure
 	timedOut bool
-	approval *approval           // the open one
-	seen     map[string]struct{} // ids of commands already applied
+	orders   int64                         // Seq of the last orders that the steps were told
+	approval *approval                     // the one that the run waits for
+	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
+	seen     map[string]struct{}           // ids of commands already applied
 }
 
 // approval is a question to a person. It fails closed: no answer is a no.
@@ -30,7 +32,7 @@ type approval struct {
 	expired  bool
 	by       string
 	reason   string
-	edited   bool
+	planID   int64 // of the plan that was approved as a person edited it
 }
 
 func (a *approval) answered() bool { return a.granted || a.rejected || a.expired }
@@ -41,28 +43,36 @@ type command struct {
 	name string
 	// check says why the command makes no sense now; it changes nothing.
 	check func(r *run, c contract.Command) error
-	// apply changes the state and returns what happened, as an event and as words.
-	apply func(r *run, ctx workflow.Context, c contract.Command) (contract.EventDraft, string)
+	// prepare fetches what apply needs. It may take time, in which others may be
+	// faster; it changes nothing that counts. Most commands need none.
+	prepare func(r *run, ctx workflow.Context, c contract.Command) error
+	// apply changes the state and returns what happened, as a record and as words.
+	apply func(r *run, ctx workflow.Context, c contract.Command) (contract.Record, string)
+}
+
+// happened is a record of one event.
+func happened(kind contract.EventType, payload map[string]any) contract.Record {
+	return contract.Record{Events: []contract.EventDraft{{Type: kind, Payload: payload}}}
 }
 
 // commands in a fixed order: registration must be the same at each replay.
 var commands = []command{
-	{contract.UpdateApprove, (*run).checkAnswer, (*run).applyApprove},
-	{contract.UpdateReject, (*run).checkAnswer, (*run).applyReject},
-	{contract.UpdatePause, (*run).checkPause, (*run).applyPause},
-	{contract.UpdateResume, (*run).checkResume, (*run).applyResume},
-	{contract.UpdateSwitchModel, (*run).checkSwitchModel, (*run).applySwitchModel},
-	{contract.UpdateStop, nil, (*run).applyStop},
-	{contract.UpdateAdvance, (*run).checkAdvance, (*run).applyAdvance},
+	{contract.UpdateApprove, (*run).checkApprove, (*run).readEdited, (*run).applyApprove},
+	{contract.UpdateReject, (*run).checkAnswer, nil, (*run).applyReject},
+	{contract.UpdatePause, (*run).checkPause, nil, (*run).applyPause},
+	{contract.UpdateResume, (*run).checkResume, nil, (*run).applyResume},
+	{contract.UpdateSwitchModel, (*run).checkSwitchModel, nil, (*run).applySwitchModel},
+	{contract.UpdateStop, nil, nil, (*run).applyStop},
+	{contract.UpdateAdvance, (*run).checkAdvance, nil, (*run).applyAdvance},
 }
 
 // handle registers queries, updates and signals.
 func (r *run) handle(ctx workflow.Context) error {
-	r.held.seen = map[string]struct{}{}
+	r.held.seen, r.held.edited = map[string]struct{}{}, map[int64]contract.PlanResult{}
 	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.RunView, error) {
 		id := ""
-		if r.held.approval != nil {
-			id = r.held.approval.id
+		if a := r.held.approval; a != nil && !a.answered() {
+			id = a.id
 		}
 		return r.view(r.in.RunID, id), nil
 	}); err != nil {
@@ -71,7 +81,7 @@ func (r *run) handle(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, contract.QueryPlan, func() (contract.Plan, error) { return r.runState.plan, nil }); err != nil {
 		return err
 	}
-	if err := workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.StepView, error) { return r.steps, nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.TranscriptKey, error) { return r.transcript(), nil }); err != nil {
 		return err
 	}
 	for _, c := range commands {
@@ -95,20 +105,56 @@ func (r *run) handleCommand(ctx workflow.Context, c command) error {
 			if !signals.Receive(ctx, &args) {
 				return
 			}
-			// A signal cannot be answered; what makes no sense is logged.
-			if err := r.validate(c, args); err != nil {
-				r.log.Warn("Ignored a signal", "signal", c.name, "by", args.By, "error", err)
-			} else if _, err := r.obey(ctx, c, args); err != nil {
-				r.log.Error("Could not carry out a signal", "signal", c.name, "by", args.By, "error", err)
+			err := r.validate(c, args)
+			if err == nil {
+				_, err = r.obey(ctx, c, args)
+			}
+			if err != nil {
+				r.refuse(ctx, c, args, err)
 			}
 		}
 	})
 	return nil
 }
 
+// refuse says why a signal had no effect. It cannot be answered, so that is an
+// event of the run, as long as the run has any.
+func (r *run) refuse(ctx workflow.Context, c command, args contract.Command, why error) {
+	reason := fault.Of(why).Message
+	r.log.Warn("Refused a signal", "signal", c.name, "by", args.By, "reason", reason)
+	if r.status.Terminal() || r.held.stop != nil {
+		return
+	}
+	if _, err := r.transition(ctx, happened(contract.EventRunUpdated, map[string]any{"refused": c.name, "by": args.By, "reason": reason})); err != nil {
+		r.log.Error("Could not record that a signal was refused", "signal", c.name, "error", err)
+	}
+}
+
+// transcript says where the run's conversations lie, in the order of the phases
+// and of the plan. Steps that never began have none.
+func (r *run) transcript() []contract.TranscriptKey {
+	keys := []contract.TranscriptKey{}
+	if e := r.executions[string(contract.PhasePlanner)]; e.ID != 0 && !r.in.Settings.PlanGiven {
+		keys = append(keys, contract.TranscriptKey{
+			Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: e.Attempt, ExecutionID: e.ID, Turns: 1,
+			Workflow: contract.RunWorkflowID(r.in.RunID),
+		})
+	}
+	for _, s := range r.steps {
+		if s.Status == contract.StepPending {
+			continue
+		}
+		keys = append(keys, contract.TranscriptKey{
+			Phase: contract.PhaseBuilder, Step: s.ID, Agent: contract.AgentBuilder, Attempt: s.Attempt,
+			ExecutionID: r.executions[s.ID].ID, Turns: s.Turns, Workflow: contract.StepWorkflowID(r.in.RunID, s.ID),
+		})
+	}
+	return keys
+}
+
 // validate says why a command cannot be accepted. It must not change anything.
 func (r *run) validate(c command, args contract.Command) error {
-	if _, done := r.held.seen[args.ID]; done && args.ID != "" {
+	if r.applied(args) {
 		return nil // acknowledged again
 	}
 	if r.status.Terminal() || r.held.stop != nil {
@@ -122,23 +168,35 @@ func (r *run) validate(c command, args contract.Command) error {
 
 // obey applies a command once and writes what happened.
 func (r *run) obey(ctx workflow.Context, c command, args contract.Command) (contract.Ack, error) {
-	if _, done := r.held.seen[args.ID]; done && args.ID != "" {
+	if c.prepare != nil && !r.applied(args) {
+		if err := c.prepare(r, ctx, args); err != nil {
+			return contract.Ack{}, err
+		}
+		if err := r.validate(c, args); err != nil {
+			return contract.Ack{}, rejected("somebody was faster: %s", fault.Of(err).Message)
+		}
+	}
+	if r.applied(args) {
 		return contract.Ack{Status: r.status, Message: c.name + " had been applied before"}, nil
 	}
 	r.held.seen[args.ID] = struct{}{}
-	event, words := c.apply(r, ctx, args)
+	what, words := c.apply(r, ctx, args)
 	// The record outlives a stop that this very command may have asked for.
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	ack := contract.Ack{Applied: true, Status: r.status, Message: words}
-	if _, err := r.transition(last, contract.Record{Events: []contract.EventDraft{event}}); err != nil {
-		return ack, err
-	}
-	return ack, nil
+	_, err := r.transition(last, what)
+	return ack, err
+}
+
+// applied reports whether a command with this id has been applied.
+func (r *run) applied(c contract.Command) bool {
+	_, done := r.held.seen[c.ID]
+	return done && c.ID != ""
 }
 
 func rejected(format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(contract.ClassHuman), nil)
+	return fault.ToTemporal(fault.New(contract.ClassHuman, contract.CodeRejected, format, args...), 1)
 }
 
 func (r *run) checkAnswer(c contract.Command) error {
@@ -154,20 +212,64 @@ func (r *run) checkAnswer(c contract.Command) error {
 	return nil
 }
 
-func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.EventDraft, string) {
-	a := r.held.approval
-	a.granted, a.by, a.reason, a.edited = true, c.By, c.Reason, c.PlanEdited
-	return contract.EventDraft{Type: contract.EventApprovalGranted, Payload: a.payload()}, "approval " + a.id + " granted"
+func (r *run) checkApprove(c contract.Command) error {
+	if err := r.checkAnswer(c); err != nil {
+		return err
+	}
+	if a := r.held.approval; c.PlanID != 0 && a.kind != approvalPlan {
+		return rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
+	}
+	return nil
 }
 
-func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.EventDraft, string) {
+// readEdited reads the plan that a person edited and wants approved. It counts
+// once the approval is accepted: of two people who answer at the same time one
+// is told that the other was faster, and that one's plan changes nothing.
+func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
+	if c.PlanID == 0 {
+		return nil
+	}
+	plan, err := r.adopt(ctx, c.PlanID)
+	if err != nil {
+		return rejected("plan %d cannot be approved: %s", c.PlanID, fault.Of(err).Message)
+	}
+	r.held.edited[c.PlanID] = plan
+	return nil
+}
+
+func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.Record, string) {
+	a := r.held.approval
+	a.granted, a.by, a.reason, a.planID = true, c.By, c.Reason, c.PlanID
+	if c.PlanID != 0 {
+		r.setPlan(c.PlanID, r.held.edited[c.PlanID].Plan)
+	}
+	return r.answer(contract.EventApprovalGranted, "granted"), "approval " + a.id + " granted"
+}
+
+func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	a := r.held.approval
 	a.rejected, a.by, a.reason = true, c.By, c.Reason
-	return contract.EventDraft{Type: contract.EventApprovalRejected, Payload: a.payload()}, "approval " + a.id + " rejected"
+	return r.answer(contract.EventApprovalRejected, "rejected"), "approval " + a.id + " rejected"
+}
+
+// answer ends the wait for the open approval, unless the run is paused as well,
+// and returns what is to be written of it.
+func (r *run) answer(event contract.EventType, status string) contract.Record {
+	a := r.held.approval
+	if !r.held.paused {
+		r.release()
+	}
+	rec := happened(event, a.payload())
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason}
+	return rec
 }
 
 func (a *approval) payload() map[string]any {
-	return map[string]any{"approval_id": a.id, "kind": a.kind, "by": a.by, "reason": a.reason}
+	out := map[string]any{"approval_id": a.id, "kind": a.kind, "by": a.by, "reason": a.reason}
+	if a.planID != 0 {
+		out["plan_id"] = a.planID
+	}
+	return out
 }
 
 func (r *run) checkPause(contract.Command) error {
@@ -177,9 +279,9 @@ func (r *run) checkPause(contract.Command) error {
 	return nil
 }
 
-func (r *run) applyPause(ctx workflow.Context, c contract.Command) (contract.EventDraft, string) {
+func (r *run) applyPause(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.pause(ctx, "paused by "+c.By)
-	return contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status, "by": c.By, "reason": c.Reason}},
+	return happened(contract.EventRunUpdated, map[string]any{"status": r.status, "by": c.By, "reason": c.Reason}),
 		"paused; what is under way finishes, nothing new starts"
 }
 
@@ -189,7 +291,7 @@ func (r *run) pause(ctx workflow.Context, why string) {
 	if err := r.hold(contract.StatusPaused, why); err != nil {
 		r.log.Error("Could not pause", "error", err)
 	}
-	r.tellSteps(ctx, contract.UpdatePause, contract.Command{})
+	r.tellSteps(ctx)
 }
 
 func (r *run) checkResume(contract.Command) error {
@@ -199,9 +301,9 @@ func (r *run) checkResume(contract.Command) error {
 	return nil
 }
 
-func (r *run) applyResume(ctx workflow.Context, c contract.Command) (contract.EventDraft, string) {
+func (r *run) applyResume(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.unpause(ctx)
-	return contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status, "by": c.By}}, "goes on"
+	return happened(contract.EventRunUpdated, map[string]any{"status": r.status, "by": c.By}), "goes on"
 }
 
 func (r *run) unpause(ctx workflow.Context) {
@@ -212,7 +314,7 @@ func (r *run) unpause(ctx workflow.Context) {
 			r.log.Error("Could not wait on for the approval", "error", err)
 		}
 	}
-	r.tellSteps(ctx, contract.UpdateResume, contract.Command{})
+	r.tellSteps(ctx)
 }
 
 func (r *run) checkAdvance(contract.Command) error {
@@ -223,10 +325,10 @@ func (r *run) checkAdvance(contract.Command) error {
 }
 
 // applyAdvance lets a paused run go on as far as the next phase.
-func (r *run) applyAdvance(ctx workflow.Context, c contract.Command) (contract.EventDraft, string) {
+func (r *run) applyAdvance(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.held.oneStep = true
 	r.unpause(ctx)
-	return contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status, "by": c.By, "advance": true}},
+	return happened(contract.EventRunUpdated, map[string]any{"status": r.status, "by": c.By, "advance": true}),
 		"goes on until the next phase, then pauses again"
 }
 
@@ -234,13 +336,27 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	if c.Model == nil || c.Model.Provider == "" || c.Model.Model == "" {
 		return rejected("switch_model needs a provider and a model")
 	}
+	if known := r.providers(); !slices.Contains(known, c.Model.Provider) {
+		return rejected("run %d has no model provider %q; it was started with %s", r.in.RunID, c.Model.Provider, listed(known))
+	}
 	if _, ok := r.models[c.Agent]; c.Agent != "" && !ok {
 		return rejected("no agent is called %q", c.Agent)
 	}
 	return nil
 }
 
-func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contract.EventDraft, string) {
+// providers names the providers that the run was started with: those that are
+// configured, and that its models use anyway.
+func (r *run) providers() []string {
+	known := slices.Clone(r.in.Settings.Providers)
+	for _, agent := range workflow.DeterministicKeys(r.models) {
+		known = append(known, r.models[agent].Provider)
+	}
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
+func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	next := map[contract.Agent]contract.ModelChoice{}
 	for _, agent := range workflow.DeterministicKeys(r.models) {
 		next[agent] = r.models[agent]
@@ -249,23 +365,23 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 		}
 	}
 	r.models = next
-	r.tellSteps(ctx, contract.UpdateSwitchModel, c)
+	r.tellSteps(ctx)
 	whom := "all agents"
 	if c.Agent != "" {
 		whom = "the " + string(c.Agent)
 	}
-	return contract.EventDraft{Type: contract.EventModelSwitched, Payload: map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}},
+	return happened(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
 		fmt.Sprintf("%s use %s of %s from the next call on", whom, c.Model.Model, c.Model.Provider)
 }
 
-func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.EventDraft, string) {
+func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	by := c.By
 	if by == "" {
 		by = "an unnamed service"
 	}
 	r.held.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", by, because(c.Reason)).Failure
 	r.cancel()
-	return contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}}, "is being stopped"
+	return happened(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
 }
 
 func because(reason string) string {
@@ -275,21 +391,23 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// tellSteps passes a command on to the steps that are under way.
-func (r *run) tellSteps(ctx workflow.Context, name string, c contract.Command) {
+// tellSteps tells the steps that are under way how things are to be from now on.
+func (r *run) tellSteps(ctx workflow.Context) {
+	r.held.orders++
 	for _, s := range r.steps {
 		if r.reachable[s.ID] {
-			r.tellStep(ctx, s.ID, name, c)
+			r.tellStep(ctx, s.ID)
 		}
 	}
 }
 
-func (r *run) tellStep(ctx workflow.Context, step, name string, c contract.Command) {
+func (r *run) tellStep(ctx workflow.Context, step string) {
 	id := contract.StepWorkflowID(r.in.RunID, step)
+	orders := contract.Orders{Seq: r.held.orders, Paused: r.held.paused, Model: r.models[contract.AgentBuilder]}
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// A step that has just ended needs the command no more.
-		if err := workflow.SignalExternalWorkflow(ctx, id, "", name, c).Get(ctx, nil); err != nil {
-			r.log.Info("A step did not take a command", "step", id, "command", name, "error", err)
+		// A step that has just ended needs no orders any more.
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalOrders, orders).Get(ctx, nil); err != nil {
+			r.log.Info("A step did not take its orders", "step", id, "error", err)
 		}
 	})
 }
@@ -299,8 +417,7 @@ func (r *run) ready(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if r.held.oneStep && p != contract.PhasePlanner {
 		r.held.oneStep = false
 		r.pause(ctx, "advanced as far as the "+string(p))
-		event := contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status}}
-		if _, err := r.transition(ctx, contract.Record{Events: []contract.EventDraft{event}}); err != nil {
+		if _, err := r.transition(ctx, happened(contract.EventRunUpdated, map[string]any{"status": r.status})); err != nil {
 			return r.why(err)
 		}
 	}
@@ -310,39 +427,31 @@ func (r *run) ready(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	s := r.in.Settings
 	switch {
 	case p == contract.PhaseBuilder && s.ApprovePlan:
-		return r.approvePlan(ctx)
+		return r.ask(ctx, approvalPlan)
 	case p == contract.PhaseReleaser && s.ApproveRelease:
-		return r.ask(ctx, "release")
+		return r.ask(ctx, approvalRelease)
 	}
 	return nil
 }
 
 // unheld waits while the run is paused.
 func (r *run) unheld(ctx workflow.Context) *contract.Failure {
+	if r.held.paused {
+		if err := r.flush(ctx); err != nil {
+			return r.why(err)
+		}
+	}
 	if err := workflow.Await(ctx, func() bool { return !r.held.paused }); err != nil {
 		return r.why(err)
 	}
 	return nil
 }
 
-// approvePlan waits for a person's yes to the plan, who may have edited it.
-func (r *run) approvePlan(ctx workflow.Context) *contract.Failure {
-	if failure := r.ask(ctx, "plan"); failure != nil {
-		return failure
-	}
-	if !r.held.approval.edited {
-		return nil
-	}
-	var result contract.PlanResult
-	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityAdoptPlan, contract.PlanInput{
-		Execution: contract.ExecutionRef{RunID: r.in.RunID, Phase: contract.PhasePlanner},
-	}).Get(ctx, &result)
-	if err != nil {
-		return r.why(err)
-	}
-	r.setPlan(result.Plan)
-	return nil
-}
+// What approvals are about.
+const (
+	approvalPlan    = "plan"
+	approvalRelease = "release"
+)
 
 // ask waits for a person's answer until the deadline. Silence is a no.
 func (r *run) ask(ctx workflow.Context, kind string) *contract.Failure {
@@ -370,29 +479,25 @@ func (r *run) ask(ctx workflow.Context, kind string) *contract.Failure {
 	if failure := r.unheld(ctx); failure != nil {
 		return failure
 	}
-	return r.answered(ctx, a)
+	r.held.approval = nil
+	return r.verdict(ctx, a)
 }
 
-// answered takes note of an approval's answer.
-func (r *run) answered(ctx workflow.Context, a *approval) *contract.Failure {
+// verdict says what an approval's answer means for the run. A yes and a no were
+// written when they came; silence is written now.
+func (r *run) verdict(ctx workflow.Context, a *approval) *contract.Failure {
 	r.release()
-	status, failure := "granted", (*contract.Failure)(nil)
-	var events []contract.EventDraft
 	switch {
 	case a.rejected:
-		status = "rejected"
-		failure = &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, because(a.reason)).Failure
-	case a.expired:
-		status = "expired"
-		failure = &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-			"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
-		events = append(events, contract.EventDraft{Type: contract.EventApprovalExpired, Payload: a.payload()})
+		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, because(a.reason)).Failure
+	case a.granted:
+		return nil
 	}
-	_, err := r.transition(ctx, contract.Record{Events: events, Notes: map[string]string{
-		"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason,
-	}})
-	if err != nil {
+	rec := happened(contract.EventApprovalExpired, a.payload())
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": "expired"}
+	if _, err := r.transition(ctx, rec); err != nil {
 		return r.why(err)
 	}
-	return failure
+	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
+		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
 }

@@ -19,6 +19,7 @@ type runState struct {
 	models     map[contract.Agent]contract.ModelChoice
 	failure    *contract.Failure
 	plan       contract.Plan
+	planID     int64 // of the plan's row; plans are never overwritten
 	steps      []contract.StepView
 	usage      contract.Usage
 	branch     string
@@ -107,7 +108,7 @@ func (s *runState) release() {
 func (s *runState) change() *contract.RunChange {
 	return &contract.RunChange{
 		Phase: s.phase, Status: s.status, RetryCount: s.retryCount, WaitingFor: s.waitingFor,
-		Failure: s.failure, Branch: s.branch, Commit: s.commit, Finished: s.status.Terminal(),
+		Failure: s.failure, Branch: s.branch, Commit: s.commit, PlanID: s.planID, Finished: s.status.Terminal(),
 	}
 }
 
@@ -115,14 +116,14 @@ func (s *runState) change() *contract.RunChange {
 func (s *runState) view(runID int64, approval string) contract.RunView {
 	return contract.RunView{
 		RunID: runID, Phase: s.phase, Status: s.status, PausedFrom: s.pausedFrom,
-		WaitingFor: s.waitingFor, ApprovalID: approval, RetryCount: s.retryCount, MaxRetries: s.maxRetries,
+		WaitingFor: s.waitingFor, ApprovalID: approval, PlanID: s.planID, RetryCount: s.retryCount, MaxRetries: s.maxRetries,
 		Models: s.models, Steps: s.steps, Failure: s.failure, Branch: s.branch, Commit: s.commit, Usage: s.usage,
 	}
 }
 
 // setPlan takes over a plan; its steps start anew.
-func (s *runState) setPlan(p contract.Plan) {
-	s.plan = p
+func (s *runState) setPlan(id int64, p contract.Plan) {
+	s.planID, s.plan = id, p
 	s.steps = nil
 	for _, st := range p.Steps {
 		s.steps = append(s.steps, contract.StepView{

@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,10 +19,7 @@ func TestARunPassesThroughTheLifecycle(t *testing.T) {
 	result := w.orchestrate(t)
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Equal(t, "rgpt/run-7", result.Branch)
-	require.Equal(t, []contract.Status{
-		"planner_running", "planner_completed", "builder_running", "builder_completed",
-		"tester_running", "tester_completed", "releaser_running", "done",
-	}, w.statuses())
+	require.Equal(t, []contract.Status{"planner_running", "builder_running", "tester_running", "releaser_running", "done"}, w.statuses())
 	require.Equal(t, []contract.EventType{
 		"planner.started", "planner.completed", "builder.started", "step.started", "step.completed", "builder.completed",
 		"tester.started", "tester.completed", "releaser.started", "releaser.completed",
@@ -186,7 +185,7 @@ func TestAPausedRunStartsNoFurtherStep(t *testing.T) {
 func TestACommandWithTheSameIDIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{Plan: w.plan}, nil)
+	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
 	w.after(time.Second, func() { w.env.SignalWorkflow(contract.UpdatePause, contract.Command{ID: "x", By: "svc"}) })
 	w.after(2*time.Second, func() { w.env.SignalWorkflow(contract.UpdateResume, contract.Command{ID: "y", By: "svc"}) })
 	w.after(3*time.Second, func() { w.env.SignalWorkflow(contract.UpdatePause, contract.Command{ID: "x", By: "svc"}) })
@@ -235,7 +234,7 @@ func TestASwitchOfModelReachesStepsUnderWay(t *testing.T) {
 	w.onThink = func(in contract.ThinkInput) {
 		used = append(used, in.Model.Model)
 		if in.Turn == 1 {
-			w.env.SignalWorkflow(contract.UpdateSwitchModel, contract.Command{ID: "m", By: "ann", Agent: contract.AgentBuilder, Model: &contract.ModelChoice{Provider: "p", Model: "better"}})
+			w.env.SignalWorkflow(contract.UpdateSwitchModel, contract.Command{ID: "m", By: "ann", Agent: contract.AgentBuilder, Model: &contract.ModelChoice{Provider: "scripted", Model: "better"}})
 		}
 	}
 	w.answers["step-001"] = []contract.ThinkResult{
@@ -271,5 +270,221 @@ func TestAPlanOnlyRunEndsWithItsPlan(t *testing.T) {
 	result := w.orchestrate(t, func(s *contract.Settings) { s.PlanOnly = true })
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Empty(t, w.opened)
-	require.Equal(t, []contract.Status{"planner_running", "planner_completed", "done"}, w.statuses())
+	require.Equal(t, []contract.Status{"planner_running", "done"}, w.statuses())
+	require.Equal(t, []contract.EventType{"planner.started", "planner.completed", "run.updated"}, w.events())
+	require.Equal(t, contract.ExecutionCompleted, w.records[len(w.records)-1].End.Status)
+}
+
+func TestACompletedPhaseAndTheNextOneAreOneRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.orchestrate(t)
+	var together []string
+	for _, rec := range w.records {
+		if rec.Run != nil && rec.End != nil && rec.Begin != nil {
+			together = append(together, fmt.Sprint(rec.Events[0].Type, " ", rec.Events[1].Type))
+		}
+	}
+	require.Equal(t, []string{"planner.completed builder.started", "builder.completed tester.started", "tester.completed releaser.started"}, together)
+}
+
+func TestWhatARunWaitsForComesAfterThePhaseThatCompleted(t *testing.T) {
+	t.Parallel()
+	t.Run("an approval", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.after(time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"}) })
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApprovePlan = true }).Status)
+		require.Equal(t, []contract.EventType{
+			"planner.started", "planner.completed", "approval.requested", "approval.granted", "builder.started",
+		}, w.events()[:5])
+	})
+	t.Run("a pause", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.env.OnActivity(contract.ActivityRelease, anything, anything).After(time.Minute).Return(contract.ReleaseResult{Branch: "b"}, nil)
+		w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
+		w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
+		var seen []contract.EventType
+		w.after(time.Hour, func() {
+			w.mu.Lock()
+			seen = w.events()
+			w.mu.Unlock()
+			w.update(contract.UpdateResume, contract.Command{ID: "2", By: "ann"})
+		})
+		require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+		require.NotContains(t, seen, contract.EventType("builder.started"))
+	})
+}
+
+func TestShortWorkIsOneHopAndAnOrdinaryActivityWhereTheHostIsCold(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, cold bool, steps int) []string {
+		w := newWorld(t)
+		var ids []string
+		for i := range steps {
+			ids = append(ids, fmt.Sprintf("s%d", i))
+		}
+		w.plan = onePlan(ids...)
+		if cold {
+			w.fail["cold"] = fault.New(contract.ClassRuntime, "", "")
+		}
+		require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+		return slices.DeleteFunc(w.hops, func(h string) bool { return strings.HasPrefix(h, contract.ActivityOpenStep) })
+	}
+	quick := func(name string) string { return name + " quick=true" }
+	ordinary := func(name string) string { return name + " quick=false" }
+	t.Run("warm", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, []string{quick(contract.ActivityIntegrate), quick(contract.ActivityTestPlan)}, run(t, false, 2))
+	})
+	t.Run("cold", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, []string{
+			quick(contract.ActivityIntegrate), ordinary(contract.ActivityIntegrate), quick(contract.ActivityTestPlan), ordinary(contract.ActivityTestPlan),
+		}, run(t, true, 2))
+	})
+	t.Run("more merges than are short", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, []string{ordinary(contract.ActivityIntegrate), quick(contract.ActivityTestPlan)}, run(t, false, quickMerges+2))
+	})
+}
+
+func TestOfTwoEditedPlansThatArriveTogetherOneCountsAndTheOtherChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.edited[11], w.edited[12] = onePlan("ann-1"), onePlan("bob-1", "bob-2")
+	var ann, bob *answer
+	reading := make(chan struct{})
+	arrived := 0
+	w.onAdopt = func(contract.AdoptPlanInput) {
+		w.mu.Lock()
+		if arrived++; arrived == 2 {
+			close(reading)
+		}
+		w.mu.Unlock()
+		<-reading // both are under way before either is accepted
+	}
+	w.after(time.Minute, func() {
+		ann = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann", PlanID: 11})
+		bob = w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "bob", PlanID: 12})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApprovePlan = true }).Status)
+	require.True(t, ann.accepted && bob.accepted, "both made sense when they came")
+	winner, steps, loser := int64(11), []string{"ann-1"}, bob
+	if ann.err != nil {
+		winner, steps, loser = 12, []string{"bob-1", "bob-2"}, ann
+	}
+	require.ErrorContains(t, loser.err, "somebody was faster")
+	var opened []string
+	for id, in := range w.opened {
+		opened = append(opened, id)
+		require.Equal(t, winner, in.PlanID)
+	}
+	require.ElementsMatch(t, steps, opened)
+	granted := 0
+	for _, rec := range w.records {
+		for _, e := range rec.Events {
+			if e.Type == contract.EventApprovalGranted {
+				granted++
+				require.Equal(t, winner, rec.Run.PlanID, "frozen with the acceptance")
+				require.Equal(t, "granted", rec.Notes["status"])
+			}
+		}
+	}
+	require.Equal(t, 1, granted)
+}
+
+func TestAPlanThatCannotBeReadLeavesTheApprovalOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var wrong *answer
+	var between contract.RunView
+	w.after(time.Minute, func() {
+		wrong = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann", PlanID: 4711})
+	})
+	w.after(2*time.Minute, func() {
+		between = w.view(t)
+		w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "ann"})
+	})
+	var after contract.RunView
+	w.onThink = func(contract.ThinkInput) { after = w.view(t) }
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApprovePlan = true }).Status)
+	require.ErrorContains(t, wrong.err, "there is no plan 4711")
+	require.Equal(t, contract.StatusWaitingForApproval, between.Status)
+	require.Equal(t, "run-7/plan", between.ApprovalID)
+	require.Empty(t, after.ApprovalID, "an answered approval is open no more")
+	require.EqualValues(t, madePlan, w.opened["step-001"].PlanID)
+}
+
+func TestAPlanCannotBeEditedWithTheApprovalOfARelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.edited[11] = onePlan("late")
+	var wrong *answer
+	w.after(time.Minute, func() {
+		wrong = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann", PlanID: 11})
+		w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "ann"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApproveRelease = true }).Status)
+	require.ErrorContains(t, wrong.err, "cannot be edited any more")
+}
+
+func TestASwitchToAProviderThatTheRunDoesNotHaveIsRefusedHoweverItComes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	unknown := contract.Command{ID: "1", By: "ann", Model: &contract.ModelChoice{Provider: "nobody", Model: "x"}}
+	known := contract.Command{ID: "2", By: "ann", Model: &contract.ModelChoice{Provider: "spare", Model: "y"}}
+	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
+	var update, fine *answer
+	w.after(time.Second, func() {
+		w.env.SignalWorkflow(contract.UpdateSwitchModel, unknown)
+		update = w.update(contract.UpdateSwitchModel, unknown)
+		fine = w.update(contract.UpdateSwitchModel, known)
+	})
+	var used []contract.ModelChoice
+	w.onThink = func(in contract.ThinkInput) { used = append(used, in.Model) }
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.Providers = []string{"scripted", "spare"} }).Status)
+	require.ErrorContains(t, update.err, `no model provider "nobody"`)
+	require.NoError(t, fine.err)
+	require.Equal(t, *known.Model, used[0])
+	refused := 0
+	for _, rec := range w.records {
+		for _, e := range rec.Events {
+			if payload, ok := e.Payload.(map[string]any); ok && payload["refused"] == contract.UpdateSwitchModel {
+				refused++
+				require.Equal(t, contract.EventRunUpdated, e.Type)
+				require.Equal(t, `run 7 has no model provider "nobody"; it was started with scripted, spare`, payload["reason"])
+			}
+		}
+	}
+	require.Equal(t, 1, refused, "the signal left an event; the update was answered")
+}
+
+func TestTheTranscriptQueryNamesWhereEachConversationLies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan = onePlan("s1", "s2")
+	w.plan.Steps[1].Dependencies = []string{"s1"}
+	var keys []contract.TranscriptKey
+	w.env.OnActivity(contract.ActivityRelease, anything, anything).After(time.Minute).Return(contract.ReleaseResult{Branch: "b"}, nil)
+	w.after(10*time.Second, func() {
+		value, err := w.env.QueryWorkflow(contract.QueryTranscript)
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&keys))
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+	require.Len(t, keys, 3)
+	require.Equal(t, contract.PhasePlanner, keys[0].Phase)
+	begun := map[string]int64{}
+	for i, rec := range w.records {
+		if b := rec.Begin; b != nil {
+			begun[fmt.Sprint(b.Phase, b.Step)] = int64(i + 1)
+		}
+	}
+	for _, k := range keys {
+		require.Equal(t, begun[fmt.Sprint(k.Phase, k.Step)], k.ExecutionID)
+	}
+	require.Equal(t, []int{1, 2, 2}, []int{keys[0].Turns, keys[1].Turns, keys[2].Turns})
+	require.Equal(t, "run-7/step/s2", keys[2].Workflow)
 }

@@ -14,6 +14,7 @@ type testOutput struct {
 	Major   int                    `json:"major"`
 	Medium  int                    `json:"medium"`
 	Minor   int                    `json:"minor"`
+	Warning string                 `json:"warning,omitempty"`
 }
 
 // test verifies the workspace: stage after stage, the checks of a stage side by
@@ -21,10 +22,9 @@ type testOutput struct {
 // on is decided by the report over all of them.
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
-	var plan contract.TestPlanResult
-	err := workflow.ExecuteActivity(long(ctx, contract.QueueTester, longWork), contract.ActivityTestPlan, contract.TestPlanInput{
-		Execution: execution, Workspace: r.workspace,
-	}).Get(ctx, &plan)
+	plan, err := quickly(ctx, contract.QueueTester, contract.ActivityTestPlan, 0, func(quick bool) any {
+		return contract.TestPlanInput{Execution: execution, Workspace: r.workspace, Quick: quick}
+	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
 		return nil, r.why(err)
 	}
@@ -50,6 +50,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 		return nil, r.why(err)
 	}
 	out.Summary, out.Major, out.Medium, out.Minor = report.Summary, report.Major, report.Medium, report.Minor
+	out.Warning = report.Warning
 	return out, report.Failure
 }
 

@@ -160,8 +160,6 @@ func TestTheEnvironmentSetsEveryKindOfValue(t *testing.T) {
 	require.Equal(t, "ns", c.Temporal.Namespace)
 	require.Equal(t, "make x", c.Verification.Custom[0].Command)
 	require.Equal(t, "environment variable DATABASE_URL", c.Origin("database.url").String())
-	require.Equal(t, contract.ModelChoice{Provider: "my_box", Model: "b"}, c.ModelFor(contract.AgentBuilder))
-	require.Equal(t, contract.ModelChoice{Provider: "my_box", Model: "m"}, c.ModelFor(contract.AgentPlanner))
 }
 
 func TestThePasswordOfTheDatabaseMayLieInAFile(t *testing.T) {

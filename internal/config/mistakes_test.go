@@ -45,7 +45,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a section without settings", "brain:\n  index: true", `FILE:1: brain: this version has no settings for it; remove the section`},
 		{"a secret", "models: {providers: {openai: {api_key: sk-123}}}", `FILE:1: models.providers.openai.api_key: unknown key; secrets do not belong in files; name a variable with api_key_env or a file with api_key_file`},
 		{"a secret in place of its name", "models: {providers: {openai: {api_key_env: sk-123}}}", `FILE:1: models.providers.openai.api_key_env: expected the name of an environment variable, not its value, got a value that is not shown because it may be secret`},
-		{"a database that is none", "database: {url: \"mysql://u:p@h/d\"}", `FILE:1: database.url: expected a URL such as postgres://user:password@host:5432/name, got a value that is not shown because it may be secret`},
+		{"a database that is none", "database: {url: \"mysql://u:p@h/d\"}", `FILE:1: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown because it may be secret`},
 		{"a key twice", "execution:\n  max_retries: 1\n  max_retries: 2", `FILE:3: execution.max_retries: is set twice, first on line 2`},
 		{"a section twice", "findings: {}\ngit: {}\nfindings: {}", `FILE:3: findings: is set twice, first on line 1`},
 		{"merge keys", "execution: &e {max_retries: 1}\ngit: {<<: *e}", `FILE:2: git: << is not understood; write the keys out`},
@@ -97,7 +97,7 @@ func TestMistakesOfTheEnvironmentAndFlagsNameThem(t *testing.T) {
 	})
 	require.Error(t, err)
 	require.Equal(t, `the configuration has 11 mistakes:
-  environment variable DATABASE_URL: database.url: expected a URL such as postgres://user:password@host:5432/name, got a value that is not shown because it may be secret
+  environment variable DATABASE_URL: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown because it may be secret
   environment variable TEMPORAL_ADDRESS: temporal.address: expected a host and port such as 127.0.0.1:7233, got "nowhere"
   environment variable RGPT_EXECUTION_MAX_RETRIES: execution.max_retries: expected a whole number from 0 to 20, got "many"
   environment variable RGPT_EXECUTION_NONSENSE: no setting has this name; the reference of settings lists them all

@@ -2,6 +2,9 @@ package config
 
 import "time"
 
+// LongestModelCall is the most that models.timeout and a provider's own may be set to.
+const LongestModelCall = time.Hour
+
 // Models says which providers there are, which model does what, and what they
 // may cost.
 type Models struct {

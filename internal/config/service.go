@@ -4,9 +4,8 @@ import "time"
 
 // Artifacts says where the files of runs are kept.
 type Artifacts struct {
-	URL       string        `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
-	MaxFile   Size          `yaml:"max_file" validate:"min=1024" doc:"Largest file that is kept; larger ones are left out and named."`
-	Retention time.Duration `yaml:"retention" validate:"min=0" doc:"How long artifacts of ended runs are kept. 0 is for ever."`
+	URL     string `yaml:"url" secret:"true" validate:"omitempty,storeurl" doc:"s3://bucket?region=…&endpoint=…&prefix=… or file:///path. Empty: a directory in the data folder."`
+	MaxFile Size   `yaml:"max_file" validate:"min=1024" doc:"Largest file that is kept; larger ones are left out and named."`
 }
 
 // Logging says what is logged, how and where.
@@ -26,6 +25,7 @@ type Server struct {
 	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Longest time for a whole request."`
 	IdleTimeout       time.Duration `yaml:"idle_timeout" validate:"min=100ms,max=24h" doc:"How long an idle connection is kept."`
 	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long requests under way may take when the server stops."`
+	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"More names by which the server may be asked for, such as that of a proxy. localhost and the names and addresses it listens on always count." example:"[rgpt.example.com]"`
 	MaxBody           Size          `yaml:"max_body" validate:"min=1024,max=1073741824" doc:"Largest request body."`
 }
 

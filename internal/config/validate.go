@@ -42,10 +42,11 @@ var forms = map[string]form{
 	"person":      {"a name without <, > and line breaks", func(s string) bool { return !strings.ContainsAny(s, "<>\r\n\x00") }},
 	"address":     {"an e-mail address", addressPattern.MatchString},
 	"hostport":    {"a host and port such as 127.0.0.1:7233", func(s string) bool { return isHostPort(s, 1) && !strings.HasPrefix(s, ":") }},
+	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
-	"postgresurl": {"a URL such as postgres://user:password@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
+	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
@@ -61,6 +62,10 @@ func isHostPort(s string, lowest int) bool {
 	}
 	n, err := strconv.Atoi(port)
 	return err == nil && n >= lowest && n <= 65535
+}
+
+func isHost(s string) bool {
+	return s != "" && (net.ParseIP(s) != nil || !strings.ContainsAny(s, " /@:[]"))
 }
 
 func isURL(s string, schemes ...string) bool {

@@ -2,7 +2,11 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,9 +20,29 @@ import (
 func PostgreSQL() Check {
 	return Check{Name: "postgresql", Run: func(ctx context.Context) []Result {
 		if bin := pgcluster.Installed(ctx); bin != "" {
-			return Well("programs in %s; rgpt dev starts a private cluster", bin)
+			return append(Well("programs in %s; rgpt dev starts a private cluster", bin), account(ctx, os.Geteuid())...)
 		}
 		return Warned("no PostgreSQL programs are installed; rgpt dev would download some", "apt-get install postgresql, or set DATABASE_URL")
+	}}
+}
+
+// nobody is who a cluster that root starts runs as; see package pgcluster.
+const nobody = 65534
+
+// account says whether the user that a private cluster runs as has a name here:
+// initdb refuses one without, as containers with any user id have it.
+func account(ctx context.Context, uid int) []Result {
+	if uid == 0 {
+		uid = nobody
+	}
+	err := exec.CommandContext(ctx, "getent", "passwd", strconv.Itoa(uid)).Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 { // 2: there is none; else it is there, or cannot be told
+		return nil
+	}
+	return []Result{{
+		Status: Fail, Message: fmt.Sprintf("the user id %d has no entry in /etc/passwd; initdb, which makes the private cluster, refuses it", uid),
+		Mend: fmt.Sprintf("echo 'rgpt:x:%d:%d::/tmp:/bin/sh' >> /etc/passwd, or set DATABASE_URL", uid, uid),
 	}}
 }
 

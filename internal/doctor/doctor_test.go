@@ -46,6 +46,16 @@ func TestGitMustBeNewEnough(t *testing.T) {
 	}
 }
 
+func TestAUserWithoutANameIsSaidToKeepInitdbFromWorking(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, account(t.Context(), 65534), "nobody is known")
+	results := account(t.Context(), 4_000_123)
+	require.Len(t, results, 1)
+	require.Equal(t, Fail, results[0].Status)
+	require.Contains(t, results[0].Message, "4000123")
+	require.Contains(t, results[0].Mend, "/etc/passwd")
+}
+
 func TestClocksMayDifferByWhatTheQuestionTook(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -113,7 +113,7 @@ func (c *Client) Complete(ctx context.Context, req Request) (Response, error) {
 	}
 	entry, _ := c.catalogue.Find(p.Provider, req.Choice.Model)
 	x := &call{client: c, provider: p, entry: entry, req: req, key: key, scrub: newScrubber(p.Provider, key)}
-	ctx, x.watch = startWatch(ctx, req.Beat, c.opts.IdleTimeout)
+	ctx, x.watch = startWatch(ctx, c.opts.IdleTimeout)
 	defer x.watch.stop()
 	if err := p.acquire(ctx); err != nil {
 		return Response{}, x.explain(ctx, err)

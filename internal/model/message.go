@@ -73,10 +73,6 @@ type Request struct {
 	// IdempotencyKey is the same for the same question, so that a provider that
 	// knows the header does not answer, and charge, twice.
 	IdempotencyKey string
-	// Beat, when set, is called at the start and about every beatInterval until
-	// Complete returns, never from two goroutines at once. It tells that the
-	// process lives; that the provider does is watched on its own.
-	Beat func()
 }
 
 // Response is a model's answer.

@@ -426,27 +426,3 @@ func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, most, peak.Load())
 }
-
-func TestBeatGoesOnWhileACallLastsAndEndsWithIt(t *testing.T) {
-	t.Parallel()
-	third := make(chan struct{})
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		select {
-		case <-third:
-		case <-r.Context().Done():
-		}
-		events(`{"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "[DONE]")(w, r)
-	})
-	c := newClient(t, Provider{BaseURL: url}, Options{IdleTimeout: time.Minute})
-	beats := 0 // no lock: Beat is never called from two goroutines, nor after the end
-	req := question()
-	req.Beat = func() {
-		if beats++; beats == 3 {
-			close(third)
-		}
-	}
-	_, err := c.Complete(t.Context(), req)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, beats, 3)
-}

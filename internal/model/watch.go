@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// beatInterval is how often a call tells that its process lives. It is short
-// because a lost worker shall be noticed within two seconds.
-const beatInterval = 500 * time.Millisecond
+// lookInterval is how often a call is looked at for silence, at most.
+const lookInterval = 500 * time.Millisecond
 
 // Why a call was ended from this side.
 var (
@@ -17,9 +16,8 @@ var (
 	errIdle     = errors.New("the provider fell silent")
 )
 
-// watch accompanies one call: it beats for as long as the process lives, and
-// ends the call when the provider sends nothing for too long. The two are
-// apart, since a heartbeat that stands for a hung call would hide it.
+// watch accompanies one call and ends it when the provider sends nothing for too
+// long. The heartbeat of the activity around it says only that the worker lives.
 type watch struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
@@ -30,22 +28,18 @@ type watch struct {
 }
 
 // startWatch returns a context that ends with the call.
-func startWatch(ctx context.Context, beat func(), idle time.Duration) (context.Context, *watch) {
+func startWatch(ctx context.Context, idle time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watch{cancel: cancel, idle: idle, began: time.Now(), quit: make(chan struct{}), done: make(chan struct{})}
-	if beat == nil {
-		beat = func() {}
-	}
-	go w.run(beat)
+	go w.run()
 	return ctx, w
 }
 
-func (w *watch) run(beat func()) {
+func (w *watch) run() {
 	defer close(w.done)
-	ticker := time.NewTicker(min(beatInterval, max(w.idle/4, time.Millisecond)))
+	ticker := time.NewTicker(min(lookInterval, max(w.idle/4, time.Millisecond)))
 	defer ticker.Stop()
 	for {
-		beat()
 		select {
 		case <-w.quit:
 			return
@@ -64,7 +58,7 @@ func (w *watch) touch() { w.last.Store(max(1, int64(time.Since(w.began)))) }
 // show until it is done.
 func (w *watch) ignoreSilence() { w.last.Store(0) }
 
-// stop ends the watch; after it Beat is not called any more.
+// stop ends the watch.
 func (w *watch) stop() {
 	close(w.quit)
 	<-w.done

@@ -31,7 +31,7 @@ type Prompt struct {
 	Task    string
 }
 
-// Excerpt is a file's text that goes along as a fact.
+// Excerpt is the beginning of a file that goes along as a fact.
 type Excerpt struct {
 	Name string
 	Text string

@@ -22,11 +22,12 @@ const (
 	clockSlack = 20 * time.Millisecond
 )
 
-// diskWatch measures what a command writes to its workspace. Files that it
+// diskWatch measures what a command writes to its workspace and to the other
+// places that it may write. Files that it
 // made or changed are told by their change time, which no program can set
 // back; so nothing needs to be measured before the command starts.
 type diskWatch struct {
-	root     string
+	roots    []string // the workspace first
 	limit    int64
 	procs    *processes
 	since    time.Time
@@ -35,9 +36,9 @@ type diskWatch struct {
 	stopped  chan struct{}
 }
 
-func startDiskWatch(root string, limit int64, procs *processes, since time.Time) *diskWatch {
+func startDiskWatch(roots []string, limit int64, procs *processes, since time.Time) *diskWatch {
 	d := &diskWatch{
-		root: root, limit: limit, procs: procs, since: since.Add(-clockSlack),
+		roots: roots, limit: limit, procs: procs, since: since.Add(-clockSlack),
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	go d.loop()
@@ -81,7 +82,7 @@ func (d *diskWatch) loop() {
 
 func (d *diskWatch) free() int64 {
 	var stat unix.Statfs_t
-	if unix.Statfs(d.root, &stat) != nil {
+	if unix.Statfs(d.roots[0], &stat) != nil {
 		return 0
 	}
 	return int64(stat.Bfree) * stat.Bsize
@@ -91,8 +92,10 @@ func (d *diskWatch) free() int64 {
 // are still open.
 func (d *diskWatch) written() int64 {
 	walk := diskWalk{since: d.since, limit: d.limit, seen: map[inode]bool{}}
-	if fd, err := unix.Open(d.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
-		walk.dir(os.NewFile(uintptr(fd), d.root), 0)
+	for _, root := range d.roots {
+		if fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			walk.dir(os.NewFile(uintptr(fd), root), 0)
+		}
 	}
 	for _, pid := range d.procs.pids() {
 		walk.deleted(fmt.Sprintf("%s/%d/fd", d.procs.path, pid))

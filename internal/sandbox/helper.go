@@ -92,6 +92,13 @@ var helperReady atomic.Bool
 // sandbox it takes over and does not return; otherwise it does nothing.
 func MaybeRunHelper() {
 	helperReady.Store(true)
+	if len(os.Args) == 4 && os.Args[1] == goCacheArg {
+		if err := serveGoCache(GoCache{Base: os.Args[2], Dir: os.Args[3]}, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "go build cache:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if !isHelper() {
 		return
 	}
@@ -264,8 +271,8 @@ func runInit(config helperConfig) error {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	unix.Umask(0o022)
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, config.Niceness); err != nil {
-		return fmt.Errorf("lower priority: %w", err)
+	if err := lowerPriority(config.Niceness); err != nil {
+		return err
 	}
 	report(helperStatus{Ready: true})
 	child, code, err := start(config)
@@ -349,6 +356,19 @@ func checkState(isolated bool) error {
 	}
 	if isolated && os.Getpid() != 1 {
 		return errors.New("not process 1 of a process namespace")
+	}
+	return nil
+}
+
+// lowerPriority makes this process as nice as asked. One that is nicer already,
+// because the worker was started so, stays as it is: only root may take that back.
+func lowerPriority(niceness int) error {
+	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the kernel answers 20 less the niceness
+	if err == nil && 20-left >= niceness {
+		return nil
+	}
+	if err = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness); err != nil {
+		return fmt.Errorf("lower priority: %w", err)
 	}
 	return nil
 }

@@ -94,6 +94,17 @@ func TestScratchSpaceIsBounded(t *testing.T) {
 	})
 }
 
+func TestWhatIsWrittenToACacheCountsAsDiskSpace(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		dir := realDir(t)
+		res := runCommand(t, p, Command{
+			Shell:   "dd if=/dev/zero of=$GOCACHE/big bs=1M count=64 status=none; sleep 60",
+			GoCache: GoCache{Dir: dir}, Limits: Limits{DiskBytes: 16 << 20},
+		})
+		require.Equal(t, LimitDisk, res.LimitExceeded, "%+v", res)
+	})
+}
+
 func TestUsageIsMeasured(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *Process) {
 		res := runCommand(t, p, Command{Shell: `python3 -c 'x = b"x" * (50 << 20); sum(range(3000000))'`})
@@ -132,7 +143,7 @@ func TestDiskWatchCountsWhatChangedAndNothingElse(t *testing.T) {
 		since = probe.ModTime()
 		return since.Sub(old.ModTime()) > 2*clockSlack
 	})
-	d := &diskWatch{root: root, limit: 1 << 30, since: since, procs: &processes{path: "/nonexistent"}}
+	d := &diskWatch{roots: []string{root}, limit: 1 << 30, since: since, procs: &processes{path: "/nonexistent"}}
 	write("new/deep/file", 64<<10)
 	require.NoError(t, os.Link(filepath.Join(root, "new", "deep", "file"), filepath.Join(root, "second-name")))
 	require.NoError(t, os.Symlink("/usr", filepath.Join(root, "link")))

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -96,7 +97,7 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 }
 
 // complete checks c and adds what the runner's options say.
-func (p *Process) complete(c Command) (Command, error) {
+func (p *Process) complete(c Command) (_ Command, err error) {
 	c.Limits = c.Limits.withDefaults()
 	env := maps.Clone(p.options.Toolchains.Env)
 	if env == nil {
@@ -110,7 +111,18 @@ func (p *Process) complete(c Command) (Command, error) {
 	}
 	maps.Copy(env, c.Env)
 	c.Env = env
-	return c.check()
+	if c.GoCache.Dir == "" {
+		return c.check()
+	}
+	program := helperPath
+	if p.variant == Unisolated {
+		// It is not mounted anywhere: the command finds it where it lies.
+		if program, err = filepath.EvalSymlinks(p.executable); err != nil {
+			return c, fmt.Errorf("sandbox: own binary: %w", err)
+		}
+		c.ReadOnly = append(c.ReadOnly, program)
+	}
+	return c.withGoCache(program).check()
 }
 
 // run is a started command.

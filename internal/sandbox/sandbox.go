@@ -89,6 +89,9 @@ type Command struct {
 	// repository poison the binaries of another. Give each trust domain (a
 	// repository, better a run) a directory of its own.
 	Writable []string
+	// GoCache is where the go tool keeps what it compiled, in place of a cache
+	// that ends with the command; without Dir there is none.
+	GoCache GoCache
 	// OnOutput receives output as it comes, up to Limits.OutputBytes for each
 	// stream. Calls do not overlap; chunk is valid during the call only.
 	OnOutput func(stream Stream, chunk []byte)

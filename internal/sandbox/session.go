@@ -137,6 +137,10 @@ func environment(c Command, home, tmp string) []string {
 		"TERM":   "dumb",
 		"CI":     "true",
 	}
+	if !c.Network {
+		// npm would try for a minute to reach its registry.
+		env["npm_config_offline"] = "true"
+	}
 	maps.Copy(env, c.Env)
 	list := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,17 @@ type Toolchains struct {
 
 // detectTimeout bounds the question to each toolchain.
 const detectTimeout = 10 * time.Second
+
+// WithoutModuleCache returns the toolchains without what was downloaded for the
+// Go projects of this host: no command can read another repository's private
+// modules then, and a project needs its own in a folder vendor.
+func (t Toolchains) WithoutModuleCache() Toolchains {
+	cache := t.Env["GOMODCACHE"]
+	t.ReadOnly = slices.DeleteFunc(slices.Clone(t.ReadOnly), func(dir string) bool { return dir == cache })
+	t.Env = maps.Clone(t.Env)
+	delete(t.Env, "GOMODCACHE")
+	return t
+}
 
 // DetectToolchains asks the toolchains in the worker's PATH where they live:
 // Go, Node, Python and Rust, however they were installed. It runs them on the
@@ -66,7 +78,9 @@ func (d *detection) see(dir string) {
 }
 
 // golang gives the module cache read-only. With no proxy a build can use what
-// is there and nothing else; the checksum database could not be asked.
+// is there and nothing else; the checksum database could not be asked. GOFLAGS
+// stays unset: what go.mod, go.work and vendor say is right for a project, and a
+// requirement that go.mod lacks must be seen to be lacking.
 func (d *detection) golang() {
 	var env struct{ GOROOT, GOMODCACHE, GOVERSION string }
 	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOMODCACHE", "GOVERSION"), &env) != nil || env.GOROOT == "" {
@@ -75,7 +89,6 @@ func (d *detection) golang() {
 	if !d.add("go "+strings.TrimPrefix(env.GOVERSION, "go"), env.GOROOT, filepath.Join(env.GOROOT, "bin")) {
 		return
 	}
-	d.env["GOFLAGS"] = "-mod=mod"
 	d.env["GOPROXY"] = "off"
 	d.env["GOSUMDB"] = "off"
 	d.env["GOTOOLCHAIN"] = "local"

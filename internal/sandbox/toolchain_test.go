@@ -113,7 +113,7 @@ func TestModulesComeFromTheWorkersCacheReadOnly(t *testing.T) {
 		}
 		p := withToolchains(t, variant, "")
 		out := runCommand(t, p, Command{Shell: "go env GOFLAGS GOPROXY GOMODCACHE; ls -d $GOMODCACHE && ! touch $GOMODCACHE/poison"})
-		require.Equal(t, "-mod=mod\noff\n"+cache+"\n"+cache+"\n", string(out.Stdout), "%s", out.Stderr)
+		require.Equal(t, "\noff\n"+cache+"\n"+cache+"\n", string(out.Stdout), "%s", out.Stderr)
 		require.NoFileExists(t, filepath.Join(cache, "poison"))
 	})
 }
@@ -142,4 +142,27 @@ func TestToolchainsAreFoundWhereTheyLie(t *testing.T) {
 		require.NoError(t, checkRealPath(path))
 		require.False(t, visibleAnyway(path), path)
 	}
+}
+
+func TestNpmGivesUpAtOnceWithoutANetwork(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		require.Equal(t, "true", shellOutput(t, p, "echo -n $npm_config_offline"))
+		with := runCommand(t, p, Command{Network: true, Shell: "echo -n $npm_config_offline"})
+		require.Empty(t, string(with.Stdout))
+	})
+}
+
+func TestToolchainsWithoutTheModuleCacheDoNotShowIt(t *testing.T) {
+	t.Parallel()
+	tools := detectOnce()
+	cache := tools.Env["GOMODCACHE"]
+	if cache == "" {
+		t.Skip("no Go")
+	}
+	p, err := NewProcess(Options{Toolchains: tools.WithoutModuleCache()})
+	require.NoError(t, err)
+	res := runCommand(t, p, Command{Shell: "go version && ls -d " + cache})
+	require.Equal(t, 2, res.ExitCode, "%s", res.Stdout)
+	require.Contains(t, string(res.Stdout), "go version")
+	require.Equal(t, cache, detectOnce().Env["GOMODCACHE"], "the toolchains of others were changed")
 }

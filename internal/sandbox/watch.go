@@ -42,7 +42,7 @@ func newWatchdog(r *run, pid int) *watchdog {
 	}
 	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs}
 	if w.limits.DiskBytes > 0 {
-		w.disk = startDiskWatch(r.session.command.Root, w.limits.DiskBytes, procs, r.started)
+		w.disk = startDiskWatch(append([]string{r.session.command.Root}, r.session.command.Writable...), w.limits.DiskBytes, procs, r.started)
 	}
 	return w
 }

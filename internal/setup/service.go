@@ -4,9 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/config"
@@ -51,28 +49,27 @@ func (s *Service) Close() {
 	_ = s.file.Close()
 }
 
-// RegisterSecrets makes known what must never be shown: keys of providers and
-// passwords of the configuration.
+// Waiting returns what says in a log, at once, that a service waits for its
+// database, and why.
+func Waiting(ctx context.Context, log *slog.Logger) func(error) {
+	return func(err error) {
+		log.WarnContext(ctx, "Waiting for the database", "error", err)
+	}
+}
+
+// RegisterSecrets makes known what must never be shown: keys and headers of
+// providers, also by the variables that are usual for their kind, and what else
+// the configuration holds or names.
 func RegisterSecrets(cfg *config.Config) {
 	for _, p := range Providers(cfg) {
 		if p.APIKeyEnv != "" {
 			telemetry.RegisterSecret(os.Getenv(p.APIKeyEnv))
 		}
-		if p.APIKeyFile != "" {
-			if key, err := os.ReadFile(p.APIKeyFile); err == nil {
-				telemetry.RegisterSecret(strings.TrimSpace(string(key)))
-			}
-		}
 		for _, value := range p.Headers {
 			telemetry.RegisterSecret(value)
 		}
 	}
-	if cfg.Temporal.APIKeyEnv != "" {
-		telemetry.RegisterSecret(os.Getenv(cfg.Temporal.APIKeyEnv))
-	}
-	if u, err := url.Parse(cfg.Database.URL); err == nil && u.User != nil {
-		if password, ok := u.User.Password(); ok {
-			telemetry.RegisterSecret(password)
-		}
+	for _, secret := range cfg.Secrets(os.Getenv) {
+		telemetry.RegisterSecret(secret)
 	}
 }

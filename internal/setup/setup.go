@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -95,8 +97,16 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*wor
 	return workspace.New(workspace.Options{CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64()})
 }
 
+// BuildCaches returns where commands keep what they compiled.
+func BuildCaches(dataDir string) buildcache.Store {
+	return buildcache.At(filepath.Join(dataDir, "cache", "build"))
+}
+
 // Sandbox makes what runs the commands of models and repositories.
 func Sandbox(cfg *config.Config, tools sandbox.Toolchains) (*sandbox.Process, error) {
+	if !cfg.Execution.Sandbox.ShareModuleCache {
+		tools = tools.WithoutModuleCache()
+	}
 	return sandbox.NewProcess(sandbox.Options{
 		AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools, Executable: sandboxHelper(),
 	})
@@ -127,11 +137,11 @@ func Limits(cfg *config.Config) sandbox.Limits {
 
 // Verification returns the verification's settings as package verify has them.
 func Verification(cfg *config.Config) verify.Settings {
-	v := cfg.Verification
+	v, open := cfg.Verification, cfg.Execution.Sandbox.Network
 	stage := func(c config.Check) verify.StageSettings {
 		return verify.StageSettings{
 			Enabled: verify.Switch(c.Enabled), Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
-			Severity: contract.Severity(c.Severity), Network: c.Network,
+			Severity: contract.Severity(c.Severity), Network: c.Network || open,
 		}
 	}
 	out := verify.Settings{
@@ -141,7 +151,7 @@ func Verification(cfg *config.Config) verify.Settings {
 	for _, c := range v.Custom {
 		out.Custom = append(out.Custom, verify.Custom{
 			Name: c.Name, Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
-			Severity: contract.Severity(c.Severity), Timeout: c.Timeout, Network: c.Network,
+			Severity: contract.Severity(c.Severity), Timeout: c.Timeout, Network: c.Network || open,
 		})
 	}
 	return out
@@ -170,7 +180,7 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	}
 	e := cfg.Execution
 	return contract.Settings{
-		Repo: repo, Models: models, MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
+		Repo: repo, Models: models, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
 		StepBudget: contract.StepBudget{
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
@@ -206,9 +216,16 @@ func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error)
 			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 				"the model of the %s is at provider %q, which is not configured under models.providers", agent, chosen.Provider)
 		}
-		out[agent] = chosen
+		out[agent] = Timed(cfg, chosen)
 	}
 	return out, nil
+}
+
+// Timed returns a choice with the time-out of its provider, where that has one of
+// its own, so that it is frozen with the run.
+func Timed(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
+	choice.Timeout = cfg.Models.Providers[choice.Provider].Timeout
+	return choice
 }
 
 func cmpTemperature(first, second config.Choice) *float64 {

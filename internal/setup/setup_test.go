@@ -86,14 +86,14 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 	settings, spec, err := setup.Freeze(cfg, repo)
 	require.NoError(t, err)
 	require.Equal(t, contract.Settings{
-		Repo: repo, MaxRetries: 5, Parallel: 7,
+		Repo: repo, MaxRetries: 5, Parallel: 7, Providers: []string{"anthropic", "gemini", "house", "ollama", "openai", "openrouter", "other"},
 		Models: map[contract.Agent]contract.ModelChoice{
 			contract.AgentPlanner:  {Provider: "other", Model: "big", Temperature: warm(0.2)},
-			contract.AgentBuilder:  {Provider: "house", Model: "middle"},
-			contract.AgentTester:   {Provider: "house", Model: "small", Temperature: warm(0.3)},
-			contract.AgentReleaser: {Provider: "house", Model: "small", Temperature: warm(0.1)},
-			contract.AgentAnalyzer: {Provider: "house", Model: "small", Temperature: warm(0.1)},
-			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1)},
+			contract.AgentBuilder:  {Provider: "house", Model: "middle", Timeout: 72 * time.Second},
+			contract.AgentTester:   {Provider: "house", Model: "small", Temperature: warm(0.3), Timeout: 72 * time.Second},
+			contract.AgentReleaser: {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
+			contract.AgentAnalyzer: {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
+			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
 		},
 		StepBudget:  contract.StepBudget{Turns: 11, Tokens: 1201, MicroUSD: 1_300_000, Time: 14 * time.Minute, LoopLimit: 15, ErrorLimit: 16},
 		RunBudget:   contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour},
@@ -119,6 +119,16 @@ func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 		}},
 	}, setup.Verification(load(t, whole)))
 	require.True(t, setup.Verification(config.Default()).AutoDetect)
+}
+
+func TestASandboxWithNetworkOpensItToChecksToo(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	require.False(t, setup.Verification(cfg).Test.Network)
+	cfg.Execution.Sandbox.Network = true
+	cfg.Verification.Custom = []config.CustomCheck{{Name: "c"}}
+	v := setup.Verification(cfg)
+	require.Equal(t, []bool{true, true, true, true, true}, []bool{v.Build.Network, v.Test.Network, v.Lint.Network, v.Security.Network, v.Custom[0].Network})
 }
 
 func TestEveryLimitOfTheSandboxReachesIt(t *testing.T) {
@@ -265,10 +275,11 @@ func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {
 	cfg.Models.Providers["b"] = config.Provider{Kind: "compatible", APIKeyFile: file}
 	cfg.Temporal.APIKeyEnv = "SETUP_TEST_TEMPORAL"
 	cfg.Database.URL = "postgres://u:password-1234@127.0.0.1/db"
+	cfg.Git.Remote = "https://u:remote-password-5-1234@git.example.com/app"
 	cfg.Logging.Dir = dir
 	service, err := setup.StartService(context.WithoutCancel(t.Context()), cfg, "test")
 	require.NoError(t, err)
-	for _, secret := range []string{"key-of-a-file-1234", "key-of-a-variable-1234", "key-of-a-header-1234", "key-of-temporal-1234", "password-1234"} {
+	for _, secret := range []string{"key-of-a-file-1234", "key-of-a-variable-1234", "key-of-a-header-1234", "key-of-temporal-1234", "password-1234", "remote-password-5-1234"} {
 		require.NotContains(t, telemetry.Redact("it is "+secret+"!"), secret)
 		service.Log.Log(t.Context(), slog.LevelInfo, "it is "+secret)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 )
-
-// busyWait is how soon a call that found its budget held by others asks again.
-const busyWait = 500 * time.Millisecond
 
 // defaultWarnAt is the part of a budget at which a warning is given.
 const defaultWarnAt = 0.8
@@ -112,7 +108,7 @@ func refusal(r Reservation, budgets map[scopeKey]db.Budget) error {
 		case busy == nil:
 			busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
 				"the budget of %s is held by model calls in flight: %s spent, %s set aside, %s asked for, %s allowed; it is tried again",
-				p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(p.estimate), p.amount(p.limit)).After(busyWait)
+				p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(p.estimate), p.amount(p.limit))
 		}
 	}
 	return busy

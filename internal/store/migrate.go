@@ -26,7 +26,7 @@ func Migrate(ctx context.Context, url string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := awaitUp(ctx, cfg, 15*time.Second, conn.PingContext); err != nil {
+	if err := awaitUp(ctx, cfg, 15*time.Second, nil, conn.PingContext); err != nil {
 		return err
 	}
 	if _, err := provider.Up(ctx); err != nil {

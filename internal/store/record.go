@@ -12,8 +12,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 )
 
-// Source is the workflow execution that sends records. Its record numbers start
-// from 1, so a reset workflow, which has a new run id, counts anew.
+// Source is the workflow execution that sends records, which it numbers from 1.
+// A workflow that was reset goes on with the numbers of the one before, under a
+// workflow run id of its own.
 type Source struct {
 	WorkflowID    string
 	WorkflowRunID string
@@ -24,6 +25,11 @@ type Source struct {
 // approval of the notes, and the events. (workflow id, workflow run id, Seq)
 // makes it idempotent: a repeat changes nothing and returns what the first one
 // returned. Records of one run are applied one after the other.
+//
+// What is late says nothing about the run any more: a record of its workflow
+// with a lower number than one before, or of a workflow run that another has
+// taken over from. So a status never goes back, and a terminal one is left only
+// for a workflow run that was not seen before, as after a reset.
 //
 // An execution that ends gets the sums of its model calls; calls that are still
 // open then are given up and what they hold is released.
@@ -41,7 +47,7 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	if err != nil {
 		return contract.RecordResult{}, ofRun(err, r.RunID, "record run %d", r.RunID)
 	}
-	if row.OpenCalls > 0 {
+	if row.OpenCalls > 0 { // of a repeat too: the first one may have died here
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {
 			return contract.RecordResult{}, err
 		}
@@ -61,7 +67,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	if c := r.Run; c != nil {
 		p.SetRun, p.Phase, p.Status, p.RetryCount = true, string(c.Phase), string(c.Status), int32(c.RetryCount)
 		p.LastHealAction, p.WaitingFor = text(c.LastHealAction), text(c.WaitingFor)
-		p.Branch, p.Commit, p.Finished = text(c.Branch), c.Commit, c.Finished
+		p.Branch, p.Commit, p.Finished, p.PlanID = text(c.Branch), c.Commit, c.Finished, c.PlanID
 		p.ErrorClass, p.ErrorCode, p.ErrorMessage, p.ErrorCause = failureColumns(c.Failure)
 	}
 	if b := r.Begin; b != nil {

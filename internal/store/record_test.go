@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -162,8 +163,10 @@ func TestRecordCarriesARunThroughItsLife(t *testing.T) {
 func TestEveryStatusOfTheLifecycleCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, status := range contract.Statuses() {
-		b.record(t, contract.Record{Run: &contract.RunChange{Status: status}})
+	for i, status := range contract.Statuses() {
+		from := store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: fmt.Sprint("reset ", i)} // a terminal status is left by a reset only
+		_, err := b.Record(t.Context(), from, contract.Record{RunID: b.run.ID, Seq: 1, Run: &contract.RunChange{Status: status}})
+		require.NoError(t, err)
 		runs, err := b.ListRuns(t.Context(), store.Filter{Status: status})
 		require.NoError(t, err)
 		require.Len(t, runs, 1, status)
@@ -247,4 +250,100 @@ func TestEventsOfARecordAreOneTransaction(t *testing.T) {
 		require.NoError(t, conn.QueryRow(ctx, "SELECT count(DISTINCT tx::text) FROM orchestrator_events").Scan(&after))
 		require.Equal(t, before+1, after, "all events of a record are of one transaction")
 	})
+}
+
+// from applies a record of a workflow run that changes the status, with an event.
+func (b *bundle) from(t *testing.T, workflowRun string, seq int64, status contract.Status, kind contract.EventType) {
+	t.Helper()
+	_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(b.run.ID), WorkflowRunID: workflowRun}, contract.Record{
+		RunID: b.run.ID, Seq: seq, Run: &contract.RunChange{Status: status, Finished: status.Terminal()},
+		Events: []contract.EventDraft{{Type: kind}},
+	})
+	require.NoError(t, err)
+}
+
+func (b *bundle) status(t *testing.T) contract.Status {
+	t.Helper()
+	run, err := b.Run(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, run.Status.Terminal(), run.FinishedAt != nil)
+	return run.Status
+}
+
+func TestATerminalStatusIsNeverLeftByALateRecord(t *testing.T) {
+	t.Parallel()
+	for _, last := range []contract.Status{contract.StatusDone, contract.StatusFailed, contract.StatusCancelled} {
+		b := setup(t)
+		b.from(t, "first", 1, "planner_running", contract.EventRunUpdated)
+		b.from(t, "first", 5, last, contract.EventRunUpdated)
+		b.from(t, "first", 5, "builder_running", contract.EventRunUpdated) // a repeat
+		require.Equal(t, last, b.status(t))
+		b.from(t, "first", 4, "builder_running", contract.EventRunUpdated) // overtaken
+		require.Equal(t, last, b.status(t))
+		require.Len(t, b.all(t), 3, "what is late says nothing about the run")
+		b.from(t, "first", 6, "builder_running", contract.EventRunUpdated) // a workflow that ended does not go on
+		require.Equal(t, last, b.status(t))
+		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.run.ID, "s"), WorkflowRunID: "x"}, contract.Record{
+			RunID: b.run.ID, Seq: 1, Run: &contract.RunChange{Status: "builder_running"},
+		})
+		require.NoError(t, err)
+		require.Equal(t, last, b.status(t), "nor does a child of it")
+	}
+}
+
+func TestARunThatWasResetGoesOnAndItsOldWorkflowHasNoSayAnyMore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.from(t, "first", 1, "planner_running", contract.EventRunUpdated)
+	b.from(t, "first", 9, contract.StatusFailed, contract.EventRunUpdated)
+	b.from(t, "second", 4, "tester_running", contract.EventRunUpdated) // goes on with the number of where it was reset to
+	require.Equal(t, contract.Status("tester_running"), b.status(t))
+	b.from(t, "first", 10, contract.StatusCancelled, contract.EventRunFailed)
+	require.Equal(t, contract.Status("tester_running"), b.status(t), "the old one is late, whatever its number")
+	require.NoError(t, b.MarkStarted(t.Context(), b.run.ID, contract.RunWorkflowID(b.run.ID), "first"))
+	b.from(t, "second", 5, contract.StatusDone, contract.EventRunUpdated)
+	require.Equal(t, contract.StatusDone, b.status(t))
+	b.from(t, "third", 2, "planner_running", contract.EventRunUpdated)
+	b.from(t, "second", 6, contract.StatusFailed, contract.EventRunFailed)
+	require.Equal(t, contract.Status("planner_running"), b.status(t))
+	for _, e := range b.all(t) {
+		require.NotEqual(t, contract.EventRunFailed, e.Type)
+	}
+	run, err := b.Run(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, "third", run.WorkflowRunID)
+}
+
+func TestALateRecordStillEndsItsExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseTester, "")
+	b.from(t, "second", 2, "planner_running", contract.EventRunUpdated)
+	b.record(t, contract.Record{
+		Run:    &contract.RunChange{Status: contract.StatusDone},
+		End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw(`{"late": true}`)},
+		Events: drafts(1),
+	})
+	details, err := b.RunDetails(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, contract.ExecutionCompleted, details.Executions[0].Status, "nothing is left running")
+	require.Equal(t, contract.Status("planner_running"), details.Status)
+	require.NotContains(t, string(details.TesterOutput), "late")
+}
+
+func TestARepeatedRecordGivesUpTheCallsThatTheFirstOneDidNotGetTo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	end := contract.Record{RunID: b.run.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
+	_, err := b.Record(t.Context(), b.source(), end)
+	require.NoError(t, err)
+	// As if the first one had died between the record and the calls.
+	_, err = b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	_, err = b.Record(t.Context(), b.source(), end)
+	require.NoError(t, err)
+	calls, err := b.ModelCalls(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, "failed", calls[0].Status)
 }

@@ -50,6 +50,7 @@ type Run struct {
 	Failure         *contract.Failure `json:"failure,omitempty"`
 	ReleaseBranch   string            `json:"release_branch,omitempty"`
 	ReleaseCommit   string            `json:"release_commit,omitempty"`
+	PlanID          int64             `json:"plan_id,omitempty"` // of the plan that counts
 	Settings        contract.Settings `json:"settings"`
 	Spec            json.RawMessage   `json:"spec,omitempty"`
 	WorkflowID      string            `json:"workflow_id"`
@@ -145,7 +146,8 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 }
 
 // MarkStarted stores which workflow carries out a run, so that the reconciler
-// leaves it alone. A repeat is harmless; the last one counts.
+// leaves it alone. A repeat is harmless. The workflow run id that counts is the
+// first one, until a record comes from another.
 func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workflowRunID string) error {
 	n, err := s.q.MarkStarted(ctx, db.MarkStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, RunID: runID})
 	if err == nil && n == 0 {
@@ -215,7 +217,7 @@ func runOf(row db.GetRunRow) (Run, error) {
 		RetryCount: int(row.RetryCount), MaxRetries: int(row.MaxRetries), LastHealAction: row.LastHealAction,
 		QualityScore: row.QualityScore, WaitingFor: row.WaitingFor,
 		Failure:       failureOf(row.ErrorClass, row.ErrorCode, row.ErrorMessage, row.ErrorCause),
-		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec,
+		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec, PlanID: deref(row.PlanID),
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID, EventSeq: row.EventSeq,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
 	}, err
@@ -226,6 +228,13 @@ func failureOf(class, code, message, cause string) *contract.Failure {
 		return nil
 	}
 	return &contract.Failure{Class: contract.Class(class), Code: contract.Code(code), Message: message, Cause: cause}
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 func optional(s string) *string {
@@ -244,29 +253,44 @@ func pageSize(asked, otherwise int) int32 {
 	return int32(min(asked, most))
 }
 
-// SavePlan stores the plan of a run, which is the one that counts from then on.
-// A repeat for the same execution replaces its plan. A zero execution id is a
-// plan that a person gave or edited; author says who.
-func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author string, plan contract.Plan) error {
+// SavePlan stores a plan and returns its id. It counts once a record of the
+// run's workflow says so (RunChange.PlanID): until then it changes nothing.
+// Plans are never overwritten: a repeat for the same execution returns the one
+// that is there. A zero execution id is a plan that a person edited, each time a
+// new one; author says who.
+func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author string, plan contract.Plan) (int64, error) {
 	doc, err := encode(plan)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	params := db.SavePlanParams{RunID: runID, Author: text(author), Plan: doc}
 	if executionID != 0 {
 		params.ExecutionID = &executionID
 	}
-	return explain(s.q.SavePlan(ctx, params), "store the plan of run %d", runID)
+	id, err := s.q.SavePlan(ctx, params)
+	return id, explain(err, "store the plan of run %d", runID)
 }
 
-// Plan returns the plan of a run that was stored last, or ErrNotFound.
+// Plan returns the plan of a run that counts, or ErrNotFound.
 func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
-	doc, err := s.q.LatestPlan(ctx, runID)
+	doc, err := s.q.PlanThatCounts(ctx, runID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return contract.Plan{}, notFound("run %d has no plan yet", runID)
 	}
 	if err != nil {
 		return contract.Plan{}, explain(err, "read the plan of run %d", runID)
+	}
+	return decode[contract.Plan](doc)
+}
+
+// PlanByID returns a plan of a run, whether it counts or not, or ErrNotFound.
+func (s *Store) PlanByID(ctx context.Context, runID, planID int64) (contract.Plan, error) {
+	doc, err := s.q.PlanByID(ctx, db.PlanByIDParams{RunID: runID, ID: planID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return contract.Plan{}, notFound("run %d has no plan %d", runID, planID)
+	}
+	if err != nil {
+		return contract.Plan{}, explain(err, "read plan %d of run %d", planID, runID)
 	}
 	return decode[contract.Plan](doc)
 }

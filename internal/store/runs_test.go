@@ -80,25 +80,43 @@ func TestCreatedRunHoldsItsFrozenInputs(t *testing.T) {
 	require.Equal(t, "given", plan.Summary)
 }
 
-func TestLatestPlanCounts(t *testing.T) {
+func TestAPlanCountsOnceARecordSaysSoAndIsNeverOverwritten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	execution := b.begin(t, contract.PhasePlanner, "")
-	save := func(executionID int64, summary string) {
-		require.NoError(t, b.SavePlan(t.Context(), b.run.ID, executionID, "planner", contract.Plan{Summary: summary}))
+	save := func(executionID int64, summary string) int64 {
+		id, err := b.SavePlan(t.Context(), b.run.ID, executionID, "planner", contract.Plan{Summary: summary})
+		require.NoError(t, err)
+		return id
 	}
-	latest := func() string {
+	counts := func(id int64) {
+		b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.PhasePlanner.Completed(), PlanID: id}})
+	}
+	plan := func() string {
 		plan, err := b.Plan(t.Context(), b.run.ID)
 		require.NoError(t, err)
 		return plan.Summary
 	}
-	save(execution.ID, "first")
-	save(execution.ID, "first again")
-	require.Equal(t, "first again", latest(), "a repeat replaces")
-	save(0, "edited")
-	require.Equal(t, "edited", latest())
-	save(execution.ID, "late repeat")
-	require.Equal(t, "edited", latest(), "a late repeat does not undo what a person did since")
+	made := save(execution.ID, "made")
+	_, err := b.Plan(t.Context(), b.run.ID)
+	require.ErrorIs(t, err, store.ErrNotFound, "a plan that nobody accepted is none")
+	counts(made)
+	require.Equal(t, made, save(execution.ID, "made differently"))
+	require.Equal(t, "made", plan(), "a repeat finds what is there")
+	edited := save(0, "edited")
+	require.NotEqual(t, edited, save(0, "edited by another"))
+	require.Equal(t, "made", plan(), "what was not accepted changes nothing")
+	counts(edited)
+	counts(0)
+	require.Equal(t, "edited", plan())
+	old, err := b.PlanByID(t.Context(), b.run.ID, made)
+	require.NoError(t, err)
+	require.Equal(t, "made", old.Summary)
+	_, err = b.PlanByID(t.Context(), b.create(t, store.NewRun{}).ID, made)
+	require.ErrorIs(t, err, store.ErrNotFound, "plans belong to their run")
+	run, err := b.Run(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, edited, run.PlanID)
 }
 
 func TestReconcilerFindsOnlyRunsThatNobodyStarted(t *testing.T) {

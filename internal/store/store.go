@@ -56,6 +56,7 @@ type Options struct {
 	ApplicationName  string        // as pg_stat_activity shows it; default rgpt
 	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
 	StatementTimeout time.Duration // longest statement; default 30 s
+	Waiting          func(error)   // told once why Open has to wait; nil for nobody
 	PollEvery        time.Duration // how often followers look without being woken; default 3 s
 }
 
@@ -84,6 +85,7 @@ type Store struct {
 	q       *db.Queries // each statement its own transaction
 	lists   *db.Queries // like q, planned anew each time: filters that are not used fall away
 	hub     *hub
+	owner   *owner
 	options Options
 }
 
@@ -122,7 +124,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, unreachable(err, cfg.ConnConfig)
 	}
-	if err := awaitUp(ctx, cfg.ConnConfig, options.ConnectTimeout, pool.Ping); err != nil {
+	if err := awaitUp(ctx, cfg.ConnConfig, options.ConnectTimeout, options.Waiting, pool.Ping); err != nil {
 		pool.Close()
 		return nil, err
 	}
@@ -131,6 +133,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		q:       db.New(pool),
 		lists:   db.New(planned{pool}),
 		hub:     newHub(cfg.ConnConfig),
+		owner:   newOwner(cfg.ConnConfig),
 		options: options,
 	}
 	if err := checkSchema(ctx, s.q); err != nil {
@@ -143,6 +146,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 // Close ends all followers and closes all connections.
 func (s *Store) Close() {
 	s.hub.close()
+	s.owner.close()
 	s.pool.Close()
 }
 
@@ -153,16 +157,20 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // parse reads a connection URL. Its error shows no password.
 func parse(url string) (*pgxpool.Config, error) {
+	if url == "" { // else PostgreSQL's own variables and sockets would be tried
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"no database is configured; set DATABASE_URL (database.url), or use rgpt dev, which brings its own")
+	}
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"database.url (DATABASE_URL) is not a PostgreSQL connection URL such as postgres://user:password@host:5432/name")
+			"database.url (DATABASE_URL) is not a PostgreSQL connection URL such as postgres://user@host:5432/name")
 	}
 	return cfg, nil
 }
 
 // awaitUp tries until it succeeds, fails for good, or the time is over.
-func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, try func(context.Context) error) error {
+func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, waiting func(error), try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	wait := 50 * time.Millisecond
@@ -177,6 +185,9 @@ func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, try 
 		}
 		if e := unreachable(last, cfg); e.Class == contract.ClassConfig {
 			return e
+		} else if waiting != nil && ctx.Err() == nil {
+			waiting(e)
+			waiting = nil
 		}
 		select {
 		case <-ctx.Done():

@@ -134,7 +134,8 @@ func skipScheme(s string, from int) int {
 	return from
 }
 
-// prose reports whether a text only talks about a token: «unexpected token: }».
+// prose reports whether a text only talks about a token: «unexpected token: }»,
+// or about a setting: «DATABASE_URL: database.url: expected a URL».
 // The name must stand bare before a colon and a space, and the value must be a
 // short word of small letters or signs.
 func prose(s string, sign int, name, value string) bool {
@@ -142,6 +143,9 @@ func prose(s string, sign int, name, value string) bool {
 		longest = 12
 		signs   = "abcdefghijklmnopqrstuvwxyz(){}[]<>:*+/%.!?^#~$@_-"
 	)
+	if strings.EqualFold(name, "DATABASE_URL") || strings.EqualFold(name, "database.url") {
+		return !strings.ContainsAny(value, "/=@") // a word of a message about it, and no address
+	}
 	bare := strings.EqualFold(name, "token") && s[sign-1] != '"' && s[sign-1] != '\''
 	return bare && strings.HasPrefix(s[sign:], ": ") && len(value) <= longest && strings.Trim(value, signs) == ""
 }

@@ -159,3 +159,12 @@ func BenchmarkRedact(b *testing.B) {
 		})
 	}
 }
+
+func TestAMistakeInTheDatabasesAddressIsTold(t *testing.T) {
+	t.Parallel()
+	const told = "environment variable DATABASE_URL: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown"
+	require.Equal(t, told, telemetry.Redact(told))
+	for _, secret := range []string{"DATABASE_URL=postgres://u:hunter2@h/d", "database.url: postgres://u:hunter2@h/d", "DATABASE_URL: host=h password=hunter2", "database.url: u:hunter2@h"} {
+		require.NotContains(t, telemetry.Redact(secret), "hunter2")
+	}
+}

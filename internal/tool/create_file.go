@@ -61,7 +61,7 @@ func (f *files) create(p createFileParams) (Result, error) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return Result{}, explain(name, err)
 	}
-	return Result{OK: true, Changed: true, Text: fmt.Sprintf("Created %s with %d lines.", name, countLines(content))}, nil
+	return Result{OK: true, Changed: true, Path: name, Text: fmt.Sprintf("Created %s with %d lines.", name, countLines(content))}, nil
 }
 
 // createOver answers when there is something of that name. To create what is

@@ -39,5 +39,5 @@ func (f *files) delete(p deleteFileParams) (Result, error) {
 	if err := f.root.Remove(name); err != nil {
 		return Result{}, explain(name, err)
 	}
-	return Result{OK: true, Changed: true, Text: "Deleted " + name + "."}, nil
+	return Result{OK: true, Changed: true, Path: name, Text: "Deleted " + name + "."}, nil
 }

@@ -62,7 +62,7 @@ func (f *files) edit(p editFileParams) (Result, error) {
 	if err := f.overwrite(name, []byte(after)); err != nil {
 		return Result{}, err
 	}
-	return Result{OK: true, Changed: true, Text: editedText(name, lines)}, nil
+	return Result{OK: true, Changed: true, Path: name, Text: editedText(name, lines)}, nil
 }
 
 func editedText(name string, lines []int) string {

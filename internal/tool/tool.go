@@ -50,6 +50,7 @@ type Result struct {
 	Code    contract.Code
 	Text    string // what the model sees
 	Changed bool   // the workspace may have changed
+	Path    string // with Changed: the only file that may have changed; "" when it could be any
 	Finish  bool   // the model says that it is done
 	Summary string // of what it did, with Finish
 }

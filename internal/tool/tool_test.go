@@ -443,7 +443,7 @@ func TestCreateFileMakesDirectoriesAndNeverOverwrites(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{"there": "x\n", "file": ""})
 	result := b.call(CreateFile, args{"path": "a/b/c.txt", "content": "1\n2"})
-	require.Equal(t, Result{OK: true, Changed: true, Text: "Created a/b/c.txt with 2 lines."}, result)
+	require.Equal(t, Result{OK: true, Changed: true, Path: "a/b/c.txt", Text: "Created a/b/c.txt with 2 lines."}, result)
 	require.Equal(t, "1\n2", b.content("a/b/c.txt"))
 	result = b.call(CreateFile, args{"path": "there", "content": "y"})
 	require.False(t, result.OK)
@@ -461,7 +461,7 @@ func TestCreateFileMakesDirectoriesAndNeverOverwrites(t *testing.T) {
 func TestDeleteFileDeletesFilesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{"f": "", "dir/f": ""})
-	require.Equal(t, Result{OK: true, Changed: true, Text: "Deleted f."}, b.call(DeleteFile, args{"path": "f"}))
+	require.Equal(t, Result{OK: true, Changed: true, Path: "f", Text: "Deleted f."}, b.call(DeleteFile, args{"path": "f"}))
 	require.NoFileExists(t, b.path("f"))
 	require.False(t, b.call(DeleteFile, args{"path": "f"}).OK)
 	require.Contains(t, b.call(DeleteFile, args{"path": "dir"}).Text, "is a directory")

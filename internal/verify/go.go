@@ -72,7 +72,7 @@ func goModules(t *tree) []goModule {
 	}
 	for _, f := range dirs {
 		if dir := path.Dir(f); !used[dir] {
-			modules = append(modules, goModuleIn(t, dir, t.has("go.work")))
+			modules = append(modules, goModuleIn(dir, t.has("go.work")))
 		}
 	}
 	const maxModules = 50
@@ -96,25 +96,17 @@ func goModulePath(t *tree, dir string) string {
 	return ""
 }
 
-func goModuleIn(t *tree, dir string, outsideWorkspace bool) goModule {
+func goModuleIn(dir string, outsideWorkspace bool) goModule {
 	m := goModule{dir: dir, patterns: []string{"./..."}, env: map[string]string{}}
 	if outsideWorkspace {
 		m.env["GOWORK"] = "off"
 	}
-	// A vendored module is complete; -mod=mod would look for its
-	// dependencies in a cache that need not have them.
-	if t.exists(path.Join(dir, "vendor/modules.txt")) {
-		m.env["GOFLAGS"] = "-mod=vendor -buildvcs=false"
-	}
 	return m
 }
 
-// goWorkspace reads go.work. In a workspace the go tool refuses -mod=mod.
+// goWorkspace reads go.work.
 func goWorkspace(t *tree) goModule {
-	w := goModule{dir: ".", env: map[string]string{"GOFLAGS": "-mod=readonly -buildvcs=false"}}
-	if t.exists("vendor/modules.txt") {
-		w.env["GOFLAGS"] = "-mod=vendor -buildvcs=false"
-	}
+	w := goModule{dir: ".", env: map[string]string{}}
 	for _, use := range goUse.FindAllStringSubmatch(t.read("go.work"), -1) {
 		for line := range strings.Lines(use[1] + "\n" + use[2]) {
 			line, _, _ = strings.Cut(line, "//")

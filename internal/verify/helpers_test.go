@@ -40,7 +40,7 @@ func (plainRunner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, 
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = filepath.Join(c.Root, c.Dir)
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=", "PYTHONPATH=", "NODE_OPTIONS=")
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOPROXY=off", "GOWORK=", "PYTHONPATH=", "NODE_OPTIONS=")
 	for k, v := range c.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

@@ -45,6 +45,7 @@ type job struct {
 type invocation struct {
 	args    []string // either args
 	shell   string   // or shell
+	typed   []string // what a person would type instead, where args are more roundabout
 	dir     string   // working directory, slash-separated, relative to the root
 	env     map[string]string
 	format  Format
@@ -66,7 +67,10 @@ type invocation struct {
 // String is the command as a person would type it.
 func (i invocation) String() string {
 	text := i.shell
-	if text == "" {
+	switch {
+	case len(i.typed) > 0:
+		text = quoted(i.typed)
+	case text == "":
 		text = quoted(i.args)
 	}
 	if i.dir != "" && i.dir != "." {

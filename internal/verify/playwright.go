@@ -87,8 +87,9 @@ func playwrightRun(dir, base string, args []string) invocation {
 	report := base + ".json"
 	args = append([]string{"test", "--reporter=list,json", "--output=" + up(dir, base)}, args...)
 	return invocation{
-		args: append([]string{"sh", "-c", playwrightCLI, "playwright"}, args...),
-		dir:  dir,
+		args:  append([]string{"sh", "-c", playwrightCLI, "playwright"}, args...),
+		typed: append([]string{"npx", "playwright"}, args...),
+		dir:   dir,
 		env: withEnv(nodeEnv, map[string]string{
 			"PLAYWRIGHT_JSON_OUTPUT_NAME": up(dir, report), "PLAYWRIGHT_JSON_OUTPUT_FILE": up(dir, report),
 			"PLAYWRIGHT_HTML_OPEN": "never", "FORCE_COLOR": "0",

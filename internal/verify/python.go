@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -91,6 +92,27 @@ func unittest(t *tree, files []string) invocation {
 	return invocation{
 		args: append([]string{"python3", "-m", "unittest", "-v"}, files...),
 		env:  pythonEnv(t, files), format: formatUnittest,
+		audit: func(root *os.Root, _ site, p *parsed) { needPytest(root, files, p) },
+	}
+}
+
+var (
+	importsPytest   = regexp.MustCompile(`(?m)^\s*(import|from)\s+pytest\b`)
+	importsUnittest = regexp.MustCompile(`(?m)^\s*(import|from)\s+(unittest|django\.test)\b`)
+	barePythonTest  = regexp.MustCompile(`(?m)^(async\s+)?def\s+test_`)
+)
+
+// needPytest finds files that unittest cannot run or, worse, passes over in
+// silence: functions outside of classes are no tests to it.
+func needPytest(root *os.Root, files []string, p *parsed) {
+	for _, f := range files {
+		text, _ := readRegular(root, f, maxSource)
+		if importsPytest.Match(text) || barePythonTest.Match(text) && !importsUnittest.Match(text) {
+			p.problems = append(p.problems, problem{
+				level: levelError, path: f, rule: ruleNoTests,
+				message: "the tests of this file are written for pytest, and pytest is not installed where checks run: they did not run",
+			})
+		}
 	}
 }
 

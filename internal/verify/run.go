@@ -214,7 +214,7 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 	result, err := r.env.Runner.Run(ctx, sandbox.Command{
 		Shell: inv.shell, Args: inv.args, Root: r.root, Dir: workDir(inv.dir),
 		Env: r.environment(inv), Limits: limits, Network: inv.network,
-		ReadOnly: r.readOnly(), Writable: r.env.Writable, OnOutput: onOutput,
+		ReadOnly: r.readOnly(), Writable: r.env.Writable, GoCache: r.env.GoCache, OnOutput: onOutput,
 	})
 	if err != nil {
 		return result, runnerError(ctx, err)

@@ -106,6 +106,9 @@ type Env struct {
 	// ReadOnly and Writable are host paths that commands see: toolchains and
 	// their caches.
 	ReadOnly, Writable []string
+	// GoCache holds what the go tool compiled. The zero value is a cache that
+	// ends with each command.
+	GoCache sandbox.GoCache
 	// NodeModules is a directory with installed Node packages, outside the
 	// checkout, which commands may read. Empty: those of the checkout, if any.
 	NodeModules string

@@ -55,6 +55,9 @@ const (
 
 // Run works until ctx ends, then lets activities under way end in their time.
 func Run(ctx context.Context, o Options) error {
+	if err := checkRoles(o); err != nil {
+		return err
+	}
 	parts, closeParts, err := assemble(ctx, o)
 	if err != nil {
 		return err
@@ -95,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 
 // assemble makes what activities work with.
 func assemble(ctx context.Context, o Options) (*activities.Activities, func(), error) {
-	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker"})
+	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker", Waiting: setup.Waiting(ctx, o.Log)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +156,7 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 		// What never leaves the machine is not worth compressing.
 		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
-	options.Interceptors = []interceptor.ClientInterceptor{tracing}
+	options.Interceptors = []interceptor.ClientInterceptor{tracing, &clientEdge{}}
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	c, err := client.DialContext(ctx, options)
@@ -244,6 +247,25 @@ const cachedWorkflows = 2000
 // has reports whether the worker has a role; it has all when none is named.
 func has(o Options, role string) bool {
 	return len(o.Config.Worker.Roles) == 0 || slices.Contains(o.Config.Worker.Roles, role)
+}
+
+// checkRoles says which of the configured roles have no work yet, and refuses a
+// worker that would do nothing at all.
+func checkRoles(o Options) error {
+	var idle []string
+	for _, name := range o.Config.Worker.Roles {
+		if !slices.ContainsFunc(activities.Roles(), func(r activities.Role) bool { return r.Name == name }) {
+			idle = append(idle, name)
+		}
+	}
+	if len(idle) > 0 && len(idle) == len(o.Config.Worker.Roles) {
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"worker.roles names only %v, for which there is no work yet; name others, or leave it empty for all", idle)
+	}
+	if len(idle) > 0 {
+		o.Log.Warn("For some of worker.roles there is no work yet", "roles", idle)
+	}
+	return nil
 }
 
 func roleNames(o Options) []string {

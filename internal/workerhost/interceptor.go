@@ -15,8 +15,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// edge is where activities meet Temporal: it lets their heart beat, logs, and
-// turns their errors into application errors whose type is the class.
+// edge is where activities and workflows meet Temporal: it lets the hearts of
+// activities beat, logs, turns their errors into application errors whose type
+// is the class, and keeps what is too large out of histories.
 type edge struct {
 	interceptor.WorkerInterceptorBase
 	log *slog.Logger
@@ -36,6 +37,9 @@ func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.Exec
 	stopBeat := beat(ctx, info)
 	defer stopBeat()
 	result, err := e.Next.ExecuteActivity(ctx, in)
+	if err == nil {
+		err = fits("result of "+info.ActivityType.Name, result)
+	}
 	if err == nil {
 		return result, nil
 	}

@@ -3,8 +3,11 @@ package workerhost
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -25,8 +29,9 @@ const (
 	// reconcileAfter leaves the one who made the row the time to start the workflow.
 	reconcileAfter = 5 * time.Second
 	// abandonedAfter is when a model call that was never settled counts as
-	// abandoned: longer than any call may take, with all its retries.
-	abandonedAfter = 2 * time.Hour
+	// abandoned: longer than the longest call that models.timeout allows
+	// (config.LongestModelCall), and as long again for its turn at the provider.
+	abandonedAfter = 2 * config.LongestModelCall
 	// abandonedEvery is how often the newest runs, abandonedRuns of them, are
 	// looked through for workflows that ended without a word; those that
 	// changed within abandonedQuiet are left alone.
@@ -35,7 +40,8 @@ const (
 	abandonedQuiet = 30 * time.Second
 	// sweepEvery is how often working directories are looked for whose run has ended.
 	sweepEvery = 10 * time.Minute
-	// cacheAge is how long what nobody used stays in the cache.
+	// cacheAge is how long what nobody used stays in the cache: repositories,
+	// and directories of runs that wait.
 	cacheAge = 14 * 24 * time.Hour
 )
 
@@ -60,7 +66,7 @@ func Start(ctx context.Context, c client.Client, db *store.Store, run store.Run)
 			temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
 			temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
 		),
-	}, contract.WorkflowRun, contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, Settings: settings})
+	}, contract.WorkflowRun, contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings})
 	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 		return db.MarkStarted(ctx, run.ID, contract.RunWorkflowID(run.ID), "") // it ran, and has ended already
 	}
@@ -112,32 +118,60 @@ func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *
 	})
 }
 
+// lastRecord is the number of the record that closes a run for its workflow:
+// whatever the workflow still had on its way is late after that.
+const lastRecord = math.MaxInt64
+
 func closeIfEnded(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
 	answer, err := c.DescribeWorkflowExecution(ctx, run.WorkflowID, "")
 	if err != nil {
 		return fmt.Errorf("look at workflow %s: %w", run.WorkflowID, err)
 	}
-	state := answer.GetWorkflowExecutionInfo().GetStatus()
+	info := answer.GetWorkflowExecutionInfo()
+	state := info.GetStatus()
 	if state == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || state == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
 		return nil
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 		"the run's workflow ended (%s) without saying how the run ended; its partial results are kept, start it anew", state).Failure
-	_, err = db.Record(ctx, store.Source{WorkflowID: run.WorkflowID, WorkflowRunID: "reconciler"}, contract.Record{
-		RunID: run.ID, Seq: 1,
+	_, err = db.Record(ctx, store.Source{WorkflowID: run.WorkflowID, WorkflowRunID: info.GetExecution().GetRunId()}, contract.Record{
+		RunID: run.ID, Seq: lastRecord,
 		Run:    &contract.RunChange{Phase: run.Phase, Status: contract.StatusFailed, RetryCount: run.RetryCount, Failure: &failure, Finished: true},
 		Events: []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}},
 	})
 	return err
 }
 
-// sweep removes what ended runs and old repositories left in the cache.
+// sweep removes what this host's cache holds of ended runs, which the run itself
+// cleaned up on one host alone, and what nobody used for cacheAge.
 func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) error {
 	return every(ctx, sweepEvery, func() {
+		err := parts.Workspaces.Sweep(ctx, func(ctx context.Context, first string) (bool, error) { return ended(ctx, parts.Store, first) })
+		if err != nil && ctx.Err() == nil {
+			log.Warn("Could not remove all working directories of ended runs", "error", err)
+		}
 		if err := parts.Workspaces.Prune(ctx, cacheAge); err != nil && ctx.Err() == nil {
 			log.Warn("Could not sweep the cache", "error", err)
 		}
+		bounds := parts.Config.Execution.Sandbox
+		if err := setup.BuildCaches(parts.DataDir).Sweep(ctx, bounds.CacheAge, bounds.CacheSize.Int64()); err != nil && ctx.Err() == nil {
+			log.Warn("Could not sweep the build caches", "error", err)
+		}
 	})
+}
+
+// ended reports whether working directories belong to a run that has ended.
+// What is no run, or none that the database knows, is left to its age.
+func ended(ctx context.Context, db *store.Store, first string) (bool, error) {
+	id, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return false, nil //nolint:nilerr // the name of something else
+	}
+	run, err := db.Run(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && run.Status.Terminal(), err
 }
 
 // every calls f at once and then again and again until ctx ends.

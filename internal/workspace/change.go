@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -27,15 +28,21 @@ type limits struct {
 	size     func(path string) int64
 }
 
-const modeGitlink = "160000"
-
-// change compares a tree with the base's. One process lists the changed files
-// and then writes the patch; the list is looked at before the patch is read, so
-// that an outsized change is stopped early.
+// change compares a tree with the base's.
 func (r *mirror) change(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	if tree == baseTree {
 		return change{}, nil
 	}
+	if c, err := r.plainChange(ctx, baseTree, tree, limit); !errors.Is(err, errNeedsGit) {
+		return c, err
+	}
+	return r.gitChange(ctx, baseTree, tree, limit)
+}
+
+// gitChange is change for everything. One process lists the changed files and
+// then writes the patch; the list is looked at before the patch is read, so that
+// an outsized change is stopped early.
+func (r *mirror) gitChange(ctx context.Context, baseTree, tree string, limit limits) (change, error) {
 	w := &changeWriter{limit: limit}
 	_, err := r.run(ctx, call{stdout: w, args: []string{
 		"diff-tree", "-r", "--raw", "-p", "--binary", "--full-index", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv",
@@ -75,8 +82,8 @@ func (w *changeWriter) Write(p []byte) (int, error) {
 			w.err = w.readList(string(w.buffer.Next(end + 2)))
 		}
 	}
-	if w.err == nil && int64(w.buffer.Len()) > w.limit.patch {
-		w.err = tooLarge("the changes together are larger than %d MB; remove generated files or list them in .gitignore", w.limit.patch>>20)
+	if w.err == nil {
+		w.err = w.limit.checkPatch(w.buffer.Len())
 	}
 	return len(p), w.err
 }
@@ -106,18 +113,12 @@ func (w *changeWriter) readList(list string) error {
 		} else if fields[1] == modeGitlink {
 			return fault.New(contract.ClassSafety, contract.CodeForbidden, "a git repository was made at %s inside the workspace; remove it", path)
 		}
-		if count++; count > w.limit.files {
-			return tooLarge("more than %d files changed; remove generated files or list them in .gitignore", w.limit.files)
-		}
-		if w.limit.size != nil && w.limit.size(path) > w.limit.fileSize {
-			return tooLarge("the file %s is larger than %d MB; remove it or list it in .gitignore", path, w.limit.fileSize>>20)
+		count++
+		if err := w.limit.check(count, path); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func tooLarge(format string, args ...any) error {
-	return fault.Wrap(ErrTooLarge, contract.ClassSafety, contract.CodeForbidden, format, args...)
 }
 
 // unquotePath undoes git's quoting of unusual paths, the C language's with

@@ -36,6 +36,48 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	return nil
 }
 
+// Sweep removes the directories of every key whose first part, such as the "42"
+// of "42/step-001/1", belongs to what has ended, as the caller knows. Those in
+// use stay until the next time, and so do those about which ended fails; its
+// first error comes back when all others were looked at.
+func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, first string) (bool, error)) error {
+	names, err := m.dirNames()
+	if err != nil {
+		return err
+	}
+	var failed error
+	answers := map[string]bool{}
+	for _, dir := range names {
+		if ctx.Err() != nil {
+			return wrapf(context.Cause(ctx), "the sweep was stopped")
+		}
+		first, _, _ := strings.Cut(dir, "+")
+		if _, asked := answers[first]; !asked {
+			gone, err := ended(ctx, first)
+			answers[first] = gone && err == nil
+			if failed == nil {
+				failed = err
+			}
+		}
+		if !answers[first] {
+			continue
+		}
+		if err := m.removeIfFree(dir); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// removeIfFree removes a directory unless somebody uses it.
+func (m *Manager) removeIfFree(dir string) error {
+	lock, err := m.locks.tryExclusive(m.dirLock(dir))
+	if err != nil || lock == nil {
+		return err
+	}
+	return m.removeDir(lock, dir)
+}
+
 // Prune removes what nobody used for a while: directories, mirrors, and objects
 // from before the host's last restart. What is in use stays. All of it can be
 // made again.

@@ -17,7 +17,8 @@ import (
 //
 //	work/   the work tree, all that a sandbox sees
 //	index   git's index
-//	tree    the marker: repository, boot and tree that work holds
+//	tree    the marker: repository, boot and tree that work holds, and whether
+//	        the index is behind
 //
 // The marker is gone while somebody may write, so what a crash leaves behind is
 // never taken for a state.
@@ -28,6 +29,7 @@ type Dir struct {
 	ws       contract.Workspace
 	baseTree string
 	writable bool
+	stale    bool // the index is behind the tree
 	use      *heldLock
 	lock     *heldLock
 }
@@ -71,7 +73,7 @@ func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (
 		if d.lock, err = m.locks.shared(ctx, d.lockPath()); err != nil {
 			break
 		}
-		if d.marked() {
+		if _, wanted := d.readMarker(); wanted {
 			return d, nil
 		}
 		d.lock.release()
@@ -132,14 +134,24 @@ func (d *Dir) lockPath() string {
 func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
 func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }
 
+// staleIndex stands at the end of the marker when SaveFile recorded what git's
+// index does not know.
+const staleIndex = " stale"
+
 func (d *Dir) marker(tree string) string {
-	return strings.Join([]string{d.repo.id, d.m.boot, tree}, " ") + "\n"
+	return strings.Join([]string{d.repo.id, d.m.boot, tree}, " ")
 }
 
-// marked reports whether the directory holds the wanted tree already.
-func (d *Dir) marked() bool {
+// readMarker reports whether the directory's content is known at all, and
+// whether it is the wanted tree already.
+func (d *Dir) readMarker() (trusted, wanted bool) {
 	content, err := os.ReadFile(d.markerPath())
-	return err == nil && string(content) == d.marker(d.ws.Tree)
+	if err != nil {
+		return false, false
+	}
+	var marker string
+	marker, d.stale = strings.CutSuffix(strings.TrimSuffix(string(content), "\n"), staleIndex)
+	return strings.HasPrefix(marker, d.marker("")), marker == d.marker(d.ws.Tree)
 }
 
 func (d *Dir) removeMarker() error {
@@ -150,7 +162,11 @@ func (d *Dir) removeMarker() error {
 }
 
 func (d *Dir) writeMarker() error {
-	if err := writeFile(d.markerPath(), d.marker(d.ws.Tree)); err != nil {
+	marker := d.marker(d.ws.Tree)
+	if d.stale {
+		marker += staleIndex
+	}
+	if err := writeFile(d.markerPath(), marker+"\n"); err != nil {
 		return wrapf(err, "a workspace directory cannot be written")
 	}
 	return nil
@@ -159,11 +175,10 @@ func (d *Dir) writeMarker() error {
 // prepare makes the directory hold the wanted tree; the caller has the
 // exclusive lock.
 func (d *Dir) prepare(ctx context.Context) error {
-	content, err := os.ReadFile(d.markerPath())
-	if err == nil && string(content) == d.marker(d.ws.Tree) {
+	trusted, wanted := d.readMarker()
+	if wanted {
 		return nil
 	}
-	trusted := err == nil && strings.HasPrefix(string(content), strings.TrimSuffix(d.marker(""), "\n"))
 	if err := d.repo.ensure(ctx, d.ws, d.baseTree); err != nil {
 		return err
 	}
@@ -194,6 +209,7 @@ func (d *Dir) checkOut(ctx context.Context, clean bool) error {
 	if _, err := d.git(ctx, "read-tree", "--reset", "-u", d.ws.Tree); err != nil {
 		return checkOutFault(err)
 	}
+	d.stale = false
 	if !clean {
 		return nil
 	}

@@ -21,4 +21,16 @@
 // A repository on this host is read and written by upload-pack and receive-pack
 // with hooks and every setting that names a program overridden; the user's own
 // hooks therefore do not run when a branch is created there.
+//
+// # What needs a git process
+//
+// A process costs more than what most calls ask of it. So what is plain is done
+// here: one file of a work tree becomes the next tree (SaveFile), two trees are
+// compared and their patch is written, trees that differ from their base in
+// files of their own are merged. Objects are read from packs by go-git and
+// written as git writes loose ones; what is read is checked against its id.
+// Plain is what cannot mean two things: text, usual names, regular files, SHA-1.
+// Everything else is errNeedsGit inside the package, and the git program does
+// it. Whether a change is plain follows from its trees alone, so that all hosts
+// make the same patch of it.
 package workspace

@@ -142,6 +142,7 @@ func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
 	if c.stdout == nil {
 		cmd.Stdout = &limitedWriter{w: &stdout, left: maxGitStdout}
 	}
+	m.started.Add(1)
 	err := cmd.Run()
 	if err == nil {
 		return stdout.Bytes(), nil

@@ -3,9 +3,12 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -117,47 +120,163 @@ func parseNumstat(out string) Stat {
 	return stat
 }
 
-// Files returns the paths of all files of the workspace, sorted.
+// Files returns the paths of all files of the workspace, sorted. The list
+// belongs to the caller.
 func (m *Manager) Files(ctx context.Context, ws contract.Workspace) ([]string, error) {
 	var files []string
-	err := m.with(ctx, ws, func(r *mirror, _ string) error {
-		out, err := r.run(ctx, call{args: []string{"ls-tree", "-r", "-z", "--name-only", ws.Tree}})
-		if err != nil {
-			return localFault(err, "the files of a workspace could not be listed")
-		}
-		files = strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+	err := m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
+		files, err = r.files(ctx, baseTree, ws.Tree)
+		return err
+	})
+	return slices.Clone(files), err
+}
+
+// files lists a tree: from what is known of the base and what differs from it,
+// as the steps of a run ask for much the same again and again.
+func (r *mirror) files(ctx context.Context, baseTree, tree string) ([]string, error) {
+	if files, ok := r.m.listed.get(tree); ok {
+		return files, nil
+	}
+	files, err := r.filesFrom(ctx, baseTree, tree)
+	if errors.Is(err, errNeedsGit) {
+		files, err = r.listTree(ctx, tree)
+	}
+	if err == nil {
+		r.m.listed.put(tree, files)
+	}
+	return files, err
+}
+
+// filesFrom lists a tree by its difference from the base.
+func (r *mirror) filesFrom(ctx context.Context, baseTree, tree string) ([]string, error) {
+	if tree == baseTree {
+		return nil, errNeedsGit
+	}
+	differ := map[string]bool{} // true: it is there
+	err := r.changedFiles(baseTree, tree, "", func(c fileChange) error {
+		differ[c.path] = c.new.mode != ""
 		return nil
 	})
-	return files, err
+	if err != nil {
+		return nil, err
+	}
+	base, err := r.files(ctx, baseTree, baseTree)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, path := range base {
+		if _, changed := differ[path]; !changed {
+			files = append(files, path)
+		}
+	}
+	for path, there := range differ {
+		if there {
+			files = append(files, path)
+		}
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// listTree lists a tree by git.
+func (r *mirror) listTree(ctx context.Context, tree string) ([]string, error) {
+	out, err := r.run(ctx, call{args: []string{"ls-tree", "-r", "-z", "--name-only", tree}})
+	if err != nil {
+		return nil, localFault(err, "the files of a workspace could not be listed")
+	}
+	files := strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+	slices.Sort(files)
+	return files, nil
+}
+
+// maxListings bounds the trees whose lists of files are kept in memory.
+const maxListings = 8
+
+// listings remember the files of trees; what a tree holds never changes.
+type listings struct {
+	mu    sync.Mutex
+	trees []string // the one that was used last comes last
+	files map[string][]string
+}
+
+func (l *listings) get(tree string) ([]string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	files, ok := l.files[tree]
+	if ok {
+		l.touch(tree)
+	}
+	return files, ok
+}
+
+func (l *listings) put(tree string, files []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files == nil {
+		l.files = map[string][]string{}
+	}
+	l.files[tree] = files
+	l.touch(tree)
+	if len(l.trees) > maxListings {
+		delete(l.files, l.trees[0])
+		l.trees = l.trees[1:]
+	}
+}
+
+func (l *listings) touch(tree string) {
+	l.trees = append(slices.DeleteFunc(l.trees, func(t string) bool { return t == tree }), tree)
 }
 
 // BaseFile returns the content of a file at the workspace's base commit; false
 // when there is no regular file of that name, or one of more than most bytes.
 func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
-	err = m.with(ctx, ws, func(r *mirror, baseTree string) error {
-		out, err := r.run(ctx, call{args: []string{"ls-tree", "-z", "--long", baseTree, "--", name}})
-		if err != nil {
-			return localFault(err, "the file %s could not be looked for", name)
+	err = m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
+		content, found, err = r.plainFile(baseTree, name, most)
+		if errors.Is(err, errNeedsGit) {
+			content, found, err = r.gitFile(ctx, baseTree, name, most)
 		}
-		// mode, kind, id, size, then the name behind a tab
-		fields := strings.Fields(strings.SplitN(string(out), "\t", 2)[0])
-		if len(fields) != 4 || fields[1] != "blob" || fields[0] == "120000" {
-			return nil
-		}
-		size, err := strconv.ParseInt(fields[3], 10, 64)
-		if err != nil {
-			return fmt.Errorf("read the size of %s: %w", name, err)
-		}
-		if size > most {
-			return nil
-		}
-		if content, err = r.run(ctx, call{args: []string{"cat-file", "blob", fields[2]}}); err != nil {
-			return localFault(err, "the file %s could not be read", name)
-		}
-		found = true
-		return nil
+		return err
 	})
 	return content, found, err
+}
+
+// plainFile reads a file of a tree without git.
+func (r *mirror) plainFile(tree, name string, most int64) ([]byte, bool, error) {
+	there, found, err := r.find(tree, strings.Split(name, "/"))
+	if err != nil || !found || there.mode != modeFile && there.mode != modeExecutable {
+		return nil, false, err
+	}
+	content, err := r.object(kindBlob, there.id)
+	if err != nil || int64(len(content)) > most {
+		return nil, false, err
+	}
+	return content, true, nil
+}
+
+// gitFile reads a file of a tree by git.
+func (r *mirror) gitFile(ctx context.Context, tree, name string, most int64) ([]byte, bool, error) {
+	out, err := r.run(ctx, call{args: []string{"ls-tree", "-z", "--long", tree, "--", name}})
+	if err != nil {
+		return nil, false, localFault(err, "the file %s could not be looked for", name)
+	}
+	// mode, kind, id, size, then the name behind a tab
+	fields := strings.Fields(strings.SplitN(string(out), "\t", 2)[0])
+	if len(fields) != 4 || fields[1] != kindBlob || fields[0] == modeLink {
+		return nil, false, nil
+	}
+	size, err := strconv.ParseInt(fields[3], 10, 64)
+	if err != nil {
+		return nil, false, fmt.Errorf("read the size of %s: %w", name, err)
+	}
+	if size > most {
+		return nil, false, nil
+	}
+	content, err := r.run(ctx, call{args: []string{"cat-file", kindBlob, fields[2]}})
+	if err != nil {
+		return nil, false, localFault(err, "the file %s could not be read", name)
+	}
+	return content, true, nil
 }
 
 // with calls f with the mirror, in which the workspace's tree is.

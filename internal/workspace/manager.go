@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -63,7 +64,14 @@ type Manager struct {
 	options Options
 	boot    string // identifies this start of the host, see bootID
 	locks   *locks
+	packs   packs
+	listed  listings
+	started atomic.Int64
 }
+
+// GitProcesses returns how many git processes this Manager has started, without
+// those that git starts itself.
+func (m *Manager) GitProcesses() int64 { return m.started.Load() }
 
 // New returns a Manager and makes its cache directory.
 func New(options Options) (*Manager, error) {

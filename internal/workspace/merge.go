@@ -70,7 +70,11 @@ func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs 
 			return contract.Workspace{}, nil, err
 		}
 	}
-	tree, paths, err := r.mergeTrees(ctx, base.Tree, ours.Tree, theirs.Tree)
+	tree, err := r.mergeApart(base.Tree, ours.Tree, theirs.Tree)
+	var paths []string
+	if errors.Is(err, errNeedsGit) {
+		tree, paths, err = r.mergeTrees(ctx, base.Tree, ours.Tree, theirs.Tree)
+	}
 	if err != nil {
 		return contract.Workspace{}, nil, err
 	}
@@ -84,6 +88,62 @@ func (r *mirror) merge(ctx context.Context, baseTree string, base, ours, theirs 
 	}
 	ws, err := r.state(ctx, base, tree, change)
 	return ws, nil, err
+}
+
+// mergeApart merges trees that differ from the base in files of their own, where
+// there is nothing to decide: git, which also follows renames, makes the same.
+// A file that both changed, be it in the same way, and a name that one side made
+// a directory are left to git.
+func (r *mirror) mergeApart(base, ours, theirs string) (string, error) {
+	tree, err := r.mergeEntries(base, ours, theirs)
+	if err == nil && tree == "" {
+		tree, err = r.writeTreeObject(nil)
+	}
+	return tree, err
+}
+
+func (r *mirror) mergeEntries(base, ours, theirs string) (string, error) {
+	mine, err := r.pairUp(base, ours)
+	if err != nil {
+		return "", err
+	}
+	other, err := r.pairUp(base, theirs)
+	if err != nil {
+		return "", err
+	}
+	changed := make(map[string]pair, len(mine))
+	for _, p := range mine {
+		changed[p.name()] = p
+	}
+	list, err := r.entries(ours)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range other {
+		merged := p.new
+		if m, both := changed[p.name()]; both {
+			if merged, err = r.mergeDirectory(m.old, m.new, p.new); err != nil {
+				return "", err
+			}
+		}
+		list = slices.DeleteFunc(list, func(e treeEntry) bool { return e.name == p.name() })
+		if merged.mode != "" {
+			list = append(list, merged)
+		}
+	}
+	return r.writeEntries(list)
+}
+
+// mergeDirectory merges what both sides changed below a name.
+func (r *mirror) mergeDirectory(base, ours, theirs treeEntry) (treeEntry, error) {
+	if base.mode != "" && !base.isTree() || !ours.isTree() || !theirs.isTree() {
+		return treeEntry{}, errNeedsGit
+	}
+	id, err := r.mergeEntries(base.id, ours.id, theirs.id)
+	if err != nil || id == "" {
+		return treeEntry{}, err
+	}
+	return treeEntry{mode: modeDirectory, name: ours.name, id: id}, nil
 }
 
 // mergeTrees merges trees. Git wants commits, so each tree gets one.

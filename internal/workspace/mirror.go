@@ -151,11 +151,13 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 	if err := r.fetchCommit(ctx, commit, lock); err != nil {
 		return "", err
 	}
-	out, err := r.runDurable(ctx, call{args: []string{"rev-parse", "--verify", "-q", commit + "^{tree}"}})
-	if err != nil {
-		return "", repoFault("%s has no commit %s", r.source, commit)
+	if tree, err = r.commitTree(commit); errors.Is(err, errNeedsGit) {
+		out, err := r.runDurable(ctx, call{args: []string{"rev-parse", "--verify", "-q", commit + "^{tree}"}})
+		if err != nil {
+			return "", repoFault("%s has no commit %s", r.source, commit)
+		}
+		tree = strings.TrimSpace(string(out))
 	}
-	tree = strings.TrimSpace(string(out))
 	if err = os.MkdirAll(filepath.Dir(r.basePath(commit)), 0o755); err == nil {
 		err = writeFileSync(r.basePath(commit), tree+"\n")
 	}

@@ -3,7 +3,11 @@ package workspace
 import (
 	"context"
 	"errors"
+	"maps"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,9 +110,9 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 		return err
 	}
 	defer lock.release()
-	ref := "refs/heads/" + branch
-	if _, err := r.run(ctx, call{args: []string{"check-ref-format", ref}}); err != nil || strings.HasPrefix(branch, "-") {
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%q cannot be the name of a branch", branch)
+	ref, err := m.branchRef(ctx, branch)
+	if err != nil {
+		return err
 	}
 	if err := r.checkSource(); err != nil {
 		return err
@@ -124,6 +128,77 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 		return err
 	}
 	return r.push(ctx, remote, commit, ref)
+}
+
+// plainBranch matches names that git takes for branches without a doubt.
+var plainBranch = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$`)
+
+// branchRef returns the full name of a branch.
+func (m *Manager) branchRef(ctx context.Context, branch string) (string, error) {
+	ref := "refs/heads/" + branch
+	if plainBranch.MatchString(branch) {
+		return ref, nil
+	}
+	_, err := m.git(ctx, call{args: []string{"check-ref-format", ref}, dir: m.options.CacheDir})
+	var ge *gitError
+	if errors.As(err, &ge) || strings.HasPrefix(branch, "-") {
+		return "", fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%q cannot be the name of a branch", branch)
+	}
+	return ref, err
+}
+
+// CheckBranch tells before any work is done whether Publish would find the way
+// free for a new branch: one of that name in the repository, or at the remote of
+// the options, and one that its name cannot stand beside, is an error with code
+// branch_conflict. What happens between this and Publish, Publish sees. A
+// repository that cannot be asked now is an error too, of its own class.
+func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch string, options PublishOptions) error {
+	ref, err := m.branchRef(ctx, branch)
+	if err != nil {
+		return err
+	}
+	r, err := m.mirrorOf(repo.URL)
+	if err != nil {
+		return err
+	}
+	places := []source{r.source}
+	if options.Remote != "" {
+		remote, err := m.remote(ctx, r.source, options.Remote)
+		if err != nil {
+			return err
+		}
+		if remote != r.source {
+			places = append(places, remote)
+		}
+	}
+	for _, place := range places {
+		if err := m.checkFree(ctx, place, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFree asks a repository for a reference, those below it and those that it
+// would lie below.
+func (m *Manager) checkFree(ctx context.Context, place source, ref string) error {
+	patterns := []string{ref, ref + "/*"}
+	for dir := path.Dir(ref); dir != "refs/heads"; dir = path.Dir(dir) {
+		patterns = append(patterns, dir)
+	}
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, place, patterns...)
+	if err != nil {
+		return err
+	}
+	if id := refs[ref]; id != "" {
+		return branchConflict(place, ref, "is at commit "+id+" already")
+	}
+	for _, name := range slices.Sorted(maps.Keys(refs)) {
+		if strings.HasPrefix(name, ref+"/") || strings.HasPrefix(ref, name+"/") {
+			return branchConflict(place, ref, "cannot be created beside the branch "+strings.TrimPrefix(name, "refs/heads/")+" that is there")
+		}
+	}
+	return nil
 }
 
 // remote finds what a user calls a remote: a name in the repository's
@@ -155,19 +230,10 @@ func unknownRemote(name string, repo source) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; give the name of one it has (git remote -v) or a URL", repo, name)
 }
 
-// push creates a reference in a repository, unless it is there already.
+// push creates a reference in a repository, unless it is there already. Whether
+// it is, the push itself finds out.
 func (r *mirror) push(ctx context.Context, to source, commit, ref string) error {
-	there, err := r.refAt(ctx, to, ref)
-	if err != nil {
-		return err
-	}
-	if there == commit {
-		return nil
-	}
-	if there != "" {
-		return branchConflict(to, ref, "is at commit "+there+" already")
-	}
-	err = r.runPush(ctx, to, commit, ref)
+	err := r.runPush(ctx, to, commit, ref)
 	if needsHistory(err) {
 		// The other side lacks commits below the base. The mirror has none.
 		if err = r.deepen(ctx); err == nil {
@@ -179,21 +245,23 @@ func (r *mirror) push(ctx context.Context, to source, commit, ref string) error 
 
 // refAt returns the commit of a reference in another repository, "" for none.
 func (r *mirror) refAt(ctx context.Context, to source, ref string) (string, error) {
+	refs, err := r.m.remoteIDs(ctx, r.root, to, ref)
+	return refs[ref], err
+}
+
+// remoteIDs returns references of another repository that match the patterns,
+// and some more: a pattern matches the end of names, refs/heads/x/refs/heads/y too.
+func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns ...string) (map[string]string, error) {
 	args := []string{"ls-remote"}
 	if !to.remote() {
-		args = append(args, "--upload-pack="+r.m.server("upload-pack"))
+		args = append(args, "--upload-pack="+m.server("upload-pack"))
 	}
-	out, err := r.m.git(ctx, call{args: append(args, "--", to.address, ref), dir: r.root, allow: to.allow, net: to.remote()})
+	args = append(append(args, "--", to.address), patterns...)
+	out, err := m.git(ctx, call{args: args, dir: dir, allow: to.allow, net: to.remote()})
 	if err != nil {
-		return "", remoteFault(err, "the repository %s cannot be read", escapePercent(to.String()))
+		return nil, remoteFault(err, "the repository %s cannot be read", escapePercent(to.String()))
 	}
-	for line := range strings.Lines(string(out)) {
-		// The pattern matches the end of names, refs/heads/x/refs/heads/y too.
-		if id, name, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == ref {
-			return id, nil
-		}
-	}
-	return "", nil
+	return parseRemoteRefs(out).ids, nil
 }
 
 func (r *mirror) runPush(ctx context.Context, to source, commit, ref string) error {

@@ -218,3 +218,35 @@ func TestAFileOfTheBaseIsReadWithoutACheckout(t *testing.T) {
 		require.False(t, found, name)
 	}
 }
+
+func TestABranchInTheWayIsSeenBeforeAnyWork(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	bare := filepath.Join(t.TempDir(), "bare.git")
+	userGit(t, repo, "clone", "-q", "--bare", repo, bare)
+	userGit(t, repo, "remote", "add", "origin", bare)
+	m := newManager(t)
+	r, _, err := m.Resolve(t.Context(), repo, "")
+	require.NoError(t, err)
+	check := func(branch, remote string) error {
+		return m.CheckBranch(t.Context(), r, branch, PublishOptions{Remote: remote})
+	}
+	require.NoError(t, check("rgpt/run-1", "origin"))
+	userGit(t, repo, "branch", "rgpt/run-1")
+	userGit(t, repo, "branch", "rgpt/run-12")
+	userGit(t, repo, "branch", "rgpt/run-3/x")
+	userGit(t, repo, "branch", "other/refs/heads/rgpt/run-5")
+	userGit(t, bare, "branch", "rgpt/run-2")
+	for branch, remote := range map[string]string{"rgpt/run-1": "", "rgpt/run-1/below": "", "rgpt/run-3": "", "rgpt/run-2": "origin"} {
+		err := check(branch, remote)
+		require.True(t, fault.Is(err, contract.CodeBranchConflict), "%s: %v", branch, err)
+		require.Contains(t, err.Error(), branch)
+	}
+	for branch, remote := range map[string]string{"rgpt/run-2": "", "rgpt/run-4": "origin", "rgpt/run-5": "", "rgpt/run": "", "dotted.name": ""} {
+		require.NoError(t, check(branch, remote), branch)
+	}
+	require.True(t, fault.Is(check("bad..name", ""), contract.CodeInvalidConfig))
+	require.True(t, fault.Is(check("-x", ""), contract.CodeInvalidConfig))
+	require.NoError(t, os.RemoveAll(repo))
+	require.Error(t, check("rgpt/run-9", ""))
+}

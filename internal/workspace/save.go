@@ -21,7 +21,7 @@ import (
 // as they are. A change over the limits is refused with ErrTooLarge.
 func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 	if !d.writable || d.lock == nil {
-		return contract.Workspace{}, runtimeFault("a workspace directory that is not open for writing cannot be saved")
+		return contract.Workspace{}, notWritable()
 	}
 	if err := d.removeMarker(); err != nil {
 		return contract.Workspace{}, err
@@ -39,6 +39,10 @@ func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 		}
 	}
 	return d.ws, d.writeMarker()
+}
+
+func notWritable() error {
+	return runtimeFault("a workspace directory that is not open for writing cannot be saved")
 }
 
 // Unchanged says, instead of Save, that the writer changed nothing, so that the
@@ -103,6 +107,9 @@ const addTries = 50
 // stage adds the work tree to the index and returns its tree.
 func (d *Dir) stage(ctx context.Context) (string, error) {
 	_ = os.Remove(d.indexPath() + ".lock")
+	if err := d.refreshIndex(ctx); err != nil {
+		return "", err
+	}
 	accessible := false
 	for try := 0; ; try++ {
 		_, err := d.git(ctx, "add", "-A")
@@ -123,6 +130,19 @@ func (d *Dir) stage(ctx context.Context) (string, error) {
 		}
 	}
 	return d.writeTree(ctx)
+}
+
+// refreshIndex brings the index up to what SaveFile recorded before: git adds
+// no ignored file that the index does not know. The work tree is not touched.
+func (d *Dir) refreshIndex(ctx context.Context) error {
+	if !d.stale {
+		return nil
+	}
+	if _, err := d.git(ctx, "read-tree", "--reset", d.ws.Tree); err != nil {
+		return localFault(err, "the changes of a workspace could not be recorded")
+	}
+	d.stale = false
+	return nil
 }
 
 func (d *Dir) writeTree(ctx context.Context) (string, error) {

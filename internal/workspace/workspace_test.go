@@ -447,6 +447,38 @@ func TestPruneRemovesWhatNobodyUses(t *testing.T) {
 	edit(t, m, ws, "1", func(string) {})
 }
 
+func TestSweepRemovesTheDirectoriesOfWhatEndedUnlessTheyAreInUse(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	for _, key := range []string{"42/step-001/1", "42/tester_running/1/test", "421/step-001/1", "7/a", "8"} {
+		edit(t, m, ws, key, func(string) {})
+	}
+	held, err := m.View(t.Context(), ws, "42/tester_running/1/test")
+	require.NoError(t, err)
+	asked := map[string]int{}
+	ended := func(_ context.Context, first string) (bool, error) {
+		asked[first]++
+		if first == "7" {
+			return true, errors.New("away")
+		}
+		return first == "42" || first == "8", nil
+	}
+	require.ErrorContains(t, m.Sweep(t.Context(), ended), "away")
+	require.Equal(t, map[string]int{"42": 1, "421": 1, "7": 1, "8": 1}, asked)
+	names, err := m.dirNames()
+	require.NoError(t, err)
+	slices.Sort(names)
+	require.Equal(t, []string{"42+tester_5frunning+1+test", "421+step-001+1", "7+a"}, names)
+	held.Close()
+	require.Error(t, m.Sweep(t.Context(), ended))
+	names, err = m.dirNames()
+	require.NoError(t, err)
+	slices.Sort(names)
+	require.Equal(t, []string{"421+step-001+1", "7+a"}, names)
+}
+
 func TestKeysBecomeNamesThatDifferAndKeepPrefixes(t *testing.T) {
 	t.Parallel()
 	key := rapid.StringMatching(`[a-zA-Z0-9+_./ ü-]{1,12}`)

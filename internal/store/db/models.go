@@ -230,6 +230,9 @@ type Run struct {
 	UpdatedAt         time.Time
 	StartedAt         *time.Time
 	FinishedAt        *time.Time
+	PlanID            *int64
+	WorkflowSeq       int64
+	SupersededRuns    []string
 }
 
 type SelfHealEvent struct {

@@ -34,14 +34,27 @@ WITH prior AS (
     WHERE r.id = $4 AND NOT EXISTS (SELECT FROM prior)
       AND ($5::bigint = 0
            OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $5 AND e.run_id = r.id))
+), sender AS (
+    SELECT f.run_id, f.event_seq, $1 = 'run-' || r.id AS own,
+           r.status IN ('done', 'failed', 'cancelled') AS over,
+           $2 = ANY (r.superseded_runs)
+               OR ($2 = r.workflow_run_id AND $3 <= r.workflow_seq) AS late,
+           $1 = 'run-' || r.id AND r.workflow_run_id NOT IN ('', $2)
+               AND $2 <> ALL (r.superseded_runs) AS takes_over
+    FROM fresh f JOIN orchestrator_runs r ON r.id = f.run_id
+), timely AS (
+    SELECT s.run_id, s.event_seq, s.own, s.takes_over,
+           $6::bool AND (NOT s.over OR s.takes_over) AS set_run
+    FROM sender s
+    WHERE NOT (s.own AND s.late)
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
-    SELECT f.run_id, $6::text, $7::text, $8::text,
+    SELECT f.run_id, $7::text, $8::text, $9::text,
            1 + coalesce((SELECT max(e.attempt) FROM orchestrator_executions e
-                         WHERE e.run_id = f.run_id AND e.phase = $6 AND e.step = $7), 0),
-           $9::text, $10::text, $11::timestamptz
+                         WHERE e.run_id = f.run_id AND e.phase = $7 AND e.step = $8), 0),
+           $10::text, $11::text, $12::timestamptz
     FROM fresh f
-    WHERE $6 <> ''
+    WHERE $7 <> ''
     RETURNING id, run_id, phase, step, agent, attempt, started_at
 ), phase_begun AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
@@ -56,66 +69,69 @@ WITH prior AS (
     WHERE c.execution_id = $5
 ), ended AS (
     UPDATE orchestrator_executions e
-    SET status = $12::text, error_class = $13::text, error_code = $14::text,
-        error_message = $15::text, error_cause = $16::text, output = $17::jsonb,
+    SET status = $13::text, error_class = $14::text, error_code = $15::text,
+        error_message = $16::text, error_cause = $17::text, output = $18::jsonb,
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
-        cost_micros = u.cost_micros, finished_at = $11
+        cost_micros = u.cost_micros, finished_at = $12
     FROM fresh f, used u
     WHERE e.id = $5 AND e.run_id = f.run_id
     RETURNING e.id, e.phase, e.step
 ), phase_ended AS (
     UPDATE orchestrator_phases p
-    SET status = $12, finished_at = $11
+    SET status = $13, finished_at = $12
     FROM ended e
     WHERE p.execution_id = e.id
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
-    SELECT f.run_id, $18::text,
-           coalesce(nullif($19::text, ''),
-                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $18)),
-           $20::text, $21::text, $22::text, $23::timestamptz,
-           $11, CASE WHEN $20 = 'pending' THEN NULL ELSE $11 END
-    FROM fresh f
-    WHERE $18 <> ''
+    SELECT f.run_id, $19::text,
+           coalesce(nullif($20::text, ''),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $19)),
+           $21::text, $22::text, $23::text, $24::timestamptz,
+           $12, CASE WHEN $21 = 'pending' THEN NULL ELSE $12 END
+    FROM timely f
+    WHERE $19 <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at
     WHERE a.status = 'pending'
 ), drafts AS (
-    SELECT n, $24::jsonb -> (n - 1) ->> 'type' AS event_type,
-           coalesce($24 -> (n - 1) -> 'payload', '{}') AS payload
-    FROM generate_series(1, jsonb_array_length($24)) AS n
+    SELECT n, $25::jsonb -> (n - 1) ->> 'type' AS event_type,
+           coalesce($25 -> (n - 1) -> 'payload', '{}') AS payload
+    FROM generate_series(1, jsonb_array_length($25)) AS n
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT f.run_id, f.event_seq + d.n, d.event_type, d.payload
-    FROM fresh f CROSS JOIN drafts d
+    SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
+    FROM timely t CROSS JOIN drafts d
     ORDER BY d.n
 ), changed AS (
     UPDATE orchestrator_runs r
-    SET event_seq = r.event_seq + jsonb_array_length($24),
+    SET event_seq = r.event_seq + jsonb_array_length($25),
         updated_at = clock_timestamp(),
-        workflow_started_at = CASE WHEN $1 = 'run-' || r.id THEN coalesce(r.workflow_started_at, $11) ELSE r.workflow_started_at END,
-        workflow_run_id = CASE WHEN $1 = 'run-' || r.id THEN $2 ELSE r.workflow_run_id END,
-        workflow_id = CASE WHEN $1 = 'run-' || r.id THEN $1 ELSE r.workflow_id END,
-        phase = CASE WHEN $25::bool AND $26::text <> '' THEN $26 ELSE r.phase END,
-        status = CASE WHEN $25 THEN $27::text ELSE r.status END,
-        retry_count = CASE WHEN $25 THEN $28::int ELSE r.retry_count END,
-        last_heal_action = CASE WHEN $25 AND $29::text <> '' THEN $29 ELSE r.last_heal_action END,
-        waiting_for = CASE WHEN $25 THEN $30::text ELSE r.waiting_for END,
-        error_class = CASE WHEN $25 THEN $31::text ELSE r.error_class END,
-        error_code = CASE WHEN $25 THEN $32::text ELSE r.error_code END,
-        error_message = CASE WHEN $25 THEN $33::text ELSE r.error_message END,
-        error_cause = CASE WHEN $25 THEN $34::text ELSE r.error_cause END,
-        release_branch = CASE WHEN $25 AND $35::text <> '' THEN $35 ELSE r.release_branch END,
-        release_commit = CASE WHEN $25 AND $36::text <> '' THEN $36 ELSE r.release_commit END,
-        started_at = CASE WHEN $25 AND $27 <> 'pending' THEN coalesce(r.started_at, $11) ELSE r.started_at END,
-        finished_at = CASE WHEN NOT $25 THEN r.finished_at WHEN $37::bool THEN $11 END,
-        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($17, r.planner_output) ELSE r.planner_output END,
-        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($17, r.builder_output) ELSE r.builder_output END,
-        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($17, r.tester_output) ELSE r.tester_output END,
-        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce($17, r.releaser_output) ELSE r.releaser_output END
-    FROM fresh f LEFT JOIN ended e ON e.step = ''
-    WHERE r.id = f.run_id
+        workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, $12) ELSE r.workflow_started_at END,
+        workflow_run_id = CASE WHEN t.own THEN $2 ELSE r.workflow_run_id END,
+        workflow_id = CASE WHEN t.own THEN $1 ELSE r.workflow_id END,
+        workflow_seq = CASE WHEN t.own THEN $3 ELSE r.workflow_seq END,
+        superseded_runs = CASE WHEN t.takes_over THEN array_append(r.superseded_runs, r.workflow_run_id) ELSE r.superseded_runs END,
+        plan_id = CASE WHEN t.set_run AND $26::bigint <> 0 THEN $26 ELSE r.plan_id END,
+        phase = CASE WHEN t.set_run AND $27::text <> '' THEN $27 ELSE r.phase END,
+        status = CASE WHEN t.set_run THEN $28::text ELSE r.status END,
+        retry_count = CASE WHEN t.set_run THEN $29::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN t.set_run AND $30::text <> '' THEN $30 ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN t.set_run THEN $31::text ELSE r.waiting_for END,
+        error_class = CASE WHEN t.set_run THEN $32::text ELSE r.error_class END,
+        error_code = CASE WHEN t.set_run THEN $33::text ELSE r.error_code END,
+        error_message = CASE WHEN t.set_run THEN $34::text ELSE r.error_message END,
+        error_cause = CASE WHEN t.set_run THEN $35::text ELSE r.error_cause END,
+        release_branch = CASE WHEN t.set_run AND $36::text <> '' THEN $36 ELSE r.release_branch END,
+        release_commit = CASE WHEN t.set_run AND $37::text <> '' THEN $37 ELSE r.release_commit END,
+        started_at = CASE WHEN t.set_run AND $28 <> 'pending' THEN coalesce(r.started_at, $12) ELSE r.started_at END,
+        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at WHEN $38::bool THEN $12 END,
+        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($18, r.planner_output) ELSE r.planner_output END,
+        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($18, r.builder_output) ELSE r.builder_output END,
+        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($18, r.tester_output) ELSE r.tester_output END,
+        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce($18, r.releaser_output) ELSE r.releaser_output END
+    FROM timely t LEFT JOIN ended e ON e.step = ''
+    WHERE r.id = t.run_id
     RETURNING r.event_seq
 ), kept AS (
     INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result)
@@ -127,11 +143,11 @@ WITH prior AS (
 )
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
-       (CASE WHEN jsonb_array_length($24) > 0
+       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($25) > 0
              THEN pg_notify('rgpt_events', $4 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM kept k, changed c, used u
+FROM kept k CROSS JOIN used u LEFT JOIN changed c ON true
 UNION ALL
-SELECT p.result::jsonb, 0, '' FROM prior p
+SELECT p.result::jsonb, u.open, '' FROM prior p CROSS JOIN used u
 `
 
 type RecordParams struct {
@@ -140,6 +156,7 @@ type RecordParams struct {
 	Seq              int64
 	RunID            int64
 	EndExecution     int64
+	SetRun           bool
 	BeginPhase       string
 	BeginStep        string
 	BeginAgent       string
@@ -159,7 +176,7 @@ type RecordParams struct {
 	ApprovalReason   string
 	ApprovalDeadline *time.Time
 	Events           json.RawMessage
-	SetRun           bool
+	PlanID           int64
 	Phase            string
 	Status           string
 	RetryCount       int32
@@ -182,6 +199,12 @@ type RecordRow struct {
 
 // Applies a record under the lock of its run, or answers what it answered the
 // first time. No row: there is no such run, or it has no such execution to end.
+//
+// The run's own workflow numbers its records. A late one (of a lower number, or
+// of a workflow run that another has taken over from) begins and ends its
+// executions, and says nothing about the run any more. A workflow run that was
+// not seen before takes over: the run was reset. Only so is a terminal status
+// left.
 func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, error) {
 	row := q.db.QueryRow(ctx, record,
 		arg.WorkflowID,
@@ -189,6 +212,7 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.Seq,
 		arg.RunID,
 		arg.EndExecution,
+		arg.SetRun,
 		arg.BeginPhase,
 		arg.BeginStep,
 		arg.BeginAgent,
@@ -208,7 +232,7 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.ApprovalReason,
 		arg.ApprovalDeadline,
 		arg.Events,
-		arg.SetRun,
+		arg.PlanID,
 		arg.Phase,
 		arg.Status,
 		arg.RetryCount,

@@ -48,17 +48,18 @@ func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error
 const createRun = `-- name: CreateRun :one
 WITH created AS (
     INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
-                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq)
+                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id)
     VALUES ($1, $2, $3, $4, $5, $6, $7,
-            $8, $9, $10, $11, $12, 1)
+            $8, $9, $10, $11, $12, 1,
+            CASE WHEN $13::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END)
     ON CONFLICT (tenant, idempotency_key) DO NOTHING
-    RETURNING id
+    RETURNING id, plan_id
 ), event AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT c.id, 1, $13::text, $14::jsonb FROM created c
+    SELECT c.id, 1, $14::text, $15::jsonb FROM created c
 ), given AS (
-    INSERT INTO orchestrator_plans (run_id, author, plan)
-    SELECT c.id, $15::text, $16::jsonb FROM created c WHERE $16 IS NOT NULL
+    INSERT INTO orchestrator_plans (id, run_id, author, plan)
+    SELECT c.plan_id, c.id, $16::text, $13 FROM created c WHERE c.plan_id IS NOT NULL
 )
 SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM created c
 `
@@ -76,10 +77,10 @@ type CreateRunParams struct {
 	Spec            json.RawMessage
 	IdempotencyKey  *string
 	RequestDigest   string
+	Plan            json.RawMessage
 	EventType       string
 	Payload         json.RawMessage
 	PlanAuthor      string
-	Plan            json.RawMessage
 }
 
 type CreateRunRow struct {
@@ -103,10 +104,10 @@ func (q *Queries) CreateRun(ctx context.Context, arg CreateRunParams) (CreateRun
 		arg.Spec,
 		arg.IdempotencyKey,
 		arg.RequestDigest,
+		arg.Plan,
 		arg.EventType,
 		arg.Payload,
 		arg.PlanAuthor,
-		arg.Plan,
 	)
 	var i CreateRunRow
 	err := row.Scan(&i.ID, &i.Notified)
@@ -161,7 +162,7 @@ func (q *Queries) Executions(ctx context.Context, runID int64) ([]Execution, err
 const getRun = `-- name: GetRun :one
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
-       error_class, error_code, error_message, error_cause, release_branch, release_commit,
+       error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
 FROM orchestrator_runs WHERE id = $1
 `
@@ -188,6 +189,7 @@ type GetRunRow struct {
 	ErrorCause      string
 	ReleaseBranch   string
 	ReleaseCommit   string
+	PlanID          *int64
 	Settings        json.RawMessage
 	Spec            json.RawMessage
 	WorkflowID      string
@@ -224,6 +226,7 @@ func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
 		&i.ErrorCause,
 		&i.ReleaseBranch,
 		&i.ReleaseCommit,
+		&i.PlanID,
 		&i.Settings,
 		&i.Spec,
 		&i.WorkflowID,
@@ -237,21 +240,10 @@ func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
 	return i, err
 }
 
-const latestPlan = `-- name: LatestPlan :one
-SELECT plan FROM orchestrator_plans WHERE run_id = $1 ORDER BY id DESC LIMIT 1
-`
-
-func (q *Queries) LatestPlan(ctx context.Context, runID int64) (json.RawMessage, error) {
-	row := q.db.QueryRow(ctx, latestPlan, runID)
-	var plan json.RawMessage
-	err := row.Scan(&plan)
-	return plan, err
-}
-
 const listRuns = `-- name: ListRuns :many
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
-       error_class, error_code, error_message, error_cause, release_branch, release_commit,
+       error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
 FROM orchestrator_runs
 WHERE ($1::text IS NULL OR tenant = $1)
@@ -299,6 +291,7 @@ type ListRunsRow struct {
 	ErrorCause      string
 	ReleaseBranch   string
 	ReleaseCommit   string
+	PlanID          *int64
 	Settings        json.RawMessage
 	Spec            json.RawMessage
 	WorkflowID      string
@@ -353,6 +346,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ErrorCause,
 			&i.ReleaseBranch,
 			&i.ReleaseCommit,
+			&i.PlanID,
 			&i.Settings,
 			&i.Spec,
 			&i.WorkflowID,
@@ -409,7 +403,8 @@ func (q *Queries) ManualInterventions(ctx context.Context, runID int64) ([]Manua
 
 const markStarted = `-- name: MarkStarted :execrows
 UPDATE orchestrator_runs
-SET workflow_id = $1, workflow_run_id = $2,
+SET workflow_id = $1,
+    workflow_run_id = CASE WHEN workflow_run_id = '' THEN $2 ELSE workflow_run_id END,
     workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp()
 WHERE id = $3
 `
@@ -420,6 +415,8 @@ type MarkStartedParams struct {
 	RunID         int64
 }
 
+// Which workflow carries out a run. Records know better which of its workflow
+// runs counts, so one that they have named stays.
 func (q *Queries) MarkStarted(ctx context.Context, arg MarkStartedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, markStarted, arg.WorkflowID, arg.WorkflowRunID, arg.RunID)
 	if err != nil {
@@ -493,6 +490,33 @@ func (q *Queries) Phases(ctx context.Context, runID int64) ([]Phase, error) {
 	return items, nil
 }
 
+const planByID = `-- name: PlanByID :one
+SELECT plan FROM orchestrator_plans WHERE run_id = $1 AND id = $2
+`
+
+type PlanByIDParams struct {
+	RunID int64
+	ID    int64
+}
+
+func (q *Queries) PlanByID(ctx context.Context, arg PlanByIDParams) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, planByID, arg.RunID, arg.ID)
+	var plan json.RawMessage
+	err := row.Scan(&plan)
+	return plan, err
+}
+
+const planThatCounts = `-- name: PlanThatCounts :one
+SELECT p.plan FROM orchestrator_runs r JOIN orchestrator_plans p ON p.id = r.plan_id WHERE r.id = $1
+`
+
+func (q *Queries) PlanThatCounts(ctx context.Context, runID int64) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, planThatCounts, runID)
+	var plan json.RawMessage
+	err := row.Scan(&plan)
+	return plan, err
+}
+
 const runByKey = `-- name: RunByKey :one
 SELECT id, request_digest FROM orchestrator_runs WHERE tenant = $1 AND idempotency_key = $2::text
 `
@@ -537,10 +561,11 @@ func (q *Queries) RunOutputs(ctx context.Context, id int64) (RunOutputsRow, erro
 	return i, err
 }
 
-const savePlan = `-- name: SavePlan :exec
+const savePlan = `-- name: SavePlan :one
 INSERT INTO orchestrator_plans (run_id, execution_id, author, plan)
 VALUES ($1, $2, $3, $4)
-ON CONFLICT (execution_id) DO UPDATE SET plan = excluded.plan, author = excluded.author
+ON CONFLICT (execution_id) DO UPDATE SET execution_id = excluded.execution_id
+RETURNING id
 `
 
 type SavePlanParams struct {
@@ -550,14 +575,17 @@ type SavePlanParams struct {
 	Plan        json.RawMessage
 }
 
-func (q *Queries) SavePlan(ctx context.Context, arg SavePlanParams) error {
-	_, err := q.db.Exec(ctx, savePlan,
+// Of an execution that has a plan already, the row that is there, as it is.
+func (q *Queries) SavePlan(ctx context.Context, arg SavePlanParams) (int64, error) {
+	row := q.db.QueryRow(ctx, savePlan,
 		arg.RunID,
 		arg.ExecutionID,
 		arg.Author,
 		arg.Plan,
 	)
-	return err
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }
 
 const selfHealEvents = `-- name: SelfHealEvents :many

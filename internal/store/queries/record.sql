@@ -7,6 +7,12 @@ SELECT id FROM orchestrator_runs WHERE id = @run_id FOR NO KEY UPDATE;
 -- name: Record :one
 -- Applies a record under the lock of its run, or answers what it answered the
 -- first time. No row: there is no such run, or it has no such execution to end.
+--
+-- The run's own workflow numbers its records. A late one (of a lower number, or
+-- of a workflow run that another has taken over from) begins and ends its
+-- executions, and says nothing about the run any more. A workflow run that was
+-- not seen before takes over: the run was reset. Only so is a terminal status
+-- left.
 WITH prior AS (
     SELECT r.result
     FROM orchestrator_records r
@@ -17,6 +23,19 @@ WITH prior AS (
     WHERE r.id = @run_id AND NOT EXISTS (SELECT FROM prior)
       AND (@end_execution::bigint = 0
            OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.run_id = r.id))
+), sender AS (
+    SELECT f.run_id, f.event_seq, @workflow_id = 'run-' || r.id AS own,
+           r.status IN ('done', 'failed', 'cancelled') AS over,
+           @workflow_run_id = ANY (r.superseded_runs)
+               OR (@workflow_run_id = r.workflow_run_id AND @seq <= r.workflow_seq) AS late,
+           @workflow_id = 'run-' || r.id AND r.workflow_run_id NOT IN ('', @workflow_run_id)
+               AND @workflow_run_id <> ALL (r.superseded_runs) AS takes_over
+    FROM fresh f JOIN orchestrator_runs r ON r.id = f.run_id
+), timely AS (
+    SELECT s.run_id, s.event_seq, s.own, s.takes_over,
+           @set_run::bool AND (NOT s.over OR s.takes_over) AS set_run
+    FROM sender s
+    WHERE NOT (s.own AND s.late)
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
     SELECT f.run_id, @begin_phase::text, @begin_step::text, @begin_agent::text,
@@ -58,7 +77,7 @@ WITH prior AS (
                     (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = @approval_id)),
            @approval_status::text, @approval_by::text, @approval_reason::text, sqlc.narg(approval_deadline)::timestamptz,
            @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END
-    FROM fresh f
+    FROM timely f
     WHERE @approval_id <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
@@ -70,35 +89,38 @@ WITH prior AS (
     FROM generate_series(1, jsonb_array_length(@events)) AS n
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT f.run_id, f.event_seq + d.n, d.event_type, d.payload
-    FROM fresh f CROSS JOIN drafts d
+    SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
+    FROM timely t CROSS JOIN drafts d
     ORDER BY d.n
 ), changed AS (
     UPDATE orchestrator_runs r
     SET event_seq = r.event_seq + jsonb_array_length(@events),
         updated_at = clock_timestamp(),
-        workflow_started_at = CASE WHEN @workflow_id = 'run-' || r.id THEN coalesce(r.workflow_started_at, @at) ELSE r.workflow_started_at END,
-        workflow_run_id = CASE WHEN @workflow_id = 'run-' || r.id THEN @workflow_run_id ELSE r.workflow_run_id END,
-        workflow_id = CASE WHEN @workflow_id = 'run-' || r.id THEN @workflow_id ELSE r.workflow_id END,
-        phase = CASE WHEN @set_run::bool AND @phase::text <> '' THEN @phase ELSE r.phase END,
-        status = CASE WHEN @set_run THEN @status::text ELSE r.status END,
-        retry_count = CASE WHEN @set_run THEN @retry_count::int ELSE r.retry_count END,
-        last_heal_action = CASE WHEN @set_run AND @last_heal_action::text <> '' THEN @last_heal_action ELSE r.last_heal_action END,
-        waiting_for = CASE WHEN @set_run THEN @waiting_for::text ELSE r.waiting_for END,
-        error_class = CASE WHEN @set_run THEN @error_class::text ELSE r.error_class END,
-        error_code = CASE WHEN @set_run THEN @error_code::text ELSE r.error_code END,
-        error_message = CASE WHEN @set_run THEN @error_message::text ELSE r.error_message END,
-        error_cause = CASE WHEN @set_run THEN @error_cause::text ELSE r.error_cause END,
-        release_branch = CASE WHEN @set_run AND @branch::text <> '' THEN @branch ELSE r.release_branch END,
-        release_commit = CASE WHEN @set_run AND @commit::text <> '' THEN @commit ELSE r.release_commit END,
-        started_at = CASE WHEN @set_run AND @status <> 'pending' THEN coalesce(r.started_at, @at) ELSE r.started_at END,
-        finished_at = CASE WHEN NOT @set_run THEN r.finished_at WHEN @finished::bool THEN @at END,
+        workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, @at) ELSE r.workflow_started_at END,
+        workflow_run_id = CASE WHEN t.own THEN @workflow_run_id ELSE r.workflow_run_id END,
+        workflow_id = CASE WHEN t.own THEN @workflow_id ELSE r.workflow_id END,
+        workflow_seq = CASE WHEN t.own THEN @seq ELSE r.workflow_seq END,
+        superseded_runs = CASE WHEN t.takes_over THEN array_append(r.superseded_runs, r.workflow_run_id) ELSE r.superseded_runs END,
+        plan_id = CASE WHEN t.set_run AND @plan_id::bigint <> 0 THEN @plan_id ELSE r.plan_id END,
+        phase = CASE WHEN t.set_run AND @phase::text <> '' THEN @phase ELSE r.phase END,
+        status = CASE WHEN t.set_run THEN @status::text ELSE r.status END,
+        retry_count = CASE WHEN t.set_run THEN @retry_count::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN t.set_run AND @last_heal_action::text <> '' THEN @last_heal_action ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN t.set_run THEN @waiting_for::text ELSE r.waiting_for END,
+        error_class = CASE WHEN t.set_run THEN @error_class::text ELSE r.error_class END,
+        error_code = CASE WHEN t.set_run THEN @error_code::text ELSE r.error_code END,
+        error_message = CASE WHEN t.set_run THEN @error_message::text ELSE r.error_message END,
+        error_cause = CASE WHEN t.set_run THEN @error_cause::text ELSE r.error_cause END,
+        release_branch = CASE WHEN t.set_run AND @branch::text <> '' THEN @branch ELSE r.release_branch END,
+        release_commit = CASE WHEN t.set_run AND @commit::text <> '' THEN @commit ELSE r.release_commit END,
+        started_at = CASE WHEN t.set_run AND @status <> 'pending' THEN coalesce(r.started_at, @at) ELSE r.started_at END,
+        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at WHEN @finished::bool THEN @at END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce(sqlc.narg(end_output), r.planner_output) ELSE r.planner_output END,
         builder_output = CASE WHEN e.phase = 'builder' THEN coalesce(sqlc.narg(end_output), r.builder_output) ELSE r.builder_output END,
         tester_output = CASE WHEN e.phase = 'tester' THEN coalesce(sqlc.narg(end_output), r.tester_output) ELSE r.tester_output END,
         releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce(sqlc.narg(end_output), r.releaser_output) ELSE r.releaser_output END
-    FROM fresh f LEFT JOIN ended e ON e.step = ''
-    WHERE r.id = f.run_id
+    FROM timely t LEFT JOIN ended e ON e.step = ''
+    WHERE r.id = t.run_id
     RETURNING r.event_seq
 ), kept AS (
     INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result)
@@ -110,8 +132,8 @@ WITH prior AS (
 )
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
-       (CASE WHEN jsonb_array_length(@events) > 0
+       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length(@events) > 0
              THEN pg_notify('rgpt_events', @run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM kept k, changed c, used u
+FROM kept k CROSS JOIN used u LEFT JOIN changed c ON true
 UNION ALL
-SELECT p.result::jsonb, 0, '' FROM prior p;
+SELECT p.result::jsonb, u.open, '' FROM prior p CROSS JOIN used u;

@@ -3,17 +3,18 @@
 -- the tenant has used the idempotency key before.
 WITH created AS (
     INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
-                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq)
+                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id)
     VALUES (@tenant, @project, @goal_title, @goal_description, @repo, @base_commit, @base_branch,
-            @max_retries, @settings, sqlc.narg(spec), sqlc.narg(idempotency_key), @request_digest, 1)
+            @max_retries, @settings, sqlc.narg(spec), sqlc.narg(idempotency_key), @request_digest, 1,
+            CASE WHEN sqlc.narg(plan)::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END)
     ON CONFLICT (tenant, idempotency_key) DO NOTHING
-    RETURNING id
+    RETURNING id, plan_id
 ), event AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT c.id, 1, @event_type::text, @payload::jsonb FROM created c
 ), given AS (
-    INSERT INTO orchestrator_plans (run_id, author, plan)
-    SELECT c.id, @plan_author::text, sqlc.narg(plan)::jsonb FROM created c WHERE sqlc.narg(plan) IS NOT NULL
+    INSERT INTO orchestrator_plans (id, run_id, author, plan)
+    SELECT c.plan_id, c.id, @plan_author::text, sqlc.narg(plan) FROM created c WHERE c.plan_id IS NOT NULL
 )
 SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM created c;
 
@@ -21,8 +22,11 @@ SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM creat
 SELECT id, request_digest FROM orchestrator_runs WHERE tenant = @tenant AND idempotency_key = @idempotency_key::text;
 
 -- name: MarkStarted :execrows
+-- Which workflow carries out a run. Records know better which of its workflow
+-- runs counts, so one that they have named stays.
 UPDATE orchestrator_runs
-SET workflow_id = @workflow_id, workflow_run_id = @workflow_run_id,
+SET workflow_id = @workflow_id,
+    workflow_run_id = CASE WHEN workflow_run_id = '' THEN @workflow_run_id ELSE workflow_run_id END,
     workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp()
 WHERE id = @run_id;
 
@@ -36,7 +40,7 @@ LIMIT @most::int;
 -- name: GetRun :one
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
-       error_class, error_code, error_message, error_cause, release_branch, release_commit,
+       error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
 FROM orchestrator_runs WHERE id = @id;
 
@@ -48,7 +52,7 @@ SELECT planner_output, builder_output, tester_output, releaser_output FROM orche
 -- fall away and the others meet their index.
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
-       error_class, error_code, error_message, error_cause, release_branch, release_commit,
+       error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
 FROM orchestrator_runs
 WHERE (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))
@@ -76,10 +80,15 @@ SELECT * FROM orchestrator_phases WHERE run_id = @run_id ORDER BY started_at, ex
 -- name: Executions :many
 SELECT * FROM orchestrator_executions WHERE run_id = @run_id ORDER BY id;
 
--- name: SavePlan :exec
+-- name: SavePlan :one
+-- Of an execution that has a plan already, the row that is there, as it is.
 INSERT INTO orchestrator_plans (run_id, execution_id, author, plan)
 VALUES (@run_id, sqlc.narg(execution_id), @author, @plan)
-ON CONFLICT (execution_id) DO UPDATE SET plan = excluded.plan, author = excluded.author;
+ON CONFLICT (execution_id) DO UPDATE SET execution_id = excluded.execution_id
+RETURNING id;
 
--- name: LatestPlan :one
-SELECT plan FROM orchestrator_plans WHERE run_id = @run_id ORDER BY id DESC LIMIT 1;
+-- name: PlanThatCounts :one
+SELECT p.plan FROM orchestrator_runs r JOIN orchestrator_plans p ON p.id = r.plan_id WHERE r.id = @run_id;
+
+-- name: PlanByID :one
+SELECT plan FROM orchestrator_plans WHERE run_id = @run_id AND id = @id;

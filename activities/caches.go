@@ -1,0 +1,81 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/buildcache"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/verify"
+)
+
+func (a *Activities) caches() buildcache.Store { return setup.BuildCaches(a.DataDir) }
+
+// agentCache is the build cache of an agent in a run: what it compiled in one
+// command serves the next, and nobody else.
+func (a *Activities) agentCache(in contract.ToolInput) (*buildcache.Cache, error) {
+	return a.openCache(in.Workspace.Repo, in.Execution.RunID, string(in.Execution.Agent))
+}
+
+// checkCache is the build cache of one check: another attempt, and another check
+// of the same attempt, must not find what this one's code left.
+func (a *Activities) checkCache(in contract.VerifyInput) (*buildcache.Cache, error) {
+	return a.openCache(in.Workspace.Repo, in.Execution.RunID, fmt.Sprintf("%d/%s", in.Execution.ID, in.Check.ID))
+}
+
+func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.Cache, error) {
+	cache, err := a.caches().Open(repo, run, use)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the build cache in %s cannot be made", filepath.Join(a.DataDir, "cache"))
+	}
+	return cache, nil
+}
+
+// command is what every sandboxed command gets.
+func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
+	c := sandbox.Command{
+		Env: map[string]string{}, ReadOnly: append([]string{}, a.Config.Execution.Sandbox.ReadOnly...), Limits: setup.Limits(a.Config),
+	}
+	cache.Give(&c)
+	return c
+}
+
+// fillBase compiles the commit that the run started from, once on a host for each
+// set of dependencies, so that a check need not compile them in a layer of its
+// own. It takes up to half of the check's time, which a check without it would
+// need for the same. Without it a check is slower, not wrong.
+func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, checkout string, env verify.Env, cache *buildcache.Cache) {
+	dependencies := verify.Dependencies(checkout)
+	if dependencies == "" {
+		return
+	}
+	err := cache.Fill(ctx, dependencies, func(ctx context.Context, dir string) error {
+		ctx, cancel := context.WithTimeout(ctx, in.Timeout/2)
+		defer cancel()
+		base, err := a.Workspaces.Start(ctx, contract.Repo{URL: in.Workspace.Repo, Base: in.Workspace.Base})
+		if err != nil {
+			return err
+		}
+		tree, err := a.Workspaces.Open(ctx, base, fmt.Sprintf("%d/base", in.Execution.RunID))
+		if err != nil {
+			return err
+		}
+		defer tree.Close()
+		env.GoCache, env.Writable = sandbox.GoCache{Dir: dir}, nil
+		env.Limits.Timeout = in.Timeout / 2
+		return verify.Compile(ctx, tree.Path(), env)
+	})
+	if err != nil && ctx.Err() == nil {
+		a.Log.WarnContext(ctx, "Could not compile the base commit for the build cache", "run", in.Execution.RunID, "base", in.Workspace.Base, "error", err)
+	}
+}
+
+// timeLeft is what fillBase left of a check's time.
+func timeLeft(in contract.VerifyInput, started time.Time) time.Duration {
+	return max(in.Timeout-time.Since(started), in.Timeout/4)
+}

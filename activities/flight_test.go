@@ -1,0 +1,252 @@
+package activities_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// gate stands before the scripted model and holds each request until it is
+// opened.
+type gate struct {
+	arrived chan string   // the idempotency key of each request
+	left    chan struct{} // a client hung up while it waited
+	open    chan struct{}
+}
+
+// gated is a house whose model is behind a gate.
+func gated(t *testing.T) (*house, *gate) {
+	t.Helper()
+	h := newHouse(t, editHello)
+	behind, err := url.Parse(strings.TrimSuffix(h.Config.Models.Providers[setup.Scripted].BaseURL, "/v1"))
+	require.NoError(t, err)
+	pass := httputil.NewSingleHostReverseProxy(behind)
+	g := &gate{arrived: make(chan string, 10), left: make(chan struct{}, 10), open: make(chan struct{})}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body) // else nobody notices that the client hangs up
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		g.arrived <- r.Header.Get("Idempotency-Key")
+		select {
+		case <-g.open:
+			pass.ServeHTTP(w, r)
+		case <-r.Context().Done():
+			g.left <- struct{}{}
+		}
+	}))
+	t.Cleanup(web.Close)
+	before := h.Config.Models.Providers[setup.Scripted]
+	before.BaseURL = web.URL + "/v1"
+	h.Config.Models.Providers[setup.Scripted] = before
+	h.Model.Close()
+	h.Model, err = setup.Model(h.Config)
+	require.NoError(t, err)
+	t.Cleanup(h.Model.Close)
+	return h, g
+}
+
+// thought is what came of a try of Think.
+type thought struct {
+	contract.ThinkResult
+	err error
+}
+
+// think begins a try of Think.
+func think(ctx context.Context, a *activities.Activities, in contract.ThinkInput) <-chan thought {
+	out := make(chan thought, 1)
+	go func() {
+		r, err := a.Think(ctx, in)
+		out <- thought{r, err}
+	}()
+	return out
+}
+
+// awaitWaiting waits until that many tries wait for turn 1 of an execution.
+func (h *house) awaitWaiting(a *activities.Activities, e contract.ExecutionRef, want int) {
+	h.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(time.Minute)
+	for a.Waiting(e.ID, 1) != want {
+		select {
+		case <-tick.C:
+		case <-late:
+			require.Failf(h.t, "too late", "%d tries wait for the call, not %d", a.Waiting(e.ID, 1), want)
+		}
+	}
+}
+
+func (h *house) requireOnePaidCall(want int64) {
+	h.t.Helper()
+	require.Equal(h.t, 1, h.served())
+	usage, err := h.Store.Usage(h.t.Context(), h.run.ID)
+	require.NoError(h.t, err)
+	require.Equal(h.t, want, usage.Tokens())
+}
+
+func TestTheProvidersOwnTimeoutCountsBeforeThatOfTheRun(t *testing.T) {
+	t.Parallel()
+	h, g := gated(t) // never opened: the provider does not answer
+	e, _ := h.openStep()
+	own := choice
+	own.Timeout = 50 * time.Millisecond
+	_, err := h.Think(t.Context(), contract.ThinkInput{Execution: e, Turn: 1, Model: own, Timeout: time.Hour})
+	require.Equal(t, contract.CodeTimeout, fault.Of(err).Code)
+	require.ErrorContains(t, err, "within 50ms")
+	require.Len(t, g.arrived, 1)
+}
+
+func TestASecondTryOfACallUnderWayJoinsItInsteadOfPayingAgain(t *testing.T) {
+	t.Parallel()
+	h, g := gated(t)
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+	first := think(t.Context(), h.Activities, in)
+	require.NotEmpty(t, <-g.arrived)
+	second := think(t.Context(), h.Activities, in)
+	h.awaitWaiting(h.Activities, e, 2)
+	close(g.open)
+	one, two := <-first, <-second
+	require.NoError(t, one.err)
+	require.NoError(t, two.err)
+	require.Equal(t, one, two)
+	require.Empty(t, g.arrived)
+	h.requireOnePaidCall(110)
+}
+
+func TestACallGoesOnForTheNextTryWhenTemporalLostSightOfItsFirst(t *testing.T) {
+	t.Parallel()
+	h, g := gated(t)
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+	ctx, lose := context.WithCancelCause(t.Context())
+	first := think(ctx, h.Activities, in)
+	<-g.arrived
+	lose(serviceerror.NewNotFound("the heartbeat came too late"))
+	require.ErrorIs(t, (<-first).err, context.Canceled)
+	second := think(t.Context(), h.Activities, in)
+	close(g.open)
+	two := <-second
+	require.NoError(t, two.err)
+	require.True(t, two.Finish)
+	require.Empty(t, g.arrived)
+	require.Empty(t, g.left, "nobody hung up")
+	h.requireOnePaidCall(110)
+}
+
+func TestAStoppedRunsCallIsHungUpAndItsBudgetFree(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"the run is stopped": temporal.NewCanceledError(), "the worker stops": worker.ErrWorkerShutdown} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, g := gated(t)
+			e, _ := h.openStep()
+			in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+			ctx, stop := context.WithCancelCause(t.Context())
+			first := think(ctx, h.Activities, in)
+			<-g.arrived
+			stop(cause)
+			require.ErrorIs(t, (<-first).err, context.Canceled)
+			<-g.left
+			budget, err := h.Store.Budget(t.Context(), store.ScopeRun, "1")
+			require.NoError(t, err)
+			require.Zero(t, budget.ReservedTokens, "given back before the activity ended")
+			close(g.open)
+			again := <-think(t.Context(), h.Activities, in) // after a stop of the worker another one comes
+			require.NoError(t, again.err)
+			h.requireOnePaidCall(110)
+		})
+	}
+}
+
+func TestAnotherWorkerWaitsForACallThatALivingOneMakes(t *testing.T) {
+	t.Parallel()
+	h, g := gated(t)
+	other := h.otherWorker()
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+	first := think(t.Context(), h.Activities, in)
+	key := <-g.arrived
+	require.NotEmpty(t, key)
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := think(ctx, other, in)
+	cancel() // whoever waits can be told not to
+	require.ErrorIs(t, (<-waits).err, context.Canceled)
+	h.awaitWaiting(other, e, 0)
+	said := make(lines, 10)
+	other.Log = slog.New(slog.NewTextHandler(said, nil))
+	second := think(t.Context(), other, in)
+	select {
+	case line := <-said:
+		require.Contains(t, line, "waiting for its answer")
+	case <-g.arrived:
+		require.Fail(t, "it was asked, and paid, twice")
+	}
+	close(g.open)
+	one, two := <-first, <-second
+	require.NoError(t, one.err)
+	require.NoError(t, two.err)
+	require.Equal(t, one, two)
+	require.Empty(t, g.arrived)
+	h.requireOnePaidCall(110)
+}
+
+func TestAnotherWorkerAsksAgainWithTheSameKeyOnceTheFirstIsDead(t *testing.T) {
+	t.Parallel()
+	h, g := gated(t)
+	dies := h.otherWorker()
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice}
+	first := think(t.Context(), dies, in)
+	key := <-g.arrived
+	dies.Store.Close() // all that a process holds in the database ends with it
+	second := think(t.Context(), h.Activities, in)
+	require.Equal(t, key, <-g.arrived)
+	close(g.open)
+	two := <-second
+	require.NoError(t, two.err)
+	require.True(t, two.Finish)
+	<-first
+}
+
+// lines is a log that hands over its lines.
+type lines chan string
+
+// Write hands a line over.
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// otherWorker is a worker of its own on the same database.
+func (h *house) otherWorker() *activities.Activities {
+	h.t.Helper()
+	db, err := store.Open(h.t.Context(), h.url, store.Options{MaxConns: 4})
+	require.NoError(h.t, err)
+	h.t.Cleanup(db.Close)
+	return &activities.Activities{
+		Store: db, Model: h.Model, Workspaces: h.Workspaces, Tools: h.Tools, Sandbox: h.Sandbox, Artifacts: h.Artifacts,
+		Config: h.Config, DataDir: h.DataDir, Log: h.Log,
+	}
+}

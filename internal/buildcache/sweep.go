@@ -1,0 +1,161 @@
+package buildcache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// RemoveRun removes what the uses of a run left. What is in use stays for the
+// sweep.
+func (s Store) RemoveRun(run int64) error {
+	_, err := remove(filepath.Join(s.root, "runs", strconv.FormatInt(run, 10)))
+	return err
+}
+
+// entry is what is removed as a whole: the layers of a run, or the base of a
+// repository.
+type entry struct {
+	path string
+	used time.Time
+	size int64
+}
+
+// Sweep removes what nobody used for maxAge, then what was not used for the
+// longest time until the store takes up no more than maxBytes. What is in use
+// stays. 0 is no bound.
+func (s Store) Sweep(ctx context.Context, maxAge time.Duration, maxBytes int64) error {
+	entries, err := s.entries(ctx)
+	if err != nil {
+		return err
+	}
+	var total int64
+	for _, e := range entries {
+		total += e.size
+	}
+	oldest := time.Now().Add(-maxAge)
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return fmt.Errorf("build cache: sweeping was stopped: %w", context.Cause(ctx))
+		}
+		old, large := maxAge > 0 && e.used.Before(oldest), maxBytes > 0 && total > maxBytes
+		if !old && !large {
+			continue
+		}
+		removed, err := remove(e.path)
+		if err != nil {
+			return err
+		}
+		if removed {
+			total -= e.size
+		}
+	}
+	return nil
+}
+
+// entries lists what the store holds, the longest unused first, and removes
+// what an interrupted sweep left.
+func (s Store) entries(ctx context.Context) ([]entry, error) {
+	var all []entry
+	for _, kind := range []string{"runs", "repos"} {
+		dir := filepath.Join(s.root, kind)
+		found, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("build cache: %w", err)
+		}
+		for _, f := range found {
+			path := filepath.Join(dir, f.Name())
+			if strings.HasSuffix(f.Name(), removedSuffix) {
+				if err := removeTree(path); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			if info, err := f.Info(); err == nil {
+				all = append(all, entry{path: path, used: info.ModTime(), size: sizeOf(ctx, path)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	return all, nil
+}
+
+// sizeOf is what a directory takes up on disk.
+func sizeOf(ctx context.Context, dir string) (total int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read is not counted
+		}
+		if info, err := d.Info(); err == nil {
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+				total += stat.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return total
+}
+
+// removedSuffix marks an entry that nobody can open any more.
+const removedSuffix = ".removed"
+
+// remove removes an entry unless it is in use.
+func remove(dir string) (bool, error) {
+	gone, err := takeAway(dir)
+	if gone == "" || err != nil {
+		return false, err
+	}
+	return true, removeTree(gone)
+}
+
+// takeAway renames an entry that nobody uses, so that nobody can begin to.
+func takeAway(dir string) (gone string, err error) {
+	file, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("build cache: %w", err)
+	}
+	defer file.Close()
+	gone = fmt.Sprintf("%s.%d%s", dir, time.Now().UnixNano(), removedSuffix)
+	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !isAt(file, dir) {
+		return "", nil
+	}
+	if err := os.Rename(dir, gone); err != nil {
+		return "", fmt.Errorf("build cache: %w", err)
+	}
+	return gone, nil
+}
+
+// removeTree also removes directories that a command closed to their owner.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
+			if d != nil && d.IsDir() {
+				_ = os.Chmod(p, 0o700)
+			}
+			return nil
+		})
+		err = os.RemoveAll(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("build cache: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package rundiff
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/aymanbagabas/go-udiff/lcs"
+	"github.com/bluekeyes/go-gitdiff/gitdiff"
+)
+
+// Two patches of one file say enough to compare what they lead to, without the
+// file. Every line that either of them changes stands in it, with three lines
+// around; what stands in neither is the same on both sides. So each side's
+// content is written as a list of tokens, known lines and gaps between them,
+// and those lists are compared.
+
+// version is a file at one moment. A file's id is that of its content.
+type version struct {
+	there bool
+	id    string
+	mode  os.FileMode
+}
+
+// touch is what a patch does to a file.
+type touch struct {
+	path      string
+	old, now  version
+	binary    bool
+	fragments []*gitdiff.TextFragment
+	gone      []*gitdiff.TextFragment // of a file that was replaced by one of another kind: its removal
+}
+
+func touchOf(f *gitdiff.File) *touch {
+	t := &touch{path: cmp.Or(f.NewName, f.OldName), binary: f.IsBinary, fragments: f.TextFragments}
+	if !f.IsNew {
+		t.old = version{true, f.OldOIDPrefix, f.OldMode}
+	}
+	if !f.IsDelete {
+		t.now = version{true, f.NewOIDPrefix, cmp.Or(f.NewMode, f.OldMode)}
+		t.now.id = cmp.Or(t.now.id, t.old.id) // only the mode changed
+	}
+	return t
+}
+
+// fresh returns the lines of a file that was made anew, and whether it was.
+func (t *touch) fresh() (fragments []*gitdiff.TextFragment, is bool) {
+	if t.gone != nil {
+		return t.fragments[len(t.gone):], true
+	}
+	return t.fragments, !t.old.there
+}
+
+// base is what two patches say about the file that both started from.
+type base struct {
+	numbers []int64 // of the known lines, ascending
+	lines   map[int64]string
+	whole   bool // there are no other lines
+}
+
+func baseOf(touches ...*touch) base {
+	b := base{lines: map[int64]string{}}
+	for _, t := range touches {
+		b.whole = b.whole || !t.old.there || !t.now.there || t.gone != nil
+		for _, f := range t.fragments {
+			n := firstLineOf(f)
+			for _, l := range f.Lines {
+				if l.Old() {
+					b.lines[n] = l.Line
+					n++
+				}
+			}
+		}
+	}
+	b.numbers = slices.Sorted(maps.Keys(b.lines))
+	return b
+}
+
+// firstLineOf returns the number of the first old line of a fragment; of one
+// without old lines that of the line before which it adds.
+func firstLineOf(f *gitdiff.TextFragment) int64 {
+	if f.OldLines == 0 {
+		return f.OldPosition + 1
+	}
+	return f.OldPosition
+}
+
+// token is a known line or a gap: lines of the base that no patch shows.
+type token struct {
+	text  string // with its newline
+	gap   string // not empty: which gap it is
+	lines int64
+}
+
+func (t token) key() string {
+	if t.gap != "" {
+		return t.gap
+	}
+	return "+" + t.text
+}
+
+// toTheEnd is a line number behind every file's last line.
+const toTheEnd = int64(1) << 62
+
+// copy appends the base's lines from one up to, but not with, another.
+func (b base) copy(out []token, from, to int64) []token {
+	at, _ := slices.BinarySearch(b.numbers, from)
+	for ; at < len(b.numbers) && b.numbers[at] < to; at++ {
+		n := b.numbers[at]
+		out = b.gap(out, from, n)
+		out = append(out, token{text: b.lines[n], lines: 1})
+		from = n + 1
+	}
+	return b.gap(out, from, to)
+}
+
+func (b base) gap(out []token, from, to int64) []token {
+	if from >= to || to == toTheEnd && b.whole {
+		return out
+	}
+	return append(out, token{gap: fmt.Sprintf("=%d", from), lines: to - from})
+}
+
+// content returns the file as a patch leaves it.
+func (b base) content(t *touch) []token {
+	var out []token
+	if !t.now.there {
+		return nil
+	}
+	if fragments, is := t.fresh(); is {
+		for _, f := range fragments {
+			for _, l := range f.Lines {
+				if l.New() {
+					out = append(out, token{text: l.Line, lines: 1})
+				}
+			}
+		}
+		return out
+	}
+	at := int64(1)
+	for _, f := range t.fragments {
+		out = b.copy(out, at, firstLineOf(f))
+		for _, l := range f.Lines {
+			if l.New() {
+				out = append(out, token{text: l.Line, lines: 1})
+			}
+		}
+		at = firstLineOf(f) + f.OldLines
+	}
+	return b.copy(out, at, toTheEnd)
+}
+
+// interdiff returns the fragments that lead from what one patch makes of a file
+// to what another one makes of the same.
+func interdiff(left, right *touch) []*gitdiff.TextFragment {
+	b := baseOf(left, right)
+	l, r := b.content(left), b.content(right)
+	return fragmentsOf(l, r, edits(l, r))
+}
+
+// edits compares two lists of tokens: piece by piece between the gaps that both
+// have, which cannot be moved.
+func edits(l, r []token) []lcs.Diff {
+	var out []lcs.Diff
+	there := map[string]int{}
+	for i, t := range r {
+		if t.gap != "" {
+			there[t.gap] = i
+		}
+	}
+	fromL, fromR := 0, 0
+	piece := func(toL, toR int) {
+		for _, d := range lcs.DiffLines(keysOfTokens(l[fromL:toL]), keysOfTokens(r[fromR:toR])) {
+			out = append(out, lcs.Diff{Start: d.Start + fromL, End: d.End + fromL, ReplStart: d.ReplStart + fromR, ReplEnd: d.ReplEnd + fromR})
+		}
+		fromL, fromR = toL, toR
+	}
+	for i, t := range l {
+		if at, both := there[t.gap]; both && t.gap != "" && at >= fromR {
+			piece(i, at)
+		}
+	}
+	piece(len(l), len(r))
+	return out
+}
+
+func keysOfTokens(tokens []token) []string {
+	keys := make([]string, len(tokens))
+	for i, t := range tokens {
+		keys[i] = t.key()
+	}
+	return keys
+}
+
+// around is how many lines a fragment shows before and after what changed.
+const around = 3
+
+// fragmentsOf lays edits out as fragments with the lines around them.
+func fragmentsOf(l, r []token, all []lcs.Diff) []*gitdiff.TextFragment {
+	var out []*gitdiff.TextFragment
+	lineL, lineR := numbersOf(l), numbersOf(r)
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && joined(l[all[n-1].End:all[n].Start]) {
+			n++
+		}
+		group := all[:n]
+		all = all[n:]
+		before := known(l[:group[0].Start], true)
+		f := &gitdiff.TextFragment{LeadingContext: int64(before)}
+		at := group[0].Start - before
+		f.OldPosition, f.NewPosition = lineL[at], lineR[group[0].ReplStart-before]
+		for _, e := range group {
+			f.Lines = appendLines(f.Lines, gitdiff.OpContext, l[at:e.Start])
+			f.Lines = appendLines(f.Lines, gitdiff.OpDelete, l[e.Start:e.End])
+			f.Lines = appendLines(f.Lines, gitdiff.OpAdd, r[e.ReplStart:e.ReplEnd])
+			at = e.End
+		}
+		rest := known(l[at:], false)
+		f.Lines = appendLines(f.Lines, gitdiff.OpContext, l[at:at+rest])
+		f.TrailingContext = int64(rest)
+		out = append(out, counted(f))
+	}
+	return out
+}
+
+// numbersOf returns the line number of each token, and of the one behind the last.
+func numbersOf(tokens []token) []int64 {
+	out := []int64{1}
+	for i, t := range tokens {
+		out = append(out, out[i]+t.lines)
+	}
+	return out
+}
+
+// joined reports whether the lines between two changes belong into one fragment.
+func joined(between []token) bool {
+	return len(between) <= 2*around && !slices.ContainsFunc(between, func(t token) bool { return t.gap != "" })
+}
+
+// known returns how many lines next to a change can be shown.
+func known(tokens []token, before bool) int {
+	n := 0
+	for n < min(around, len(tokens)) {
+		t := tokens[n]
+		if before {
+			t = tokens[len(tokens)-1-n]
+		}
+		if t.gap != "" {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// appendLines appends known lines. Only patches that contradict each other change
+// a gap, of which there is nothing to show.
+func appendLines(to []gitdiff.Line, op gitdiff.LineOp, tokens []token) []gitdiff.Line {
+	for _, t := range tokens {
+		if t.gap == "" {
+			to = append(to, gitdiff.Line{Op: op, Line: t.text})
+		}
+	}
+	return to
+}
+
+// counted sets the counts of a fragment, and its positions as git writes them:
+// of no lines that of the line before.
+func counted(f *gitdiff.TextFragment) *gitdiff.TextFragment {
+	for _, l := range f.Lines {
+		switch l.Op {
+		case gitdiff.OpAdd:
+			f.LinesAdded++
+		case gitdiff.OpDelete:
+			f.LinesDeleted++
+		case gitdiff.OpContext:
+		}
+		if l.Old() {
+			f.OldLines++
+		}
+		if l.New() {
+			f.NewLines++
+		}
+	}
+	if f.OldLines == 0 {
+		f.OldPosition--
+	}
+	if f.NewLines == 0 {
+		f.NewPosition--
+	}
+	return f
+}

@@ -1,0 +1,259 @@
+package rundiff_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
+
+// house is a store with artifacts and a repository.
+type house struct {
+	*store.Store
+	blobs *artifact.Store
+	repo  repo
+	base  string // tree
+}
+
+func newHouse(tb testing.TB) house {
+	tb.Helper()
+	blobs, err := artifact.Open(tb.Context(), "", filepath.Join(tb.TempDir(), "artifacts"))
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, blobs.Close()) })
+	h := house{Store: storetest.New(tb), blobs: blobs, repo: newRepo(tb)}
+	h.base = h.repo.tree(tb, files{"calc.go": "package calc\n"})
+	return h
+}
+
+// story is a run that is told by its records.
+type story struct {
+	house
+	tb  testing.TB
+	id  int64
+	seq int64
+	now time.Time
+}
+
+func (h house) run(tb testing.TB) *story {
+	tb.Helper()
+	run, _, err := h.CreateRun(tb.Context(), store.NewRun{
+		Project: "calculator", GoalTitle: "divide", MaxRetries: 3,
+		Settings: contract.Settings{Repo: contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: h.base, Branch: "main"}},
+	})
+	require.NoError(tb, err)
+	return &story{house: h, tb: tb, id: run.ID, now: start}
+}
+
+func (s *story) record(r contract.Record) contract.ExecutionRef {
+	s.tb.Helper()
+	s.seq++
+	s.now = s.now.Add(time.Second)
+	r.RunID, r.Seq, r.At = s.id, s.seq, s.now
+	done, err := s.Record(s.tb.Context(), store.Source{WorkflowID: contract.RunWorkflowID(s.id), WorkflowRunID: "first"}, r)
+	require.NoError(s.tb, err)
+	return done.Execution
+}
+
+// begin begins an execution and lets it make one model call of so many tokens.
+func (s *story) begin(phase contract.Phase, step string, tokens int64) contract.ExecutionRef {
+	s.tb.Helper()
+	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: phase, Step: step, Agent: contract.AgentOf(phase)}})
+	if tokens > 0 {
+		call, err := s.ReserveCall(s.tb.Context(), store.Reservation{Execution: ref, Turn: 1, Provider: "scripted", Model: "m", Tokens: tokens})
+		require.NoError(s.tb, err)
+		usage := contract.Usage{PromptTokens: tokens, MicroUSD: tokens * 1000}
+		require.NoError(s.tb, s.SettleCall(s.tb.Context(), call.ID, usage, time.Millisecond, json.RawMessage(`{}`), nil))
+	}
+	return ref
+}
+
+func (s *story) end(ref contract.ExecutionRef, status contract.ExecutionStatus, output any) {
+	s.tb.Helper()
+	raw, err := json.Marshal(output)
+	require.NoError(s.tb, err)
+	s.record(contract.Record{End: &contract.ExecutionEnd{ExecutionID: ref.ID, Status: status, Output: raw}})
+}
+
+// built is the output of a builder that made files.
+func (s *story) built(content files) map[string]any {
+	s.tb.Helper()
+	code := s.repo.code(s.tb, s.base, s.repo.tree(s.tb, content))
+	digest, err := s.blobs.Put(s.tb.Context(), code.Patch)
+	require.NoError(s.tb, err)
+	return map[string]any{"steps": 1, "tree": code.Tree, "patch": digest}
+}
+
+// build is one attempt of the builder with a step.
+func (s *story) build(content files, tokens int64) {
+	s.tb.Helper()
+	builder := s.begin(contract.PhaseBuilder, "", 0)
+	step := s.begin(contract.PhaseBuilder, "step-001", tokens)
+	s.end(step, contract.ExecutionCompleted, nil)
+	s.end(builder, contract.ExecutionCompleted, s.built(content))
+}
+
+// test is one attempt of the tester, with a finding for each failing test.
+func (s *story) test(cases ...contract.TestCase) {
+	s.tb.Helper()
+	tester := s.begin(contract.PhaseTester, "", 0)
+	c, status := check("test-go-1", cases...), contract.ExecutionCompleted
+	var found []contract.Finding
+	for _, t := range cases {
+		if t.Status == contract.TestFailed {
+			status = contract.ExecutionFailed
+			found = append(found, contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: t.Name, Message: t.Name + " failed"})
+		}
+	}
+	require.NoError(s.tb, s.SaveCheck(s.tb.Context(), tester, "test-go-1", c.Result, cases, found, ""))
+	s.end(tester, status, nil)
+}
+
+func (s *story) status(status contract.Status) {
+	s.tb.Helper()
+	s.record(contract.Record{Run: &contract.RunChange{Status: status, Finished: status.Terminal()}})
+}
+
+func (s *story) side(attempt int, phase contract.Phase) rundiff.Side {
+	s.tb.Helper()
+	side, err := rundiff.Load(s.tb.Context(), s.Store, s.blobs, rundiff.Ref{Run: s.id, Attempt: attempt, Phase: phase})
+	require.NoError(s.tb, err)
+	return side
+}
+
+// healed is a run whose first tester was red and whose second was green.
+func healed(tb testing.TB, h house) *story {
+	tb.Helper()
+	s := h.run(tb)
+	planner := s.begin(contract.PhasePlanner, "", 10)
+	plan, err := s.SavePlan(tb.Context(), s.id, planner.ID, "planner", contract.Plan{Summary: "p", Steps: []contract.Step{{ID: "step-001", Name: "divide"}}})
+	require.NoError(tb, err)
+	s.end(planner, contract.ExecutionCompleted, nil)
+	s.record(contract.Record{Run: &contract.RunChange{Status: contract.PhasePlanner.Completed(), PlanID: plan}})
+	s.build(files{"calc.go": "package calc\n// wrong\n"}, 100)
+	s.test(test("TestAdd", passed), test("TestDivide", failed))
+	s.build(files{"calc.go": "package calc\n// right\n"}, 7)
+	s.test(test("TestAdd", passed), test("TestDivide", passed))
+	s.status(contract.StatusDone)
+	return s
+}
+
+func TestAnAttemptIsWhatHappenedSinceTheOneBefore(t *testing.T) {
+	t.Parallel()
+	s := healed(t, newHouse(t))
+	first, second := s.side(1, ""), s.side(2, "")
+	require.Equal(t, "failed", first.Status)
+	require.Equal(t, "completed", second.Status)
+	require.EqualValues(t, 110, first.Usage.Tokens())
+	require.EqualValues(t, 7, second.Usage.Tokens())
+	d := rundiff.Compare(first, second)
+	require.Empty(t, d.Regressions)
+	require.Equal(t, []rundiff.Kind{rundiff.KindStatusBetter, rundiff.KindCheckOK, rundiff.KindFixed, rundiff.KindCheaper}, kinds(d.Improvements))
+	require.Equal(t, []string{"TestDivide"}, names(d.Tests.Fixed))
+	require.Len(t, d.Findings.Fixed, 1)
+	require.Contains(t, d.Code.Patch, "-// wrong\n+// right\n")
+	require.EqualValues(t, 3000, d.Timing[1].RightMS, "the builder's second attempt alone")
+	require.Zero(t, d.Timing[0].RightMS, "no planner since then")
+
+	d = rundiff.Compare(s.side(1, contract.PhaseBuilder), s.side(2, contract.PhaseBuilder))
+	require.EqualValues(t, -103, d.Tokens.Delta, "an attempt of the builder is with its steps and the planner before it")
+	require.False(t, d.Tests.LeftRecorded)
+	require.Contains(t, d.Code.Patch, "-// wrong\n+// right\n")
+
+	whole := s.side(0, "")
+	require.Equal(t, "done", whole.Status)
+	require.EqualValues(t, 117, whole.Usage.Tokens())
+	require.Empty(t, whole.Findings, "those that are resolved do not count")
+	require.Equal(t, 2, whole.Tester.Attempt)
+	require.Equal(t, second.Code, whole.Code)
+	require.Len(t, whole.Plan.Steps, 1)
+}
+
+func TestWhatDoesNotExistIsNotFound(t *testing.T) {
+	t.Parallel()
+	s := healed(t, newHouse(t))
+	for _, ref := range []rundiff.Ref{{Run: 4711}, {Run: s.id, Attempt: 3}, {Run: s.id, Attempt: 1, Phase: contract.PhaseReleaser}} {
+		_, err := rundiff.Load(t.Context(), s.Store, s.blobs, ref)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
+	}
+	_, err := rundiff.Load(t.Context(), s.Store, s.blobs, rundiff.Ref{Run: s.id, Attempt: 3})
+	require.ErrorContains(t, err, "has no attempt 3 of the tester, but 2 in all")
+}
+
+func TestOfABuilderThatDidNotFinishTheLastSavedChangeCounts(t *testing.T) {
+	t.Parallel()
+	s := newHouse(t).run(t)
+	require.Equal(t, "no code is recorded: nothing was built", s.side(0, "").Code.Why)
+	builder := s.begin(contract.PhaseBuilder, "", 0)
+	step := s.begin(contract.PhaseBuilder, "step-001", 0)
+	require.Contains(t, s.side(0, "").Code.Why, "no step had saved a change")
+	for turn, text := range []string{"// one\n", "// two\n"} {
+		out := s.built(files{"calc.go": "package calc\n" + text})
+		call := store.ToolCall{Tool: "edit_file", Outcome: contract.ToolOutcome{OK: true, Workspace: contract.Workspace{Tree: out["tree"].(string), Patch: out["patch"].(string)}}, StartedAt: s.now, FinishedAt: s.now.Add(time.Duration(turn) * time.Second)}
+		_, err := s.SaveToolResult(t.Context(), step.ID, turn+1, 0, call, store.Message{Role: "tool", Content: json.RawMessage(`{}`)})
+		require.NoError(t, err)
+	}
+	s.end(step, contract.ExecutionFailed, nil)
+	s.end(builder, contract.ExecutionFailed, nil)
+	s.status(contract.StatusFailed)
+	side := s.side(0, "")
+	require.Contains(t, string(side.Code.Patch), "+// two")
+	require.Empty(t, side.Code.Why)
+	require.Len(t, side.Notes, 1)
+	require.Contains(t, side.Notes[0], "what step step-001 had made last; the builder did not finish")
+}
+
+func TestCodeThatCannotBeReadIsSaid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	s := h.run(t)
+	builder := s.begin(contract.PhaseBuilder, "", 0)
+	s.end(builder, contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": "sha256:" + fmt.Sprintf("%064d", 0)})
+	side := s.side(0, "")
+	require.Equal(t, "beef", side.Code.Tree)
+	require.Contains(t, side.Code.Why, "the recorded patch cannot be read")
+
+	same := h.run(t)
+	same.end(same.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": h.base, "patch": ""})
+	side = same.side(0, "")
+	require.Equal(t, rundiff.Code{Tree: h.base}, side.Code, "nothing changed, which is known")
+}
+
+func TestTestsOfOlderCodeAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newHouse(t).run(t)
+	s.build(files{"calc.go": "1\n"}, 0)
+	s.test(test("a", failed))
+	s.build(files{"calc.go": "2\n"}, 0)
+	s.begin(contract.PhaseBuilder, "", 0)
+	side := s.side(0, "")
+	require.Equal(t, []string{
+		fmt.Sprintf("%d: the code is that of attempt 2 of the builder; attempt 3 did not finish", s.id),
+		fmt.Sprintf("%d: the tests are those of attempt 1 of the tester, before attempt 2 of the builder changed the code", s.id),
+	}, side.Notes)
+}
+
+func TestAChangeThatIsTooLargeIsComparedByItsTree(t *testing.T) {
+	t.Parallel()
+	s := newHouse(t).run(t)
+	digest, err := s.blobs.Put(context.WithoutCancel(t.Context()), make([]byte, rundiff.MaxPatchRead+1))
+	require.NoError(t, err)
+	s.end(s.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": digest})
+	side := s.side(0, "")
+	require.Contains(t, side.Code.Why, "larger than the 32 MB")
+	require.Empty(t, side.Code.Patch)
+}

@@ -1,0 +1,120 @@
+// Package rundiff tells what is different between two runs, or between two
+// attempts of one, and what of it is worse.
+//
+// Load reads a side from the database and the artifact store; Compare is a pure
+// function of two sides. Neither needs the repository, a workspace or a worker,
+// so old runs can be compared for as long as their rows and artifacts are kept.
+package rundiff
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Ref names a side: a run as it is now, or as it stood when an attempt of a
+// phase had ended.
+type Ref struct {
+	Run     int64
+	Attempt int            // 0: the run as it is now
+	Phase   contract.Phase // whose attempts are counted; empty: the tester's
+}
+
+// ParseRef reads RUN[@ATTEMPT]: 42, #42 and run-42 are the run as it is now,
+// 42@2 is how it stood after the second attempt of its tester.
+func ParseRef(text string) (Ref, error) {
+	run, attempt, hasAttempt := strings.Cut(text, "@")
+	digits := strings.TrimPrefix(strings.TrimPrefix(run, "#"), "run-")
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || id <= 0 {
+		return Ref{}, fmt.Errorf("%q is no run; write its number, such as 42, or 42@2 for an attempt of it", text)
+	}
+	ref := Ref{Run: id}
+	if !hasAttempt {
+		return ref, nil
+	}
+	if ref.Attempt, err = strconv.Atoi(attempt); err != nil || ref.Attempt <= 0 {
+		return Ref{}, fmt.Errorf("%q names no attempt; attempts are counted from 1, such as in 42@2", text)
+	}
+	return ref, nil
+}
+
+// String returns the reference in the form that ParseRef reads.
+func (r Ref) String() string {
+	if r.Attempt == 0 {
+		return strconv.FormatInt(r.Run, 10)
+	}
+	return fmt.Sprintf("%d@%d", r.Run, r.Attempt)
+}
+
+// Side is all that a comparison looks at of one run or attempt. Costs, times
+// and heals of an attempt are its own: what happened since the attempt before.
+type Side struct {
+	Ref      Ref
+	Goal     string
+	Status   string // of the run, or of the attempt's execution
+	Failure  *contract.Failure
+	Base     string // commit that the run started from
+	Repo     string
+	Plan     *contract.Plan // nil: none is recorded
+	Code     Code
+	Tester   *store.Execution // whose checks these are; nil: nothing was tested
+	Checks   []store.Check
+	Findings []store.Finding
+	Phases   []store.Execution // of whole phases, without their steps
+	Heals    []store.HealEvent
+	Models   []store.ModelUsage
+	Usage    contract.Usage
+	Notes    []string // what a reader should know about where this comes from
+}
+
+// Code is the content that a side ended with, as a patch against its base.
+type Code struct {
+	Tree  string // git tree id; empty: no code is recorded
+	Patch []byte // from Base to Tree; empty when they are the same
+	Why   string // set when Patch is missing although there is a Tree, or when there is no Tree
+}
+
+// known reports whether the code can be compared file by file.
+func (c Code) known() bool { return c.Tree != "" && c.Why == "" }
+
+// ended reports whether the side's tests are complete.
+func (s Side) ended() bool { return s.Tester != nil && s.Tester.FinishedAt != nil }
+
+// over reports whether nothing more will come of this side.
+func (s Side) over() bool { return rank(s.Status) >= 0 }
+
+// rank orders the ways in which runs and executions end, from good to bad. What
+// has not ended has none.
+func rank(status string) int {
+	switch status {
+	case string(contract.StatusDone), string(contract.ExecutionCompleted):
+		return 0
+	case string(contract.StatusCancelled): // of a run and of an execution
+		return 1
+	case string(contract.StatusFailed):
+		return 2
+	default:
+		return -1
+	}
+}
+
+// took returns how long the side's attempts of a phase lasted, and whether they
+// have all ended; false also where there was none.
+func (s Side) took(p contract.Phase) (total time.Duration, ended bool) {
+	for _, e := range s.Phases {
+		if e.Phase != p {
+			continue
+		}
+		if e.FinishedAt == nil {
+			return total, false
+		}
+		total += e.FinishedAt.Sub(e.StartedAt)
+		ended = true
+	}
+	return total, ended
+}

@@ -1,0 +1,221 @@
+package rundiff
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// TestsDiff compares test results. A test is known again by its check and name,
+// in whichever shard of the check it ran. A test may be in several lists.
+type TestsDiff struct {
+	LeftRecorded    bool         `json:"left_recorded"` // false: nothing was tested
+	RightRecorded   bool         `json:"right_recorded"`
+	Left            Counts       `json:"left"`
+	Right           Counts       `json:"right"`
+	NewFailures     []Test       `json:"new_failures"` // fail on the right and did not on the left, where they may not have been
+	Fixed           []Test       `json:"fixed"`        // failed on the left and pass on the right
+	StillFailing    []Test       `json:"still_failing"`
+	NewTests        []Test       `json:"new_tests"` // not on the left
+	Gone            []Test       `json:"gone"`      // not on the right
+	NewlySkipped    []Test       `json:"newly_skipped"`
+	NoLongerSkipped []Test       `json:"no_longer_skipped"` // skipped on the left and pass on the right
+	Flaky           []Test       `json:"flaky"`             // on either side; no regressions by themselves, but by the findings made of them
+	Checks          []CheckPoint `json:"checks"`            // those whose outcome is not the same
+	Duration        Duration     `json:"duration"`
+}
+
+// Counts counts test cases.
+type Counts struct {
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+	Flaky   int `json:"flaky"`
+}
+
+// Test is one test with its outcome on each side, empty where it did not run.
+type Test struct {
+	Check   string              `json:"check"`
+	Name    string              `json:"test_case"`
+	Left    contract.TestStatus `json:"left"`
+	Right   contract.TestStatus `json:"right"`
+	Message string              `json:"message,omitempty"` // of the failure, the right one's if both failed
+}
+
+// CheckPoint is one check with its outcome on each side: ok, red, or empty where
+// it did not run. Shards are one check.
+type CheckPoint struct {
+	Check string `json:"check"`
+	Left  string `json:"left"`
+	Right string `json:"right"`
+}
+
+// Outcomes of a check.
+const (
+	CheckOK  = "ok"
+	CheckRed = "red"
+)
+
+// Duration compares how long checks took, added up.
+type Duration struct {
+	LeftMS  int64 `json:"left_ms"`
+	RightMS int64 `json:"right_ms"`
+	DeltaMS int64 `json:"delta_ms"`
+}
+
+func compareTests(a, b Side) TestsDiff {
+	d := TestsDiff{
+		LeftRecorded: a.Tester != nil, RightRecorded: b.Tester != nil,
+		NewFailures: []Test{}, Fixed: []Test{}, StillFailing: []Test{}, NewTests: []Test{}, Gone: []Test{}, NewlySkipped: []Test{}, NoLongerSkipped: []Test{}, Flaky: []Test{},
+		Checks: []CheckPoint{}, Duration: Duration{LeftMS: durationMS(a.Checks), RightMS: durationMS(b.Checks)},
+	}
+	d.Duration.DeltaMS = d.Duration.RightMS - d.Duration.LeftMS
+	left, right := casesOf(a, &d.Left), casesOf(b, &d.Right)
+	for _, k := range keysOf(left, right, testKey.compare) {
+		l, r := left[k], right[k]
+		d.sort(Test{Check: k.check, Name: k.name, Left: l.Status, Right: r.Status, Message: firstLine(cmp.Or(r.Message, l.Message))})
+	}
+	checksLeft, checksRight := checksOf(a), checksOf(b)
+	for _, k := range keysOf(checksLeft, checksRight, cmp.Compare[string]) {
+		if checksLeft[k] != checksRight[k] {
+			d.Checks = append(d.Checks, CheckPoint{Check: k, Left: checksLeft[k], Right: checksRight[k]})
+		}
+	}
+	return d
+}
+
+// sort puts a test into the lists that it belongs to.
+func (d *TestsDiff) sort(t Test) {
+	add := func(list *[]Test, when bool) {
+		if when {
+			*list = append(*list, t)
+		}
+	}
+	passes := t.Right == contract.TestPassed || t.Right == contract.TestFlaky
+	failed, fails := t.Left == contract.TestFailed, t.Right == contract.TestFailed
+	add(&d.NewFailures, fails && !failed)
+	add(&d.Fixed, failed && passes)
+	add(&d.StillFailing, failed && fails)
+	add(&d.NewTests, t.Left == "")
+	add(&d.Gone, t.Right == "")
+	add(&d.NewlySkipped, t.Right == contract.TestSkipped && t.Left != contract.TestSkipped && t.Left != "")
+	add(&d.NoLongerSkipped, t.Left == contract.TestSkipped && passes)
+	add(&d.Flaky, t.Left == contract.TestFlaky || t.Right == contract.TestFlaky)
+}
+
+// testKey is by what a test is known again. Of several with one name in one
+// check, each is the nth.
+type testKey struct {
+	check, name string
+	nth         int
+}
+
+func (k testKey) compare(o testKey) int {
+	return cmp.Or(cmp.Compare(k.check, o.check), cmp.Compare(k.name, o.name), cmp.Compare(k.nth, o.nth))
+}
+
+// casesOf returns a side's test cases. Those of the same name are put in order by
+// their outcome, because shards hand them in as they end.
+func casesOf(s Side, count *Counts) map[testKey]contract.TestCase {
+	grave := map[contract.TestStatus]int{contract.TestFailed: 0, contract.TestFlaky: 1, contract.TestSkipped: 2, contract.TestPassed: 3}
+	named := map[testKey][]contract.TestCase{}
+	for _, c := range s.Checks {
+		for _, t := range c.Cases {
+			k := testKey{check: checkOf(c.Result.Check.ID, c.Result.Check.Category), name: t.Name}
+			named[k] = append(named[k], t)
+			count.add(t.Status)
+		}
+	}
+	out := make(map[testKey]contract.TestCase, len(named))
+	for k, cases := range named {
+		slices.SortFunc(cases, func(x, y contract.TestCase) int {
+			return cmp.Or(cmp.Compare(grave[x.Status], grave[y.Status]), cmp.Compare(x.Message, y.Message))
+		})
+		for k.nth = range cases {
+			out[k] = cases[k.nth]
+		}
+	}
+	return out
+}
+
+func (c *Counts) add(s contract.TestStatus) {
+	switch s {
+	case contract.TestPassed:
+		c.Passed++
+	case contract.TestFailed:
+		c.Failed++
+	case contract.TestSkipped:
+		c.Skipped++
+	case contract.TestFlaky:
+		c.Flaky++
+	}
+}
+
+// shardNumber matches what is behind the kind of tests in a check's id.
+var shardNumber = regexp.MustCompile(`-[0-9]+$`)
+
+// checkOf returns a check's name without the number of its shard: how many
+// shards there are hangs on the number of tests, and which tests are in which.
+func checkOf(id string, c contract.Category) string {
+	if c == contract.CategoryTest {
+		return shardNumber.ReplaceAllString(id, "")
+	}
+	return id
+}
+
+// checksOf returns the outcome of each check that ran.
+func checksOf(s Side) map[string]string {
+	out := map[string]string{}
+	for _, c := range s.Checks {
+		k := checkOf(c.Result.Check.ID, c.Result.Check.Category)
+		switch {
+		case !c.Result.OK:
+			out[k] = CheckRed
+		case out[k] == "":
+			out[k] = CheckOK
+		}
+	}
+	return out
+}
+
+// keysOf returns the keys of both maps in order.
+func keysOf[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
+	keys := slices.Collect(maps.Keys(a))
+	for k := range b {
+		if _, both := a[k]; !both {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, compare)
+	return keys
+}
+
+// testNotes says which tests cannot be told from those that are still to come.
+func testNotes(a, b Side) (notes []string) {
+	for _, s := range []Side{a, b} {
+		switch {
+		case s.Tester == nil:
+			notes = append(notes, fmt.Sprintf("%s: nothing was tested", s.Ref))
+		case !s.ended():
+			notes = append(notes, fmt.Sprintf("%s: the tests are under way; what is missing is not judged", s.Ref))
+		}
+	}
+	return notes
+}
+
+// firstLine returns the first line of a text that says something.
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	return strings.TrimRight(s, "\r")
+}
+
+// fileOf returns the file of a location, which may be file, file:line or
+// file:line:column.
+func fileOf(location string) string { return lineNumber.ReplaceAllString(location, "") }
+
+var lineNumber = regexp.MustCompile(`(:[0-9]+){1,2}$`)

@@ -1,0 +1,145 @@
+package workerhost
+
+import (
+	"context"
+	"fmt"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// fits says why values cannot go into a history: they take more than
+// contract.PayloadLimit, or are not JSON at all.
+func fits(what string, values ...any) error {
+	payloads, err := encoded(values)
+	if err != nil {
+		return fmt.Errorf("encode the %s: %w", what, err)
+	}
+	if n := proto.Size(payloads); n > contract.PayloadLimit {
+		return fault.New(contract.ClassRuntime, contract.CodeTooLarge,
+			"the %s takes %d bytes, more than the %d that a workflow's history takes in one piece; use fewer steps, checks or shorter names", what, n, contract.PayloadLimit)
+	}
+	return nil
+}
+
+// encoded returns values as a history holds them. Results of local activities
+// come that way already.
+func encoded(values []any) (*commonpb.Payloads, error) {
+	if len(values) == 1 {
+		if done, ok := values[0].(*commonpb.Payloads); ok {
+			return done, nil
+		}
+	}
+	return converter.GetDefaultDataConverter().ToPayloads(values...)
+}
+
+// refused is fits for workflow code, which meets failures as they cross Temporal.
+func refused(what string, values ...any) error { return fault.ToTemporal(fits(what, values...), 1) }
+
+// InterceptWorkflow keeps what is too large out of histories.
+func (e *edge) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &workflowEdge{interceptor.WorkflowInboundInterceptorBase{Next: next}}
+}
+
+type workflowEdge struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (e *workflowEdge) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
+	return e.Next.Init(&outboundEdge{interceptor.WorkflowOutboundInterceptorBase{Next: outbound}})
+}
+
+func (e *workflowEdge) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	result, err := e.Next.ExecuteWorkflow(ctx, in)
+	if err == nil {
+		err = refused("result of workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID, result)
+	}
+	return result, err
+}
+
+type outboundEdge struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (e *outboundEdge) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	if err := refused("input of "+name, args...); err != nil {
+		return failed(ctx, err)
+	}
+	return e.Next.ExecuteActivity(ctx, name, args...)
+}
+
+func (e *outboundEdge) ExecuteChildWorkflow(ctx workflow.Context, name string, args ...any) workflow.ChildWorkflowFuture {
+	if err := refused("input of "+name, args...); err != nil {
+		return failedChild{failed(ctx, err)}
+	}
+	return e.Next.ExecuteChildWorkflow(ctx, name, args...)
+}
+
+func (e *outboundEdge) SignalExternalWorkflow(ctx workflow.Context, workflowID, runID, name string, arg any) workflow.Future {
+	if err := refused("signal "+name, arg); err != nil {
+		return failed(ctx, err)
+	}
+	return e.Next.SignalExternalWorkflow(ctx, workflowID, runID, name, arg)
+}
+
+func (e *outboundEdge) NewContinueAsNewError(ctx workflow.Context, workflowFunc any, args ...any) error {
+	if err := refused("state that workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID+" continues with", args...); err != nil {
+		return err
+	}
+	return e.Next.NewContinueAsNewError(ctx, workflowFunc, args...)
+}
+
+func failed(ctx workflow.Context, err error) workflow.Future {
+	future, set := workflow.NewFuture(ctx)
+	set.SetError(err)
+	return future
+}
+
+// failedChild is a child workflow that was never started.
+type failedChild struct{ workflow.Future }
+
+func (f failedChild) GetChildWorkflowExecution() workflow.Future { return f }
+
+func (f failedChild) SignalChildWorkflow(workflow.Context, string, any) workflow.Future { return f }
+
+// clientEdge keeps what is too large out of histories where it comes from
+// outside: inputs of runs, and what people and services tell them.
+type clientEdge struct {
+	interceptor.ClientInterceptorBase
+}
+
+func (*clientEdge) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
+	return &clientOutboundEdge{interceptor.ClientOutboundInterceptorBase{Next: next}}
+}
+
+type clientOutboundEdge struct {
+	interceptor.ClientOutboundInterceptorBase
+}
+
+func (e *clientOutboundEdge) ExecuteWorkflow(ctx context.Context, in *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
+	if err := fits("input of workflow "+in.Options.ID, in.Args...); err != nil {
+		return nil, err
+	}
+	return e.Next.ExecuteWorkflow(ctx, in)
+}
+
+func (e *clientOutboundEdge) SignalWorkflow(ctx context.Context, in *interceptor.ClientSignalWorkflowInput) error {
+	if err := fits("signal "+in.SignalName, in.Arg); err != nil {
+		return err
+	}
+	return e.Next.SignalWorkflow(ctx, in)
+}
+
+func (e *clientOutboundEdge) UpdateWorkflow(ctx context.Context, in *interceptor.ClientUpdateWorkflowInput) (client.WorkflowUpdateHandle, error) {
+	if err := fits("update "+in.UpdateName, in.Args...); err != nil {
+		return nil, err
+	}
+	return e.Next.UpdateWorkflow(ctx, in)
+}

@@ -1,0 +1,130 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// SaveFile is Save for a writer who touched one file, or removed it, and
+// nothing else since Open. The path is relative to the work tree, with slashes.
+// It returns what Save would, in nearly all cases without a git process: what is
+// not plain (links on the way, files with several names, unusual names, names that a .gitignore file may
+// mean, large files) it gives to Save.
+func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, error) {
+	if !d.writable || d.lock == nil {
+		return contract.Workspace{}, notWritable()
+	}
+	tree, err := d.treeWith(path)
+	if errors.Is(err, errNeedsGit) {
+		return d.Save(ctx)
+	}
+	if err != nil {
+		return contract.Workspace{}, wrapf(err, "the change of a workspace could not be recorded")
+	}
+	if tree != d.ws.Tree {
+		if err := d.record(ctx, tree); err != nil {
+			return contract.Workspace{}, err
+		}
+		d.stale = true // git's index knows nothing of this
+	}
+	return d.ws, d.writeMarker()
+}
+
+// plainPart matches names in a path that mean the same to git and to every file
+// system, and that no rule of git's looks at.
+var plainPart = regexp.MustCompile(`^[A-Za-z0-9_.,+@=~ ()-]+$`)
+
+// plainParts takes a path apart; false when it is not plain.
+func plainParts(path string) ([]string, bool) {
+	parts := strings.Split(path, "/")
+	for _, part := range parts {
+		lower := strings.ToLower(part)
+		if !plainPart.MatchString(part) || part == "." || part == ".." || strings.HasPrefix(lower, ".git") || strings.HasPrefix(lower, "git~") {
+			return nil, false
+		}
+	}
+	return parts, true
+}
+
+// treeWith returns the tree with one file as it is in the work tree now.
+func (d *Dir) treeWith(path string) (string, error) {
+	parts, plain := plainParts(path)
+	if !plain || len(d.ws.Tree) != sha1Length {
+		return "", errNeedsGit
+	}
+	root, err := os.OpenRoot(d.Path())
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	there, tracked, err := d.repo.find(d.ws.Tree, parts)
+	if err != nil {
+		return "", err
+	}
+	if tracked && !there.isFile() {
+		return "", errNeedsGit
+	}
+	mode, content, err := readPlain(root, parts)
+	if err != nil {
+		return "", err
+	}
+	if !tracked && (mode == "" || mayBeIgnored(root, parts)) {
+		return "", errNeedsGit
+	}
+	var leaf *treeEntry
+	if mode != "" {
+		id, err := d.repo.writeObject(kindBlob, sha1Length, content)
+		if err != nil {
+			return "", err
+		}
+		leaf = &treeEntry{mode: mode, id: id}
+	}
+	tree, err := d.repo.withFile(d.ws.Tree, parts, leaf)
+	if err == nil && tree == "" {
+		tree, err = d.repo.writeTreeObject(nil)
+	}
+	return tree, err
+}
+
+// readPlain reads a regular file to which no link leads; mode "" is one that is
+// not there.
+func readPlain(root *os.Root, parts []string) (mode string, content []byte, err error) {
+	var info fs.FileInfo
+	for i := range parts {
+		info, err = root.Lstat(strings.Join(parts[:i+1], "/"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil, nil
+		}
+		if err != nil {
+			return "", nil, errNeedsGit
+		}
+		if last := i == len(parts)-1; !last && !info.IsDir() || last && (!info.Mode().IsRegular() || info.Size() >= maxObjectBytes) {
+			return "", nil, errNeedsGit
+		}
+	}
+	file, err := root.OpenFile(strings.Join(parts, "/"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", nil, errNeedsGit
+	}
+	defer file.Close()
+	// Of a file with several names the others changed too.
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Nlink != 1 {
+		return "", nil, errNeedsGit
+	}
+	content, err = io.ReadAll(io.LimitReader(file, maxObjectBytes))
+	if err != nil || int64(len(content)) != info.Size() {
+		return "", nil, errNeedsGit
+	}
+	if info.Mode().Perm()&0o100 != 0 {
+		return modeExecutable, content, nil
+	}
+	return modeFile, content, nil
+}
