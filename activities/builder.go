@@ -7,7 +7,9 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // OpenStep writes that a step begins, brings together what it starts from and
@@ -25,15 +27,56 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 	if out.Workspace, _, out.Conflict, err = a.Workspaces.Fold(ctx, in.Workspace, in.Needs); err != nil || out.Conflict != nil {
 		return out, err
 	}
-	p, err := a.stepPrompt(ctx, out.Execution, in.PlanID, out.Workspace)
+	p, err := a.stepPrompt(ctx, out.Execution, in, out.Workspace)
 	if err != nil {
 		return contract.OpenStepResult{}, err
 	}
 	out.Prompt = p.Version
+	if in.Talk != nil {
+		out.At, err = a.goOnFrom(ctx, out.Execution, *in.Talk, out.Workspace)
+		return out, err
+	}
 	return out, a.open(ctx, out.Execution, p)
 }
 
-func (a *Activities) stepPrompt(ctx context.Context, execution contract.ExecutionRef, planID int64, start contract.Workspace) (prompt.Prompt, error) {
+// goOnFrom opens the conversation of an execution with that of an old one up to
+// a turn, and returns the workspace as it was then.
+func (a *Activities) goOnFrom(ctx context.Context, execution contract.ExecutionRef, from contract.ConversationFork, start contract.Workspace) (contract.Workspace, error) {
+	entries, err := a.Store.Transcript(ctx, from.ExecutionID)
+	if err != nil {
+		return start, err
+	}
+	var messages []store.Message
+	for _, e := range entries {
+		if e.Turn <= from.Turn {
+			messages = append(messages, e.Message)
+		}
+	}
+	if from.Instructions != "" {
+		told, err := encode([]model.Message{{Role: model.RoleUser, Text: from.Instructions}})
+		if err != nil {
+			return start, err
+		}
+		messages = append(messages, told...)
+	}
+	calls, err := a.Store.ToolCalls(ctx, from.RunID)
+	if err != nil {
+		return start, err
+	}
+	at, turn, index := start, 0, -1
+	for _, c := range calls {
+		if c.ExecutionID == from.ExecutionID && c.Turn <= from.Turn && (c.Turn > turn || c.Turn == turn && c.Index > index) {
+			at, turn, index = c.Outcome.Workspace, c.Turn, c.Index
+		}
+	}
+	return at, a.Store.OpenConversation(ctx, execution.ID, messages)
+}
+
+func (a *Activities) stepPrompt(ctx context.Context, execution contract.ExecutionRef, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
+	planID := in.PlanID
+	if in.Heal != nil {
+		return a.repairPrompt(ctx, execution.RunID, planID, *in.Heal, start)
+	}
 	run, err := a.Store.Run(ctx, execution.RunID)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -50,7 +93,12 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	lessons, err := a.lessons(ctx, execution.RunID, in.Lessons)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return prompt.Builder(prompt.BuilderTask{
+		Lessons:   lessons,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Files: listing(files),
 	})
 }
@@ -62,7 +110,7 @@ func (a *Activities) Integrate(ctx context.Context, in contract.IntegrateInput) 
 	}
 	final, stages, conflict, err := a.Workspaces.Fold(ctx, in.Workspace, in.Changes)
 	if err != nil || conflict != nil {
-		return contract.IntegrateResult{Conflict: conflict}, err
+		return contract.IntegrateResult{Conflict: conflict, Workspace: final}, err
 	}
 	out := contract.IntegrateResult{Workspace: final}
 	for _, s := range stages {

@@ -36,7 +36,12 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
+	lessons, err := a.lessons(ctx, in.Execution.RunID, in.Lessons)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
 	p, err := prompt.Planner(prompt.PlannerTask{
+		Lessons:   lessons,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Files: listing(files), Excerpts: excerpts,
 	})
 	if err != nil {

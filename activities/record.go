@@ -14,8 +14,19 @@ import (
 func (a *Activities) Record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
 	execution := activity.GetInfo(ctx).WorkflowExecution
 	result, err := a.Store.Record(ctx, store.Source{WorkflowID: execution.ID, WorkflowRunID: execution.RunID}, rec)
-	if err == nil && rec.Run != nil && rec.Run.Finished {
+	if err != nil {
+		return result, err
+	}
+	if rec.Run != nil && rec.Run.Finished {
 		telemetry.CountRun(rec.Run.Status)
+	}
+	for _, h := range rec.Heals {
+		if h.Status == contract.HealSuccess || h.Status == contract.HealFailed {
+			telemetry.CountHeal(h)
+		}
+	}
+	if b := rec.Begin; b != nil && b.Step == "" {
+		result.Replay, err = a.Store.TakeReplay(ctx, result.Execution)
 	}
 	return result, err
 }

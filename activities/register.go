@@ -53,6 +53,8 @@ func Roles() []Role {
 		{"run", contract.QueueRun, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRecord, a.Record)
 			register(r, contract.ActivityTestReport, a.TestReport)
+			register(r, contract.ActivityHandoff, a.Handoff)
+			register(r, contract.ActivityRunTimeFrom, a.Store.RunTimeFrom)
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
@@ -71,6 +73,15 @@ func Roles() []Role {
 		{"tester", contract.QueueTester, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityVerify, a.Verify)
+		}},
+		{"repair", contract.QueueRepair, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityRecord, a.Record)
+			register(r, contract.ActivityOpenStep, a.OpenStep)
+			register(r, contract.ActivityThink, a.Think)
+			register(r, contract.ActivityTool, a.CallTool)
+			register(r, contract.ActivityDiagnose, a.Diagnose)
+			register(r, contract.ActivityJudge, a.Judge)
+			register(r, contract.ActivityCreateDefaults, a.CreateDefaults)
 		}},
 		{"releaser", contract.QueueReleaser, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRelease, a.Release)

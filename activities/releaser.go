@@ -36,7 +36,11 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	if err != nil {
 		return contract.ReleaseResult{}, err
 	}
-	options := workspace.PublishOptions{}
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.ReleaseResult{}, err
+	}
+	options := workspace.PublishOptions{Replaces: run.ReleaseCommit}
 	if in.Release.Push {
 		options.Remote = in.Release.Remote
 	}
@@ -47,8 +51,9 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	return result, a.keepReport(ctx, in, result)
 }
 
-// commitMessages makes a message for each step. Dates are the phase's own, so
-// that a repeated release makes the same commits.
+// commitMessages makes a message for each step. Dates are those of the run's
+// first release, so that a repeated one of the same content makes the same
+// commits, in a replay too.
 func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInput) ([]workspace.CommitMessage, error) {
 	plan, err := a.Store.PlanByID(ctx, in.Execution.RunID, in.PlanID)
 	if err != nil {
@@ -60,7 +65,7 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	}
 	var at time.Time
 	for _, e := range executions {
-		if e.ID == in.Execution.ID {
+		if e.Phase == contract.PhaseReleaser && e.Step == "" && e.Attempt == 1 {
 			at = e.StartedAt.UTC().Truncate(time.Second)
 		}
 	}
@@ -115,7 +120,7 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 		if err != nil {
 			return err
 		}
-		kept = append(kept, contract.Artifact{ExecutionID: in.Execution.ID, Name: f.name, Type: f.kind, Size: int64(len(text)), Digest: digest})
+		kept = append(kept, contract.Artifact{ExecutionID: in.Execution.ID, Name: attemptName(f.name, in.Execution.Attempt), Type: f.kind, Size: int64(len(text)), Digest: digest})
 	}
 	zip, err := a.zip(ctx, in.Execution, kept)
 	if err != nil {
@@ -130,10 +135,10 @@ func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, m
 	if err != nil {
 		return contract.Artifact{}, err
 	}
-	name := fmt.Sprintf("run-%d.zip", execution.RunID)
+	name := attemptName(fmt.Sprintf("run-%d.zip", execution.RunID), execution.Attempt)
 	var entries []artifact.Entry
 	for _, f := range append(all, more...) {
-		if f.Name != name && !hasEntry(entries, f.Name) {
+		if f.Type != contract.ArtifactZip && !hasEntry(entries, f.Name) {
 			entries = append(entries, artifact.Entry{Name: path.Clean(f.Name), Digest: f.Digest})
 		}
 	}
@@ -142,6 +147,15 @@ func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, m
 	digest, size, err := a.Artifacts.PutReader(ctx, reader, zipBytes)
 	reader.CloseWithError(io.ErrClosedPipe) // ends the writer where the store gave up
 	return contract.Artifact{ExecutionID: execution.ID, Name: name, Type: contract.ArtifactZip, Size: size, Digest: digest}, err
+}
+
+// attemptName names an artifact after the attempt that made it, so that those
+// of earlier ones stay: report.md, then attempt-2/report.md.
+func attemptName(name string, attempt int) string {
+	if attempt <= 1 {
+		return name
+	}
+	return fmt.Sprintf("attempt-%d/%s", attempt, name)
 }
 
 func hasEntry(entries []artifact.Entry, name string) bool {

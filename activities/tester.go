@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
@@ -22,7 +21,9 @@ import (
 // longer than a workflow task should wait.
 const quickFiles = 2000
 
-// PlanTests says what the verification of a workspace consists of.
+// PlanTests says what the verification of a workspace consists of, and does what
+// of it needs no command: the comparison of the change's tests with those that
+// were there before.
 func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
 	if in.Quick {
 		quick, err := a.quick(ctx, in.Workspace)
@@ -30,7 +31,11 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 			return contract.TestPlanResult{Cold: true}, err
 		}
 	}
-	spec, err := a.spec(ctx, in.Execution.RunID)
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.TestPlanResult{}, err
+	}
+	spec, err := specOf(run)
 	if err != nil {
 		return contract.TestPlanResult{}, err
 	}
@@ -40,7 +45,14 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	}
 	defer dir.Close()
 	pipeline, err := verify.Plan(dir.Path(), spec.Verification)
-	return contract.TestPlanResult{Stages: pipeline.Stages}, err
+	if err != nil {
+		return contract.TestPlanResult{}, err
+	}
+	done, ok, err := a.comparePins(ctx, in, run.Settings.Repo, spec)
+	if err != nil || !ok {
+		return contract.TestPlanResult{Cold: true}, err
+	}
+	return contract.TestPlanResult{Stages: pipeline.Stages, Done: done}, nil
 }
 
 // quick reports whether a workspace can be laid out in a moment: its repository
@@ -55,13 +67,17 @@ func (a *Activities) quick(ctx context.Context, ws contract.Workspace) (bool, er
 
 // spec reads the frozen inputs of a run.
 func (a *Activities) spec(ctx context.Context, runID int64) (setup.RunSpec, error) {
-	var spec setup.RunSpec
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
-		return spec, err
+		return setup.RunSpec{}, err
 	}
+	return specOf(run)
+}
+
+func specOf(run store.Run) (setup.RunSpec, error) {
+	var spec setup.RunSpec
 	if err := json.Unmarshal(run.Spec, &spec); err != nil {
-		return spec, fmt.Errorf("read the settings of run %d: %w", runID, err)
+		return spec, fmt.Errorf("read the settings of run %d: %w", run.ID, err)
 	}
 	return spec, nil
 }
@@ -90,7 +106,10 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	started := time.Now()
 	a.fillBase(ctx, in, dir.Path(), env, cache)
 	env.Limits.Timeout = timeLeft(in, started)
-	outcome, err := verify.Run(ctx, dir.Path(), in.Check, env)
+	if in.Check.Retest > 0 {
+		env.Settings.RerunFailed = 0 // a second try would hide what re-tests are to find
+	}
+	outcome, err := verify.Run(ctx, dir.Path(), in.Check.Original(), env)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
@@ -164,65 +183,17 @@ func (a *Activities) keepFile(ctx context.Context, root *os.Root, f verify.Artif
 // TestReport sums up an execution of the tester from its stored checks and says
 // whether the run may go on.
 func (a *Activities) TestReport(ctx context.Context, in contract.TestReportInput) (contract.TestReportResult, error) {
-	checks, err := a.Store.Checks(ctx, in.Execution.ID)
+	stored, err := a.Store.Checks(ctx, in.Execution.ID)
 	if err != nil {
 		return contract.TestReportResult{}, err
 	}
-	var out contract.TestReportResult
-	var red []store.Check
-	for _, c := range checks {
-		out.Summary = out.Summary.Add(c.Result.Summary)
-		out.Major += c.Result.Major
-		out.Medium += c.Result.Medium
-		out.Minor += c.Result.Minor
-		if !c.Result.OK {
-			red = append(red, c)
-		}
+	checks := make([]contract.CheckResult, len(stored))
+	for i, c := range stored {
+		checks[i] = c.Result
 	}
-	out.Failure = judge(out, red, in.Thresholds)
-	if most := in.Thresholds.MaxMedium; out.Medium > most {
-		out.Warning = fmt.Sprintf("verification has %d medium findings, more than the %d after which it warns (findings.max_medium)", out.Medium, most)
-		a.Log.WarnContext(ctx, "Verification has more medium findings than findings.max_medium", "run", in.Execution.RunID, "medium", out.Medium, "most", most)
+	out := verdict.Of(checks, in.Thresholds)
+	if out.Warning != "" {
+		a.Log.WarnContext(ctx, "Verification passed with a warning", "run", in.Execution.RunID, "medium", out.Medium, "warning", out.Warning)
 	}
 	return out, nil
-}
-
-// judge says why verification does not let a run go on, nil when it does. A red
-// test or build always stops it; other checks count by their findings.
-func judge(out contract.TestReportResult, red []store.Check, most contract.Thresholds) *contract.Failure {
-	for _, c := range red {
-		if k := c.Result.Check.Category; k == contract.CategoryTest || k == contract.CategoryBuild {
-			return &redFailure(c, out).Failure
-		}
-	}
-	if out.Major > most.MaxMajor {
-		return &fault.New(contract.ClassAssertion, contract.CodeFindings,
-			"verification has %d major findings, more than the %d allowed (findings.max_major)%s", out.Major, most.MaxMajor, firstRed(red)).Failure
-	}
-	return nil
-}
-
-// redFailure says what a red check stands for.
-func redFailure(c store.Check, out contract.TestReportResult) *fault.Error {
-	name, message := c.Result.Check.ID, c.Result.Message
-	switch c.Result.Code {
-	case contract.CodeTestsFailed:
-		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s",
-			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message)
-	case contract.CodeTimeout:
-		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s took longer than %s may (verification.timeout): %s", name, time.Duration(c.Result.DurationMS)*time.Millisecond, message)
-	case contract.CodeCommandCrashed:
-		return fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "%s crashed: %s", name, message)
-	case contract.CodeNoTests:
-		return fault.New(contract.ClassAssertion, contract.CodeNoTests, "%s found nothing to run: %s", name, message)
-	default:
-		return fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed: %s", name, message)
-	}
-}
-
-func firstRed(red []store.Check) string {
-	if len(red) == 0 {
-		return ""
-	}
-	return "; " + red[0].Result.Check.ID + ": " + strings.TrimSpace(red[0].Result.Message)
 }

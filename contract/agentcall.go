@@ -2,6 +2,8 @@ package contract
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -50,6 +52,7 @@ type PlanInput struct {
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
 	Branch    string        `json:"branch,omitempty"` // that the run will release; empty: none
+	Lessons   Lessons       `json:"lessons,omitzero"`
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
@@ -92,16 +95,19 @@ const ViolationLimit = 1
 // all steps that it depends on, in plan order; together they lead from the base
 // to where the step starts.
 type StepInput struct {
-	RunID     int64        `json:"run_id"`
-	Step      string       `json:"step"`
-	PlanID    int64        `json:"plan_id"` // of the plan that the step is one of
-	Agent     Agent        `json:"agent"`
-	Phase     Phase        `json:"phase"`
-	Workspace Workspace    `json:"workspace"`
-	Needs     []Change     `json:"needs,omitempty"`
-	Model     ModelChoice  `json:"model"`
-	Settings  LoopSettings `json:"settings"`
-	State     *LoopState   `json:"state,omitempty"` // set when the workflow continues as new
+	RunID     int64             `json:"run_id"`
+	Step      string            `json:"step"`
+	PlanID    int64             `json:"plan_id"` // of the plan that the step is one of
+	Agent     Agent             `json:"agent"`
+	Phase     Phase             `json:"phase"`
+	Workspace Workspace         `json:"workspace"`
+	Needs     []Change          `json:"needs,omitempty"`
+	Model     ModelChoice       `json:"model"`
+	Settings  LoopSettings      `json:"settings"`
+	State     *LoopState        `json:"state,omitempty"` // set when the workflow continues as new
+	Lessons   Lessons           `json:"lessons,omitzero"`
+	Heal      *HealTask         `json:"heal,omitempty"` // set for the Repair agent
+	Talk      *ConversationFork `json:"talk,omitempty"` // set for the step that a fork goes on with
 }
 
 // LoopSettings bound an agent loop.
@@ -110,6 +116,7 @@ type LoopSettings struct {
 	RunBudget      RunBudget     `json:"run_budget"`
 	ModelTimeout   time.Duration `json:"model_timeout"`
 	CommandTimeout time.Duration `json:"command_timeout"`
+	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
 }
 
 // LoopState is what an agent loop carries from turn to turn.
@@ -133,23 +140,27 @@ type LoopState struct {
 // StepResult is what a step's workflow returns. A step that could not be done
 // is a result with a failure, not an error.
 type StepResult struct {
-	Change      Change   `json:"change"`
-	Credit      Credit   `json:"credit"`
-	Usage       Usage    `json:"usage"`
-	ExecutionID int64    `json:"execution_id"`
-	Turns       int      `json:"turns"`
-	Attempt     int      `json:"attempt"`
-	Failure     *Failure `json:"failure,omitempty"`
+	Change      Change    `json:"change"`
+	Credit      Credit    `json:"credit"`
+	Usage       Usage     `json:"usage"`
+	ExecutionID int64     `json:"execution_id"`
+	Turns       int       `json:"turns"`
+	Attempt     int       `json:"attempt"`
+	Failure     *Failure  `json:"failure,omitempty"`
+	Conflict    *Conflict `json:"conflict,omitempty"` // of what the step starts from; Change.From is what went together
 }
 
 // OpenStepInput writes that a step begins and makes its starting workspace and
 // conversation. Record begins the execution; a repeat finds the same one.
 type OpenStepInput struct {
-	Record    Record    `json:"record"`
-	PlanID    int64     `json:"plan_id"`
-	Workspace Workspace `json:"workspace"`
-	Needs     []Change  `json:"needs,omitempty"`
-	Quick     bool      `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Record    Record            `json:"record"`
+	PlanID    int64             `json:"plan_id"`
+	Workspace Workspace         `json:"workspace"`
+	Needs     []Change          `json:"needs,omitempty"`
+	Quick     bool              `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Lessons   Lessons           `json:"lessons,omitzero"`
+	Heal      *HealTask         `json:"heal,omitempty"`
+	Talk      *ConversationFork `json:"talk,omitempty"`
 }
 
 // OpenStepResult is where a step starts.
@@ -159,6 +170,7 @@ type OpenStepResult struct {
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
+	At        Workspace    `json:"at,omitzero"` // where a forked step goes on; Workspace is where it began
 }
 
 // IntegrateInput asks for all changes together, in order.
@@ -238,15 +250,39 @@ type Check struct {
 	ID       string   `json:"id"` // build-go, test-go-1
 	Category Category `json:"category"`
 	Name     string   `json:"name"`
-	Shard    int      `json:"shard,omitempty"`  // from 1
-	Shards   int      `json:"shards,omitempty"` // how many there are
+	Shard    int      `json:"shard,omitempty"`   // from 1
+	Shards   int      `json:"shards,omitempty"`  // how many there are
+	Retest   int      `json:"retest,omitempty"`  // from 1: this is a check done once more, to see that it stays green
+	Retests  int      `json:"retests,omitempty"` // how many there are
+}
+
+// CheckPinnedTests is the id of the check that compares a change's tests with
+// those of its base. It runs no command.
+const CheckPinnedTests = "pinned-tests"
+
+// Again returns the check as one of several re-tests, with an id of its own:
+// test-go-1~2 is what runs test-go-1 the second time.
+func (c Check) Again(retest, retests int) Check {
+	c.ID = fmt.Sprintf("%s~%d", c.Original().ID, retest+1)
+	c.Retest, c.Retests = retest, retests
+	return c
+}
+
+// Original returns the check that this one repeats, or the check itself.
+func (c Check) Original() Check {
+	if c.Retest > 0 {
+		c.ID = strings.TrimSuffix(c.ID, fmt.Sprintf("~%d", c.Retest+1))
+		c.Retest, c.Retests = 0, 0
+	}
+	return c
 }
 
 // TestPlanResult lists the checks by stage: those of a stage may run side by
 // side, a stage starts when the one before has ended.
 type TestPlanResult struct {
-	Cold   bool      `json:"cold,omitempty"` // this host would take long; ask again without Quick
-	Stages [][]Check `json:"stages"`
+	Cold   bool          `json:"cold,omitempty"` // this host would take long; ask again without Quick
+	Stages [][]Check     `json:"stages"`
+	Done   []CheckResult `json:"done,omitempty"` // checks that needed no command and are stored already
 }
 
 // VerifyInput carries out one check on a clean checkout.
@@ -270,6 +306,10 @@ type CheckResult struct {
 	Code       Code        `json:"code,omitempty"`    // why a check is red, for programs
 	Message    string      `json:"message,omitempty"` // the telling line of a red check
 }
+
+// Counts reports whether the tests of a check stand for themselves. Those of a
+// green re-test were counted before.
+func (r CheckResult) Counts() bool { return r.Check.Retest == 0 || !r.OK }
 
 // TestReportInput sums up an execution of the tester from its stored checks.
 type TestReportInput struct {

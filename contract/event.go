@@ -23,6 +23,15 @@ const (
 	EventApprovalRejected  EventType = "approval.rejected"
 	EventApprovalExpired   EventType = "approval.expired"
 	EventModelSwitched     EventType = "model.switched"
+	EventHealStarted       EventType = "heal.started"
+	EventHealSuccess       EventType = "heal.success" // the phase went through afterwards
+	EventHealFailed        EventType = "heal.failed"
+	EventAgentRevoked      EventType = "agent.revoked"
+
+	EventInterventionRequested EventType = "intervention.requested"
+	EventInterventionReminded  EventType = "intervention.reminded"
+	EventInterventionResolved  EventType = "intervention.resolved"
+	EventInterventionExpired   EventType = "intervention.expired"
 )
 
 // Started returns the event of a phase that begins, such as planner.started.
@@ -56,14 +65,17 @@ type EventDraft struct {
 // id, workflow run id, Seq) makes a repeat harmless. What ends and what begins in
 // one record follow one another: End comes first.
 type Record struct {
-	RunID  int64             `json:"run_id"`
-	Seq    int64             `json:"seq"`
-	At     time.Time         `json:"at"` // workflow time
-	Run    *RunChange        `json:"run,omitempty"`
-	Begin  *ExecutionBegin   `json:"begin,omitempty"`
-	End    *ExecutionEnd     `json:"end,omitempty"`
-	Events []EventDraft      `json:"events,omitempty"`
-	Notes  map[string]string `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, deadline
+	RunID         int64              `json:"run_id"`
+	Seq           int64              `json:"seq"`
+	At            time.Time          `json:"at"` // workflow time
+	Run           *RunChange         `json:"run,omitempty"`
+	Begin         *ExecutionBegin    `json:"begin,omitempty"`
+	End           *ExecutionEnd      `json:"end,omitempty"`
+	EndEvents     int                `json:"end_events,omitempty"` // how many of Events, from the first, belong to End: they are told once
+	Events        []EventDraft       `json:"events,omitempty"`
+	Heals         []HealNote         `json:"heals,omitempty"`
+	Interventions []InterventionNote `json:"interventions,omitempty"`
+	Notes         map[string]string  `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, deadline
 }
 
 // RunChange is the part of the run's row that a transition sets.
@@ -108,9 +120,11 @@ type ExecutionEnd struct {
 	Output      json.RawMessage `json:"output,omitempty"` // becomes the phase's output on the run as well
 }
 
-// RecordResult answers a Record. Execution is that of Begin.
+// RecordResult answers a Record. Execution is that of Begin; Replay is set when
+// a replay led to it.
 type RecordResult struct {
 	Execution ExecutionRef `json:"execution"`
+	Replay    *ReplayOrder `json:"replay,omitempty"`
 }
 
 // ExecutionRef names one attempt of a phase or step.

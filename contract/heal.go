@@ -1,5 +1,7 @@
 package contract
 
+import "slices"
+
 // HealAction is something that self-heal can do about a failure. The names are
 // stored with every heal and never change.
 type HealAction string
@@ -56,3 +58,6 @@ func HealActions() []HealAction {
 		HealCreateDefaults, HealPolicyCorrection, HealAskPerson,
 	}
 }
+
+// Valid reports whether a is one of the heal actions.
+func (a HealAction) Valid() bool { return slices.Contains(HealActions(), a) }

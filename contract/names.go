@@ -22,6 +22,8 @@ const (
 const (
 	WorkflowRun  = "rgpt.Run"
 	WorkflowStep = "rgpt.Step"
+	// WorkflowSelfHeal heals one failure of a run.
+	WorkflowSelfHeal = "rgpt.SelfHeal"
 )
 
 // Activity types, named after the agent that carries them out.
@@ -38,6 +40,12 @@ const (
 	ActivityTestReport = "rgpt.tester.Report"
 	ActivityRelease    = "rgpt.releaser.Release"
 	ActivityCleanUp    = "rgpt.releaser.CleanUp"
+
+	ActivityDiagnose       = "rgpt.repair.Diagnose"
+	ActivityJudge          = "rgpt.repair.Judge"
+	ActivityCreateDefaults = "rgpt.repair.CreateDefaults"
+	ActivityHandoff        = "rgpt.repair.Handoff"
+	ActivityRunTimeFrom    = "rgpt.run.RunTimeFrom"
 )
 
 // Queries of a run.

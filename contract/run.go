@@ -136,23 +136,28 @@ type ReleaseSettings struct {
 // resolved once, when the run is created, and frozen: a deploy or an edited
 // file never changes a run under way.
 type Settings struct {
-	Repo           Repo                  `json:"repo"`
-	Models         map[Agent]ModelChoice `json:"models"`
-	Providers      []string              `json:"providers,omitempty"` // names of those that the run's models may be switched to
-	MaxRetries     int                   `json:"max_retries"`
-	Parallel       int                   `json:"parallel"` // steps at the same time
-	StepBudget     StepBudget            `json:"step_budget"`
-	RunBudget      RunBudget             `json:"run_budget"`
-	Thresholds     Thresholds            `json:"thresholds"`
-	Release        ReleaseSettings       `json:"release"`
-	PlanOnly       bool                  `json:"plan_only,omitempty"`
-	ApprovePlan    bool                  `json:"approve_plan,omitempty"`
-	ApproveRelease bool                  `json:"approve_release,omitempty"`
-	ApprovalWait   time.Duration         `json:"approval_wait"` // unanswered until then is a no
-	PlanGiven      bool                  `json:"plan_given,omitempty"`
-	CommandTimeout time.Duration         `json:"command_timeout"` // longest command that an agent may run
-	VerifyTimeout  time.Duration         `json:"verify_timeout"`  // longest check of the verification
-	ModelTimeout   time.Duration         `json:"model_timeout"`   // longest single model call
+	Repo             Repo                  `json:"repo"`
+	Models           map[Agent]ModelChoice `json:"models"`
+	Providers        []string              `json:"providers,omitempty"` // names of those that the run's models may be switched to
+	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"` // models that a heal may change to, in order
+	MaxRetries       int                   `json:"max_retries"`         // heals of a phase; 0: none
+	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; unanswered until then is a no
+	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
+	Parallel         int                   `json:"parallel"`            // steps at the same time
+	StepBudget       StepBudget            `json:"step_budget"`
+	RunBudget        RunBudget             `json:"run_budget"`
+	Thresholds       Thresholds            `json:"thresholds"`
+	StableRetests    int                   `json:"stable_retests,omitempty"` // how often green tests run again before the tester is done
+	Release          ReleaseSettings       `json:"release"`
+	PlanOnly         bool                  `json:"plan_only,omitempty"`
+	ApprovePlan      bool                  `json:"approve_plan,omitempty"`
+	ApproveRelease   bool                  `json:"approve_release,omitempty"`
+	ApprovalWait     time.Duration         `json:"approval_wait"` // unanswered until then is a no
+	PlanGiven        bool                  `json:"plan_given,omitempty"`
+	CommandTimeout   time.Duration         `json:"command_timeout"` // longest command that an agent may run
+	VerifyTimeout    time.Duration         `json:"verify_timeout"`  // longest check of the verification
+	ModelTimeout     time.Duration         `json:"model_timeout"`   // longest single model call
+	Fork             *Fork                 `json:"fork,omitempty"`  // of an old run
 }
 
 // Repo is a repository at a commit.
@@ -279,6 +284,7 @@ type Command struct {
 	Agent      Agent        `json:"agent,omitempty"`       // switch_model: for whom; empty: for all
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
 	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that counts instead, as a person edited it
+	Action     HealAction   `json:"action,omitempty"`      // heal: what to do; empty: the next of the table
 }
 
 // Ack answers an update.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,10 +56,13 @@ func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
 	defer show.close()
 	err = p.Store.Follow(ctx, id, after, func(e contract.Event) error {
 		show.event(e)
-		if e.Type == contract.EventRunFailed || e.Type == contract.PhaseReleaser.CompletedEvent() || terminal(e) {
-			return store.ErrStop
+		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !terminal(e) {
+			return nil
 		}
-		return nil
+		if again, err := a.wentOn(ctx, p, e); again || err != nil {
+			return err
+		}
+		return store.ErrStop
 	})
 	if ctx.Err() != nil {
 		show.close()
@@ -73,6 +77,20 @@ func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
 	}
 	show.close()
 	return a.reportEnd(ctx, p, run)
+}
+
+// wentOn reports whether a run was replayed after an event that says that it
+// has ended.
+func (a *app) wentOn(ctx context.Context, p *parts, end contract.Event) (bool, error) {
+	run, err := p.Store.Run(ctx, end.RunID)
+	if err != nil || !run.Status.Terminal() {
+		return true, err
+	}
+	const most = 100
+	later, err := p.Store.Events(ctx, end.RunID, end.Seq, most)
+	return slices.ContainsFunc(later, func(e contract.Event) bool {
+		return slices.ContainsFunc(contract.Phases(), func(p contract.Phase) bool { return e.Type == p.Started() })
+	}), err
 }
 
 // terminal reports whether an event says that its run has ended.
@@ -185,11 +203,11 @@ func (p *progress) event(e contract.Event) {
 
 func (p *progress) style(e contract.Event, rest string) lipgloss.Style {
 	switch {
-	case rest == "completed", e.Type == contract.EventApprovalGranted:
+	case rest == "completed", e.Type == contract.EventApprovalGranted, e.Type == contract.EventHealSuccess:
 		return styleGood
-	case rest == "error", e.Type == contract.EventRunFailed:
+	case rest == "error", e.Type == contract.EventRunFailed, e.Type == contract.EventHealFailed:
 		return styleBad
-	case strings.HasPrefix(string(e.Type), "approval."):
+	case strings.HasPrefix(string(e.Type), "approval."), strings.HasPrefix(string(e.Type), "intervention."):
 		return styleWait
 	default:
 		return styleNow
@@ -213,7 +231,7 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 	if contract.Phase(kind).Valid() {
 		p.now = kind + " " + rest
 	}
-	if e.Type == contract.EventApprovalRequested {
+	if e.Type == contract.EventApprovalRequested || e.Type == contract.EventInterventionRequested {
 		p.now = fmt.Sprintf("waiting for you: rgpt run approve %d", p.run.ID)
 	}
 }
@@ -264,7 +282,7 @@ func describe(e contract.Event) string {
 			out = append(out, text)
 		}
 	}
-	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "kind", "by", "reason", "message", "warning"} {
+	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "heal_action", "root_cause", "result", "kind", "by", "reason", "action_required", "answer", "answered", "refused", "message", "warning"} {
 		add(str(key))
 	}
 	if f, ok := m["failure"].(map[string]any); ok {

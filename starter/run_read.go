@@ -163,6 +163,14 @@ func (a *app) printDetails(d store.RunDetails) {
 			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, clean(f.Location), clean(f.Message))
 		}
 	}
+	for _, h := range d.SelfHealEvents {
+		fmt.Fprintf(a.out, "heal %d  %s  %s %s  %s: %s\n", h.Number, h.ErrorType, h.Phase, clean(h.Step), h.HealAction, h.Status)
+	}
+	for _, i := range d.Interventions {
+		if i.Status == "open" {
+			fmt.Fprintf(a.out, "waits for a person: %s\n  to do: %s (rgpt run interventions %d)\n", clean(i.Reason), clean(i.ActionRequired), d.ID)
+		}
+	}
 	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
 		d.Usage.Calls, d.Usage.Tokens(), report.Dollars(d.Usage.MicroUSD), len(d.Artifacts), d.ID)
 }

@@ -44,7 +44,6 @@ func steering(a *app) []*cobra.Command {
 		newRunApprove(a),
 		command(contract.UpdateReject, "reject RUN", "Say no to what a run waits for", approval),
 		command(contract.UpdatePause, "pause RUN", "Let what is under way finish, and start nothing new", nil),
-		command(contract.UpdateResume, "resume RUN", "Let a paused run go on", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
 		newRunSwitchModel(a),

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"time"
 
 	"go.temporal.io/sdk/log"
@@ -27,6 +28,9 @@ func Step(ctx workflow.Context, in contract.StepInput) (contract.StepResult, err
 	}
 	for {
 		more, failure := l.turn(ctx)
+		if failure == nil && !more {
+			failure = l.validate(ctx)
+		}
 		if failure != nil || !more {
 			return l.finish(ctx, failure)
 		}
@@ -46,6 +50,8 @@ type agentLoop struct {
 	rows   *recorder
 	orders workflow.ReceiveChannel // what the run tells
 	opened bool
+
+	conflict *contract.Conflict // of what the step starts from
 }
 
 func newAgentLoop(ctx workflow.Context, in contract.StepInput) *agentLoop {
@@ -79,10 +85,11 @@ func (l *agentLoop) listen(ctx workflow.Context) error {
 			l.obey(o)
 		}
 	})
+	id := workflow.GetInfo(ctx).WorkflowExecution.ID
 	return workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.TranscriptKey, error) {
 		return []contract.TranscriptKey{{
 			Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Attempt: l.Execution.Attempt,
-			ExecutionID: l.Execution.ID, Turns: l.Turn, Workflow: contract.StepWorkflowID(l.in.RunID, l.in.Step),
+			ExecutionID: l.Execution.ID, Turns: l.Turn, Workflow: id,
 		}}, nil
 	})
 }
@@ -109,7 +116,9 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 	execution, err := l.rows.writeBy(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
 		var err error
 		result, err = quickly(ctx, l.queue, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
-			return contract.OpenStepInput{Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick}
+			return contract.OpenStepInput{
+				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk,
+			}
 		}, func(r contract.OpenStepResult) bool { return r.Cold })
 		return result.Execution, err
 	})
@@ -117,10 +126,13 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 	if err != nil {
 		return fault.Of(err)
 	}
+	l.Workspace, l.From, l.Prompt, l.conflict = result.Workspace, result.Workspace, result.Prompt, result.Conflict
 	if result.Conflict != nil {
 		return conflictFailure(*result.Conflict)
 	}
-	l.Workspace, l.From, l.Prompt = result.Workspace, result.Workspace, result.Prompt
+	if result.At.Tree != "" {
+		l.Workspace = result.At
+	}
 	return nil
 }
 
@@ -158,6 +170,39 @@ func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return false, failure
 	}
 	return !think.Finish, nil
+}
+
+// validate is what strict mode adds to a step: its change must build, or
+// whatever else the project's first stage of verification is, before it counts.
+func (l *agentLoop) validate(ctx workflow.Context) *contract.Failure {
+	if !l.in.Lessons.Strict || l.Workspace.Tree == l.From.Tree {
+		return nil
+	}
+	queue, most := contract.QueueTester, l.in.Settings.VerifyTimeout
+	var plan contract.TestPlanResult
+	err := workflow.ExecuteActivity(long(ctx, queue, longWork), contract.ActivityTestPlan, contract.TestPlanInput{
+		Execution: l.Execution, Workspace: l.Workspace,
+	}).Get(ctx, &plan)
+	if err != nil {
+		return fault.Of(err)
+	}
+	if len(plan.Stages) == 0 {
+		return nil
+	}
+	for _, check := range plan.Stages[0] {
+		var result contract.CheckResult
+		err := workflow.ExecuteActivity(long(ctx, queue, most), contract.ActivityVerify, contract.VerifyInput{
+			Execution: l.Execution, Workspace: l.Workspace, Check: check, Timeout: most,
+		}).Get(ctx, &result)
+		if err != nil {
+			return fault.Of(err)
+		}
+		if !result.OK {
+			return &fault.New(contract.ClassAssertion, contract.CodeCheckFailed,
+				"step %s was carried out strictly, and its change does not pass %s: %s", l.in.Step, check.Name, result.Message).Failure
+		}
+	}
+	return nil
 }
 
 // spent says which budget of the step is used up, if any.
@@ -275,6 +320,7 @@ func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (con
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
 		Credit: contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt},
 		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
+		Conflict: l.conflict,
 	}
 	if !l.opened {
 		return result, nil
@@ -285,7 +331,14 @@ func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (con
 	event := contract.EventDraft{Type: contract.EventStepCompleted, Payload: map[string]any{
 		"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "usage": l.Usage,
 	}}
-	if failure != nil {
+	if failure == nil {
+		// A replay that keeps this step takes its change over from here.
+		output, err := json.Marshal(contract.StepOutput{Change: result.Change, Credit: result.Credit})
+		if err != nil {
+			return result, err
+		}
+		end.Output = output
+	} else {
 		end.Status = contract.ExecutionFailed
 		if failure.Code == contract.CodeCancelled {
 			end.Status = contract.ExecutionCancelled

@@ -28,7 +28,8 @@ type stepGraph struct {
 func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	g := &stepGraph{run: r, order: r.runState.plan.Order(), done: map[string]contract.Change{}, cancel: cancel}
+	g := &stepGraph{run: r, order: r.runState.plan.Order(), done: r.done, cancel: cancel}
+	g.again()
 	if err := g.carryOut(work); err != nil && g.failure == nil {
 		return nil, r.why(err)
 	}
@@ -39,6 +40,18 @@ func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 		return nil, g.failure
 	}
 	return r.integrate(ctx, g)
+}
+
+// again readies the steps that are not done yet, which may have failed before.
+func (g *stepGraph) again() {
+	for _, id := range g.order {
+		view := g.run.step(id)
+		if _, done := g.done[id]; done {
+			view.Status = contract.StepCompleted
+		} else {
+			view.Status = contract.StepPending
+		}
+	}
 }
 
 // carryOut starts steps as they become free until all are done, or one failed,
@@ -89,13 +102,11 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	}
 	// What needs no merge is done here for nothing; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
-	s, model, told := r.in.Settings, r.models[contract.AgentBuilder], r.held.orders
-	child := workflow.ExecuteChildWorkflow(stepOptions(ctx, r.in.RunID, step.ID, contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
+	model, told := r.models[contract.AgentBuilder], r.held.orders
+	child := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.planID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
-		Workspace: start, Needs: rest, Model: model,
-		Settings: contract.LoopSettings{
-			Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout,
-		},
+		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
+		Talk: r.talkOf(step.ID),
 	})
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -110,6 +121,15 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	})
 }
 
+// talkOf returns what the conversation of a forked step begins with. After a
+// first attempt it begins anew, as any other.
+func (r *run) talkOf(step string) *contract.ConversationFork {
+	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.executions[step].ID == 0 {
+		return f.Talk
+	}
+	return nil
+}
+
 // greet tells a step that has just started what was asked of the run while it
 // was on its way; from now on it is told at once.
 func (g *stepGraph) greet(ctx workflow.Context, id string, told int64) {
@@ -120,8 +140,9 @@ func (g *stepGraph) greet(ctx workflow.Context, id string, told int64) {
 	}
 }
 
-// finish takes note of how a step ended. The first failure stops the others:
-// their work could not be released anyway, and would be paid for.
+// finish takes note of how a step ended. After the first failure no other
+// starts. If nothing can heal it, those under way are stopped too: their work
+// could not be released, and would be paid for.
 func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.step(id)
 	delete(r.reachable, id)
@@ -143,7 +164,15 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	}
 	if failure != nil && g.failure == nil {
 		g.failure = failure
-		g.cancel()
+		r.failed = failed{step: id, workspace: result.Change.To, from: result.Change.From}
+		if c := result.Conflict; c != nil {
+			r.failed = failed{step: c.Step, workspace: result.Change.From}
+		}
+		// Others go on while the failure may be healed: what they do is not paid
+		// for again then.
+		if r.maxRetries <= 0 || final(failure) {
+			g.cancel()
+		}
 	}
 }
 
@@ -167,6 +196,7 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 			return nil, r.why(err)
 		}
 		if c := result.Conflict; c != nil {
+			r.failed = failed{step: c.Step, workspace: result.Workspace}
 			return nil, conflictFailure(*c)
 		}
 		head = result.Workspace

@@ -13,41 +13,50 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // world is what the workflows under test act on: activities that answer as
 // told, and the records that they wrote.
 type world struct {
-	mu      sync.Mutex
-	env     *testsuite.TestWorkflowEnvironment
-	records []contract.Record
-	written map[string]contract.RecordResult // by workflow and number
-	hops    []string
-	begun   map[string]int
-	plan    contract.Plan
-	fail    map[string]*fault.Error // activity (or activity/step) → how it fails
-	answers map[string][]contract.ThinkResult
-	thinks  map[string]int
-	tools   int
-	checks  [][]contract.Check
-	red     bool
-	opened  map[string]contract.OpenStepInput
-	edited  map[int64]contract.Plan // plans that people stored
-	onThink func(contract.ThinkInput)
-	onAdopt func(contract.AdoptPlanInput)
+	mu       sync.Mutex
+	env      *testsuite.TestWorkflowEnvironment
+	records  []contract.Record
+	written  map[string]contract.RecordResult // by workflow and number
+	hops     []string
+	begun    map[string]int
+	plan     contract.Plan
+	fail     map[string]*fault.Error // activity (or activity/step) → how it fails
+	answers  map[string][]contract.ThinkResult
+	thinks   map[string]int
+	tools    int
+	checks   [][]contract.Check
+	red      bool
+	left     map[string]int // how often an activity still fails; absent: always
+	redUntil string         // the tree that is green
+	conflict string         // the step whose change goes together with none
+	refused  string         // why repairs are thrown away
+	released contract.ReleaseInput
+	opened   map[string]contract.OpenStepInput
+	edited   map[int64]contract.Plan                         // plans that people stored
+	onVerify func(contract.VerifyInput) contract.CheckResult // where set, reports are verdicts over its results
+	verified []contract.CheckResult
+	onThink  func(contract.ThinkInput)
+	onAdopt  func(contract.AdoptPlanInput)
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	w := &world{
-		env: suite.NewTestWorkflowEnvironment(), written: map[string]contract.RecordResult{}, edited: map[int64]contract.Plan{}, begun: map[string]int{}, fail: map[string]*fault.Error{},
+		env: suite.NewTestWorkflowEnvironment(), written: map[string]contract.RecordResult{}, edited: map[int64]contract.Plan{}, begun: map[string]int{}, fail: map[string]*fault.Error{}, left: map[string]int{},
 		answers: map[string][]contract.ThinkResult{}, thinks: map[string]int{}, opened: map[string]contract.OpenStepInput{},
 		plan:   onePlan("step-001"),
 		checks: [][]contract.Check{{{ID: "build-go", Category: contract.CategoryBuild}}, {{ID: "test-go-1", Category: contract.CategoryTest}, {ID: "test-go-2", Category: contract.CategoryTest}}},
 	}
 	RegisterRun(w.env)
 	RegisterStep(w.env)
+	RegisterSelfHeal(w.env)
 	w.env.SetTestTimeout(time.Minute)
 	register := func(name string, f any) {
 		w.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
@@ -76,6 +85,15 @@ func newWorld(t *testing.T) *world {
 		}
 		out := contract.IntegrateResult{Workspace: in.Workspace}
 		for _, c := range in.Changes {
+			if c.From.Tree == out.Workspace.Tree {
+				out.Workspace = c.To.Of(out.Workspace)
+				out.Stages = append(out.Stages, out.Workspace.Slim())
+				continue
+			}
+			if c.Step == w.conflict {
+				out.Conflict = &contract.Conflict{Step: c.Step, Paths: []string{"x.go"}}
+				return out, nil
+			}
 			out.Workspace.Tree += "+" + c.To.Tree
 			out.Stages = append(out.Stages, out.Workspace.Slim())
 		}
@@ -89,15 +107,48 @@ func newWorld(t *testing.T) *world {
 		return contract.TestPlanResult{Stages: w.checks}, w.failing(contract.ActivityTestPlan)
 	})
 	register(contract.ActivityVerify, func(_ context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
-		return contract.CheckResult{Check: in.Check, OK: !w.red}, w.failing(contract.ActivityVerify)
+		w.mu.Lock()
+		if w.onVerify != nil {
+			defer w.mu.Unlock()
+			result := w.onVerify(in)
+			result.Check = in.Check
+			w.verified = append(w.verified, result)
+			return result, nil
+		}
+		if w.redUntil != "" {
+			w.red = in.Workspace.Tree != w.redUntil
+		}
+		red := w.red
+		w.mu.Unlock()
+		return contract.CheckResult{Check: in.Check, OK: !red}, w.failing(contract.ActivityVerify)
 	})
 	register(contract.ActivityTestReport, func(context.Context, contract.TestReportInput) (contract.TestReportResult, error) {
+		if w.onVerify != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return verdict.Of(w.verified, contract.Thresholds{}), nil
+		}
 		if w.red {
 			return contract.TestReportResult{Major: 1, Failure: &fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "red").Failure}, nil
 		}
 		return contract.TestReportResult{Summary: contract.TestSummary{Passed: 3}}, w.failing(contract.ActivityTestReport)
 	})
+	register(contract.ActivityDiagnose, func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
+		return contract.Diagnosis{Failure: in.Failure, RootCause: "root of " + in.Failure.Message}, nil
+	})
+	register(contract.ActivityJudge, func(context.Context, contract.JudgeInput) (contract.Judgement, error) {
+		return contract.Judgement{Refused: w.refused, Diff: "+x"}, nil
+	})
+	register(contract.ActivityCreateDefaults, func(_ context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
+		in.Workspace.Tree += "+defaults"
+		return contract.DefaultsResult{Workspace: in.Workspace, Made: []string{".env"}}, w.failing(contract.ActivityCreateDefaults)
+	})
+	register(contract.ActivityRunTimeFrom, func(context.Context, int64) (time.Time, error) { return time.Time{}, nil })
+	register(contract.ActivityHandoff, func(_ context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
+		return contract.HandoffResult{Artifact: fmt.Sprintf("handoff/%s-%d.md", in.Agent, in.Generation)}, nil
+	})
 	register(contract.ActivityRelease, func(_ context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
+		w.released = in
 		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: "c0ffee"}, w.failing(contract.ActivityRelease)
 	})
 	register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
@@ -110,6 +161,12 @@ func (w *world) failing(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.fail[name]; e != nil {
+		if n, counted := w.left[name]; counted {
+			if n == 0 {
+				return nil
+			}
+			w.left[name]--
+		}
 		return fault.ToTemporal(e, fault.RetryOf(e.Class).Attempts)
 	}
 	return nil
@@ -239,7 +296,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 	s := contract.Settings{
 		Repo:           contract.Repo{URL: "/repo", Base: "b45e", Tree: "7ree"},
 		Models:         map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: model, contract.AgentBuilder: model, contract.AgentTester: model, contract.AgentReleaser: model},
-		MaxRetries:     3,
+		MaxRetries:     0, // tests of heals set it
 		Parallel:       4,
 		StepBudget:     contract.StepBudget{Turns: 20, LoopLimit: 5, ErrorLimit: 3},
 		RunBudget:      contract.RunBudget{Time: 24 * time.Hour},

@@ -6,8 +6,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
-
-	"github.com/rocketgpt/orchestrator/contract"
 )
 
 // The only place with retry policies and time-outs of workflow code. How often
@@ -87,10 +85,10 @@ func quickly[R any](ctx workflow.Context, queue, name string, merges int, args f
 	return ordinary, err
 }
 
-// stepOptions makes a context for a step's child workflow on its agent's queue.
-func stepOptions(ctx workflow.Context, runID int64, step, queue string) workflow.Context {
+// childOptions makes a context for a child workflow on its agent's queue.
+func childOptions(ctx workflow.Context, id, queue string) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:            contract.StepWorkflowID(runID, step),
+		WorkflowID:            id,
 		TaskQueue:             queue,
 		WorkflowTaskTimeout:   TaskTimeout,
 		WaitForCancellation:   true,

@@ -15,6 +15,12 @@ func RegisterRun(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(Run, workflow.RegisterOptions{Name: contract.WorkflowRun})
 }
 
+// RegisterSelfHeal registers the workflow that heals a failure. It runs on the
+// Repair agent's queue.
+func RegisterSelfHeal(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(SelfHeal, workflow.RegisterOptions{Name: contract.WorkflowSelfHeal})
+}
+
 // RegisterStep registers the workflow of an agent that writes code. It runs on
 // the agent's own queue, so that its short work runs beside it.
 func RegisterStep(r worker.WorkflowRegistry) {

@@ -31,6 +31,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			replayer := worker.NewWorkflowReplayer()
 			RegisterRun(replayer)
 			RegisterStep(replayer)
+			RegisterSelfHeal(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, readHistory(t, file)))
 		})
 		return nil

@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"encoding/json"
+	"slices"
+	"time"
 
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
@@ -37,13 +39,16 @@ type run struct {
 	executions map[string]contract.ExecutionRef // the last of each phase and step, by name
 	reachable  map[string]bool                  // steps whose workflows have started
 	credits    map[string]contract.Credit       // by step
-	changes    []contract.Change                // what the steps did, in plan order
-	workspace  contract.Workspace               // all changes together
-	stages     []contract.Workspace             // after each change
+	done       map[string]contract.Change       // by step
+	failed     failed                           // what the phase failed in
+	heals      heals
+	changes    []contract.Change    // what the steps did, in plan order
+	workspace  contract.Workspace   // all changes together
+	stages     []contract.Workspace // after each change
 }
 
 func newRun(ctx workflow.Context, in contract.RunInput) *run {
-	return &run{
+	r := &run{
 		runState:   newRunState(in),
 		in:         in,
 		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
@@ -51,7 +56,20 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		executions: map[string]contract.ExecutionRef{},
 		reachable:  map[string]bool{},
 		credits:    map[string]contract.Credit{},
+		done:       map[string]contract.Change{},
+		heals:      newHeals(),
 		workspace:  in.Settings.Repo.Workspace(),
+	}
+	if f := in.Settings.Fork; f != nil {
+		r.keep(f.Kept)
+	}
+	return r
+}
+
+// keep takes over steps that are not done again.
+func (r *run) keep(steps []contract.StepOutput) {
+	for _, s := range steps {
+		r.done[s.Step], r.credits[s.Step] = s.Change, s.Credit
 	}
 }
 
@@ -62,18 +80,32 @@ func (r *run) run(ctx workflow.Context) (contract.RunResult, error) {
 	r.cancel = cancel
 	r.deadline(work)
 
-	var failure *contract.Failure
-	for _, p := range contract.Phases() {
-		if failure = r.pass(work, p); failure != nil {
-			break
-		}
-		if p == contract.PhasePlanner && r.in.Settings.PlanOnly {
-			break
-		}
-	}
+	failure := r.passAll(work)
 	r.noteCancel(ctx)
 	cancel()
 	return r.finish(ctx, failure)
+}
+
+// passAll passes through the phases in their order. A phase that failed and was
+// healed is passed again, from where the heal says. It returns the failure that
+// the run ends with, if any.
+func (r *run) passAll(ctx workflow.Context) *contract.Failure {
+	phases := contract.Phases()
+	for i := 0; i < len(phases); i++ {
+		failure := r.pass(ctx, phases[i])
+		if failure == nil {
+			if phases[i] == contract.PhasePlanner && r.in.Settings.PlanOnly {
+				return nil
+			}
+			continue
+		}
+		back, failure := r.heal(ctx, phases[i], failure)
+		if failure != nil {
+			return failure
+		}
+		i = slices.Index(phases, back) - 1
+	}
+	return nil
 }
 
 // noteCancel takes a cancellation that came from Temporal itself, rather than
@@ -89,13 +121,18 @@ func (r *run) pass(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if failure := r.ready(ctx, p); failure != nil {
 		return failure
 	}
+	if failure := r.settle(ctx); failure != nil {
+		return failure
+	}
 	execution, err := r.begin(ctx, p)
 	if err != nil {
 		return r.why(err)
 	}
+	r.failed = failed{}
 	output, failure := r.work(ctx, p, execution)
-	if failure == nil {
-		failure = r.unheld(ctx)
+	// What failed while the run was paused is not healed before it goes on.
+	if held := r.unheld(ctx); failure == nil {
+		failure = held
 	}
 	if failure == nil {
 		return r.why(r.complete(p, execution, output))
@@ -117,6 +154,25 @@ func (r *run) work(ctx workflow.Context, p contract.Phase, execution contract.Ex
 	}
 }
 
+// settle parts what people asked for from the phase that begins then: they come
+// in tasks of their own. A replay forgets all of the task in which its phase
+// began, and would wait for the same answer again.
+func (r *run) settle(ctx workflow.Context) *contract.Failure {
+	for r.held.fresh {
+		r.held.fresh = false
+		if workflow.GetVersion(ctx, "commands apart from phases", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return nil
+		}
+		if err := workflow.Sleep(ctx, time.Millisecond); err != nil {
+			return r.why(err)
+		}
+		if failure := r.unheld(ctx); failure != nil { // somebody may have paused it meanwhile
+			return failure
+		}
+	}
+	return nil
+}
+
 // begin makes the run's phase running.
 func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionRef, error) {
 	r.phase = p
@@ -129,7 +185,32 @@ func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionR
 		Events: []contract.EventDraft{{Type: p.Started()}},
 	})
 	r.executions[string(p)] = result.Execution
+	if o := result.Replay; o != nil && err == nil {
+		err = r.replayed(ctx, p, *o)
+	}
 	return result.Execution, err
+}
+
+// replayed takes over what is different when a phase is done again by a replay,
+// and says so.
+func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.ReplayOrder) error {
+	if o.Model != nil {
+		r.setModel(contract.AgentOf(p), *o.Model)
+	}
+	// What became of the other heals was told before.
+	r.heals.applied = slices.DeleteFunc(r.heals.applied, func(a appliedHeal) bool { return !slices.Contains(o.Open, a.Number) })
+	kept := []string{}
+	if p == contract.PhaseBuilder {
+		r.done = map[string]contract.Change{}
+		r.keep(o.Kept)
+		for _, s := range o.Kept {
+			kept = append(kept, s.Step)
+		}
+	}
+	_, err := r.transition(ctx, happened(contract.EventRunUpdated, map[string]any{
+		"replay": p, "step": o.Step, "model": o.Model, "kept_steps": kept, "by": o.By, "reason": o.Reason,
+	}))
+	return err
 }
 
 // complete makes the run's phase completed. That is written with what follows:
@@ -143,10 +224,14 @@ func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output
 	if err != nil {
 		return err
 	}
+	r.failure = nil // what was healed is no failure of the run
+	notes, events := r.settled(p, nil)
 	r.completed = &contract.Record{
 		End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw},
-		Events: []contract.EventDraft{{Type: p.CompletedEvent(), Payload: output}},
+		Events: append([]contract.EventDraft{{Type: p.CompletedEvent(), Payload: output}}, events...),
+		Heals:  notes,
 	}
+	r.completed.EndEvents = len(r.completed.Events)
 	return nil
 }
 
@@ -177,9 +262,11 @@ func (r *run) fail(ctx workflow.Context, p contract.Phase, execution contract.Ex
 	if err := r.become(p.Error()); err != nil {
 		return r.why(err)
 	}
+	notes, events := r.settled(p, failure)
 	_, err := r.transition(last, contract.Record{
 		End:    end,
-		Events: []contract.EventDraft{{Type: p.ErrorEvent(), Payload: failure}},
+		Events: append([]contract.EventDraft{{Type: p.ErrorEvent(), Payload: failure}}, events...),
+		Heals:  notes,
 	})
 	if err != nil {
 		return r.why(err)
@@ -210,8 +297,9 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status}}}
 	}
 	r.failure = failure
-	if len(events) > 0 || r.completed != nil {
-		if _, err := r.transition(last, contract.Record{Events: events}); err != nil {
+	notes := r.unsettled()
+	if len(events) > 0 || len(notes) > 0 || r.completed != nil {
+		if _, err := r.transition(last, contract.Record{Events: events, Heals: notes}); err != nil {
 			return contract.RunResult{}, err
 		}
 	}
@@ -243,7 +331,7 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	} else {
 		err = workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, s.ModelTimeout+modelWait), contract.ActivityPlan, contract.PlanInput{
 			Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
-			Branch: r.branchToRelease(),
+			Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""),
 		}).Get(ctx, &result)
 	}
 	if err != nil {
@@ -288,14 +376,32 @@ func (r *run) deadline(ctx workflow.Context) {
 		return
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		if err := workflow.NewTimer(ctx, most).Get(ctx, nil); err != nil {
-			return // the run ended first
+		for left := most; left > 0; {
+			if err := workflow.NewTimer(ctx, left).Get(ctx, nil); err != nil {
+				return // the run ended first
+			}
+			left = r.timeLeft(ctx, most)
 		}
 		r.held.timedOut = true
 		r.held.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,
 			"the run took longer than the %s it may (execution.run.time); its partial results are kept", most).Failure
 		r.cancel()
 	})
+}
+
+// timeLeft returns what is left of a run's time when the timer says that it is
+// up. The timer of a run that is replayed is that of its first attempt.
+func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
+	if workflow.GetVersion(ctx, "time of a replayed run", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return 0
+	}
+	var from time.Time
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
+	if err != nil {
+		r.log.Error("Could not see since when the run is at work; its first timer counts", "error", err)
+		return 0
+	}
+	return most - workflow.Now(ctx).Sub(from)
 }
 
 // transition writes the run's present state with what goes along, and shows it
@@ -314,7 +420,7 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 	return r.rows.writeFor(ctx, func() contract.Record {
 		if done := r.completed; done != nil {
 			r.completed = nil
-			rec.End, rec.Events = done.End, append(done.Events, rec.Events...)
+			rec.End, rec.EndEvents, rec.Events, rec.Heals = done.End, done.EndEvents, append(done.Events, rec.Events...), append(done.Heals, rec.Heals...)
 		}
 		rec.Run = r.change()
 		return rec

@@ -21,12 +21,15 @@ type holds struct {
 	approval *approval                     // the one that the run waits for
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	seen     map[string]struct{}           // ids of commands already applied
+	fresh    bool                          // a command was applied since the last phase began
+	approved map[string]string             // what was approved, by kind
 }
 
 // approval is a question to a person. It fails closed: no answer is a no.
 type approval struct {
 	id       string
-	kind     string // plan, release
+	kind     string              // plan, release, intervention, quota
+	action   contract.HealAction // heal: what to do
 	granted  bool
 	rejected bool
 	expired  bool
@@ -62,13 +65,14 @@ var commands = []command{
 	{contract.UpdatePause, (*run).checkPause, nil, (*run).applyPause},
 	{contract.UpdateResume, (*run).checkResume, nil, (*run).applyResume},
 	{contract.UpdateSwitchModel, (*run).checkSwitchModel, nil, (*run).applySwitchModel},
+	{contract.UpdateHeal, (*run).checkHeal, nil, (*run).applyHeal},
 	{contract.UpdateStop, nil, nil, (*run).applyStop},
 	{contract.UpdateAdvance, (*run).checkAdvance, nil, (*run).applyAdvance},
 }
 
 // handle registers queries, updates and signals.
 func (r *run) handle(ctx workflow.Context) error {
-	r.held.seen, r.held.edited = map[string]struct{}{}, map[int64]contract.PlanResult{}
+	r.held.seen, r.held.edited, r.held.approved = map[string]struct{}{}, map[int64]contract.PlanResult{}, map[string]string{}
 	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.RunView, error) {
 		id := ""
 		if a := r.held.approval; a != nil && !a.answered() {
@@ -152,10 +156,17 @@ func (r *run) transcript() []contract.TranscriptKey {
 	return keys
 }
 
+// maxReason bounds the words that go with a command: they are part of histories
+// and prompts.
+const maxReason = 4 << 10
+
 // validate says why a command cannot be accepted. It must not change anything.
 func (r *run) validate(c command, args contract.Command) error {
 	if r.applied(args) {
 		return nil // acknowledged again
+	}
+	if len(args.Reason) > maxReason {
+		return rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), maxReason)
 	}
 	if r.status.Terminal() || r.held.stop != nil {
 		return rejected("run %d has ended (%s); %s changes nothing any more", r.in.RunID, r.status, c.name)
@@ -179,7 +190,7 @@ func (r *run) obey(ctx workflow.Context, c command, args contract.Command) (cont
 	if r.applied(args) {
 		return contract.Ack{Status: r.status, Message: c.name + " had been applied before"}, nil
 	}
-	r.held.seen[args.ID] = struct{}{}
+	r.held.seen[args.ID], r.held.fresh = struct{}{}, true
 	what, words := c.apply(r, ctx, args)
 	// The record outlives a stop that this very command may have asked for.
 	last, done := workflow.NewDisconnectedContext(ctx)
@@ -252,12 +263,33 @@ func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Reco
 	return r.answer(contract.EventApprovalRejected, "rejected"), "approval " + a.id + " rejected"
 }
 
+func (r *run) checkHeal(c contract.Command) error {
+	if a := r.held.approval; a == nil || a.answered() || a.kind != kindIntervention {
+		return rejected("run %d asks for no help; it is %s and heals itself", r.in.RunID, r.status)
+	}
+	if c.Action != "" && !c.Action.Valid() {
+		return rejected("no heal action is called %q", c.Action)
+	}
+	return r.checkAnswer(c)
+}
+
+// applyHeal answers a request for help with what is to be done.
+func (r *run) applyHeal(_ workflow.Context, c contract.Command) (contract.Record, string) {
+	a := r.held.approval
+	a.granted, a.by, a.reason, a.action = true, c.By, c.Reason, c.Action
+	return r.answer(contract.EventApprovalGranted, "granted"), "is being healed"
+}
+
 // answer ends the wait for the open approval, unless the run is paused as well,
 // and returns what is to be written of it.
 func (r *run) answer(event contract.EventType, status string) contract.Record {
 	a := r.held.approval
 	if !r.held.paused {
 		r.release()
+	}
+	if a.kind == kindIntervention || a.kind == kindQuota {
+		// What it came to is written by whoever asked.
+		return happened(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
 	rec := happened(event, a.payload())
 	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason}
@@ -426,12 +458,24 @@ func (r *run) ready(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	}
 	s := r.in.Settings
 	switch {
-	case p == contract.PhaseBuilder && s.ApprovePlan:
+	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(approvalPlan):
 		return r.ask(ctx, approvalPlan)
-	case p == contract.PhaseReleaser && s.ApproveRelease:
+	case p == contract.PhaseReleaser && s.ApproveRelease && !r.hasApproval(approvalRelease):
 		return r.ask(ctx, approvalRelease)
 	}
 	return nil
+}
+
+// hasApproval reports whether a person has approved just this before: a phase
+// that is healed and runs again asks again only for what has changed.
+func (r *run) hasApproval(kind string) bool { return r.held.approved[kind] == r.subject(kind) }
+
+// subject names what an approval is about: the plan, or the tree to release.
+func (r *run) subject(kind string) string {
+	if kind == approvalPlan {
+		return fmt.Sprint("plan ", r.planID)
+	}
+	return "tree " + r.workspace.Tree
 }
 
 // unheld waits while the run is paused.
@@ -491,6 +535,7 @@ func (r *run) verdict(ctx workflow.Context, a *approval) *contract.Failure {
 	case a.rejected:
 		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, because(a.reason)).Failure
 	case a.granted:
+		r.held.approved[a.kind] = r.subject(a.kind)
 		return nil
 	}
 	rec := happened(contract.EventApprovalExpired, a.payload())

@@ -10,20 +10,21 @@ import (
 // runState is what a run knows about itself. It changes through its methods
 // only, which check each transition against the lifecycle.
 type runState struct {
-	phase      contract.Phase
-	status     contract.Status
-	pausedFrom contract.Status // the status that a pause or an approval interrupted
-	waitingFor string
-	retryCount int
-	maxRetries int
-	models     map[contract.Agent]contract.ModelChoice
-	failure    *contract.Failure
-	plan       contract.Plan
-	planID     int64 // of the plan's row; plans are never overwritten
-	steps      []contract.StepView
-	usage      contract.Usage
-	branch     string
-	commit     string
+	phase          contract.Phase
+	status         contract.Status
+	pausedFrom     contract.Status // the status that a pause or an approval interrupted
+	waitingFor     string
+	retryCount     int
+	lastHealAction string
+	maxRetries     int
+	models         map[contract.Agent]contract.ModelChoice
+	failure        *contract.Failure
+	plan           contract.Plan
+	planID         int64 // of the plan's row; plans are never overwritten
+	steps          []contract.StepView
+	usage          contract.Usage
+	branch         string
+	commit         string
 }
 
 func newRunState(in contract.RunInput) runState {
@@ -107,7 +108,7 @@ func (s *runState) release() {
 // change returns what the run's row must show now.
 func (s *runState) change() *contract.RunChange {
 	return &contract.RunChange{
-		Phase: s.phase, Status: s.status, RetryCount: s.retryCount, WaitingFor: s.waitingFor,
+		Phase: s.phase, Status: s.status, RetryCount: s.retryCount, LastHealAction: s.lastHealAction, WaitingFor: s.waitingFor,
 		Failure: s.failure, Branch: s.branch, Commit: s.commit, PlanID: s.planID, Finished: s.status.Terminal(),
 	}
 }
@@ -116,7 +117,7 @@ func (s *runState) change() *contract.RunChange {
 func (s *runState) view(runID int64, approval string) contract.RunView {
 	return contract.RunView{
 		RunID: runID, Phase: s.phase, Status: s.status, PausedFrom: s.pausedFrom,
-		WaitingFor: s.waitingFor, ApprovalID: approval, PlanID: s.planID, RetryCount: s.retryCount, MaxRetries: s.maxRetries,
+		WaitingFor: s.waitingFor, ApprovalID: approval, PlanID: s.planID, RetryCount: s.retryCount, MaxRetries: s.maxRetries, LastHealAction: s.lastHealAction,
 		Models: s.models, Steps: s.steps, Failure: s.failure, Branch: s.branch, Commit: s.commit, Usage: s.usage,
 	}
 }

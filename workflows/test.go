@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"slices"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -28,7 +30,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	if err != nil {
 		return nil, r.why(err)
 	}
-	out := testOutput{}
+	out := testOutput{Checks: plan.Done}
 	for _, stage := range plan.Stages {
 		if failure := r.unheld(ctx); failure != nil {
 			return nil, failure
@@ -42,16 +44,65 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 			break // what does not build cannot be tested
 		}
 	}
-	var report contract.TestReportResult
-	err = workflow.ExecuteLocalActivity(short(ctx), contract.ActivityTestReport, contract.TestReportInput{
-		Execution: execution, Thresholds: s.Thresholds,
-	}).Get(ctx, &report)
+	report, err := r.report(ctx, execution)
+	if err == nil && report.Failure == nil && s.StableRetests > 0 {
+		again, failure := r.retest(ctx, execution, plan.Stages)
+		if failure != nil {
+			return nil, failure
+		}
+		out.Checks = append(out.Checks, again...)
+		report, err = r.report(ctx, execution)
+	}
 	if err != nil {
 		return nil, r.why(err)
 	}
 	out.Summary, out.Major, out.Medium, out.Minor = report.Summary, report.Major, report.Medium, report.Minor
 	out.Warning = report.Warning
 	return out, report.Failure
+}
+
+// report sums up the checks of an execution.
+func (r *run) report(ctx workflow.Context, execution contract.ExecutionRef) (contract.TestReportResult, error) {
+	var report contract.TestReportResult
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityTestReport, contract.TestReportInput{
+		Execution: execution, Thresholds: r.in.Settings.Thresholds,
+	}).Get(ctx, &report)
+	return report, err
+}
+
+// retest runs green tests again, as often as the run's settings say, until a
+// round is red. Each round is a set of checks of its own. What is red is for the
+// report to judge; a failure says that a round could not be carried out.
+func (r *run) retest(ctx workflow.Context, execution contract.ExecutionRef, stages [][]contract.Check) ([]contract.CheckResult, *contract.Failure) {
+	var all []contract.CheckResult
+	most := r.in.Settings.StableRetests
+	for round := 1; round <= most; round++ {
+		if failure := r.unheld(ctx); failure != nil {
+			return nil, failure
+		}
+		results, err := r.verify(ctx, execution, tests(stages, round, most))
+		if err != nil {
+			return nil, r.why(err)
+		}
+		all = append(all, results...)
+		if slices.ContainsFunc(results, func(c contract.CheckResult) bool { return !c.OK }) {
+			break
+		}
+	}
+	return all, nil
+}
+
+// tests returns the test checks of a plan as one round of re-tests.
+func tests(stages [][]contract.Check, round, rounds int) []contract.Check {
+	var out []contract.Check
+	for _, stage := range stages {
+		for _, c := range stage {
+			if c.Category == contract.CategoryTest {
+				out = append(out, c.Again(round, rounds))
+			}
+		}
+	}
+	return out
 }
 
 // verify carries out the checks of one stage side by side.

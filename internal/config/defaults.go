@@ -21,11 +21,13 @@ func Default() *Config {
 				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{},
 				ShareModuleCache: true, CacheAge: 14 * 24 * time.Hour, CacheSize: 20 * GiB,
 			},
-			Approval: Approval{Wait: 24 * time.Hour},
+			Approval:     Approval{Wait: 24 * time.Hour},
+			Intervention: Intervention{Wait: 24 * time.Hour},
+			QuotaWait:    time.Hour,
 		},
 		Findings: Findings{MaxMajor: 0, MaxMedium: 10},
 		Verification: Verification{
-			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1,
+			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce",
 			Build: check("major"), Test: check("major"), Lint: check("minor"), Security: check("medium"),
 			Custom: []CustomCheck{},
 		},
@@ -34,6 +36,7 @@ func Default() *Config {
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{
 			Phases:          map[string]Choice{},
+			Fallback:        []Choice{},
 			Timeout:         120 * time.Second,
 			MaxOutputTokens: 16_384,
 			Budgets:         Budgets{ReserveOutputTokens: 1024, WarnAt: 0.8},

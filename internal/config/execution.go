@@ -5,13 +5,16 @@ import "time"
 // Execution says how runs are carried out and what they may use up.
 type Execution struct {
 	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Steps of one run that may be worked on at the same time."`
-	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How often self-heal may start a phase again."`
+	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How often self-heal may start a phase again before it asks a person. 0: a run fails at its first failure."`
+	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"How often green tests run again, from the start and without a second try for what fails, before the tester is done. One red re-test fails it."`
 	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Longest title and description of a goal together."`
 	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one command of an agent may take."`
 	Step           StepLimits    `yaml:"step" repo:"limit" doc:"What the agent of one step may use up. 0 is no limit."`
 	Run            RunLimits     `yaml:"run" repo:"limit" doc:"What a whole run may use up. 0 is no limit."`
 	Sandbox        Sandbox       `yaml:"sandbox" doc:"How commands of models and repositories are confined."`
 	Approval       Approval      `yaml:"approval" doc:"Questions to people."`
+	Intervention   Intervention  `yaml:"intervention" doc:"Requests for a person's help, when self-heal has nothing left to try."`
+	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for the window of a provider's limit, where no other provider can take over. A person can refuse."`
 	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"A person approves each plan before it is built."`
 	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"A person approves each release."`
 }
@@ -54,6 +57,11 @@ type Sandbox struct {
 // Approval is about questions to people.
 type Approval struct {
 	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer. No answer is a no."`
+}
+
+// Intervention is about requests for a person's help.
+type Intervention struct {
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help, with a reminder after half of it. No answer is a no: the run fails."`
 }
 
 // Findings are thresholds.

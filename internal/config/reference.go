@@ -73,6 +73,8 @@ var rights = map[string]string{
 	"lower":    "lower only",
 	"limit":    "lower only",
 	"stricter": "true only",
+	"raise":    "raise only",
+	"tighten":  "stricter only",
 	"network":  "where the operator allows it",
 	"timeout":  "up to verification.timeout",
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -11,8 +12,9 @@ import (
 //
 //   - it may set findings, verification, models.phases and git.branch_prefix,
 //     git.author_name and git.author_email;
-//   - it may lower the limits of execution and of verification.timeout, and ask
-//     for more approvals, but not the reverse;
+//   - it may lower the limits of execution and of verification.timeout, ask for
+//     more approvals and re-tests, and be stricter about changes of tests, but
+//     not the reverse;
 //   - it may let a check use the network only where the operator allows that
 //     check or the sandbox to;
 //   - all else is refused, unless it says what the operator says anyway.
@@ -98,6 +100,16 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 			return ""
 		}
 		return "a repository may turn this on but not off; the operator's configuration wants it"
+	case "raise":
+		if number(value) >= number(base) {
+			return ""
+		}
+		return "a repository may raise this but not lower it; the operator's configuration says " + show(base)
+	case "tighten":
+		if slices.Index(strictness, fmt.Sprint(value)) <= slices.Index(strictness, fmt.Sprint(base)) {
+			return ""
+		}
+		return "a repository may make this stricter but not laxer; the operator's configuration says " + show(base)
 	case "timeout":
 		if limit := g.base.Verification.Timeout; number(value) > int64(limit) {
 			return fmt.Sprintf("a repository may not allow more time than the operator's verification.timeout, %s", formatDuration(limit))
@@ -112,6 +124,10 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 		return reasonFor(key)
 	}
 }
+
+// strictness has the values of settings that a repository may tighten, the
+// strictest first. What is none of them is refused when values are checked.
+var strictness = []string{"enforce", "report", "off"}
 
 func number(v any) int64 {
 	r := reflect.ValueOf(v)

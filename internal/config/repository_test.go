@@ -64,6 +64,8 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"the store", "artifacts: {url: \"s3://evil\"}", "rgpt.yaml:1: artifacts.url: a repository may not set this: where data is stored is the operator's to say"},
 		{"more money", "execution: {run: {cost_usd: 1000}}", "rgpt.yaml:1: execution.run.cost_usd: a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says 25"},
 		{"endless money", "execution: {step: {cost_usd: 0}}", "rgpt.yaml:1: execution.step.cost_usd: a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says 5"},
+		{"laxer about tests", "verification: {pinned_tests: report}", "rgpt.yaml:1: verification.pinned_tests: a repository may make this stricter but not laxer; the operator's configuration says \"enforce\""},
+		{"blind to tests", "verification: {pinned_tests: off}", "rgpt.yaml:1: verification.pinned_tests: a repository may make this stricter but not laxer; the operator's configuration says \"enforce\""},
 		{"more retries", "execution: {max_retries: 20}", "rgpt.yaml:1: execution.max_retries: a repository may lower this but not raise it; the operator's configuration says 3"},
 		{"more time for commands", "execution: {command_timeout: 1h}", "rgpt.yaml:1: execution.command_timeout: a repository may lower this but not raise it; the operator's configuration says 5m"},
 		{"more time for checks", "verification: {timeout: 1h}", "rgpt.yaml:1: verification.timeout: a repository may lower this but not raise it; the operator's configuration says 15m"},
@@ -139,5 +141,23 @@ func TestEverySettingHasItsTrust(t *testing.T) {
 		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",
 	} {
 		require.Equal(t, want, trust[key], key)
+	}
+}
+
+func TestARepositoryMayAskForMoreReTestsAndStricterPinsButNotTheReverse(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Execution.StableRetests, base.Verification.PinnedTests = 2, "report"
+	c, err := config.LoadRepository(base, []byte("execution: {stable_retests: 3}\nverification: {pinned_tests: enforce}"), "rgpt.yaml")
+	require.NoError(t, err)
+	require.Equal(t, 3, c.Execution.StableRetests)
+	require.Equal(t, "enforce", c.Verification.PinnedTests)
+	for in, want := range map[string]string{
+		"execution: {stable_retests: 1}":      "a repository may raise this but not lower it; the operator's configuration says 2",
+		"verification: {pinned_tests: off}":   "a repository may make this stricter but not laxer; the operator's configuration says \"report\"",
+		"verification: {pinned_tests: never}": "one of enforce, report, off",
+	} {
+		_, err := config.LoadRepository(base, []byte(in), "rgpt.yaml")
+		require.ErrorContains(t, err, want)
 	}
 }

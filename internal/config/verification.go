@@ -9,6 +9,7 @@ type Verification struct {
 	Timeout      time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one check may take."`
 	RerunFailed  int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests run again to tell flaky ones from broken ones."`
 	RequireTests bool          `yaml:"require_tests" repo:"stricter" doc:"A change for which no test was found to run is a failure."`
+	PinnedTests  string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"What deleted, skipped, emptied or weakened tests count as: enforce makes them major findings, report medium ones, for goals that are about the tests themselves; off does not look."`
 	Build        Check         `yaml:"build" repo:"yes" doc:"Builds the project."`
 	Test         Check         `yaml:"test" repo:"yes" doc:"Runs its tests."`
 	Lint         Check         `yaml:"lint" repo:"yes" doc:"Runs its linters."`

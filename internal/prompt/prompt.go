@@ -41,6 +41,7 @@ type Excerpt struct {
 type PlannerTask struct {
 	GoalTitle       string
 	GoalDescription string
+	Lessons         Lessons
 	Branch          string
 	Base            string
 	Files           string // a listing
@@ -52,6 +53,7 @@ type BuilderTask struct {
 	GoalTitle       string
 	GoalDescription string
 	PlanSummary     string
+	Lessons         Lessons
 	Step            contract.Step
 	Files           string // a listing
 }
@@ -81,7 +83,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf names the present text of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -36,6 +36,7 @@ func Markdown(d store.RunDetails, changes string) string {
 	plan(&b, d)
 	tests(&b, d)
 	findings(&b, d)
+	heals(&b, d)
 	if changes != "" {
 		fmt.Fprintf(&b, "## Changes\n\n%s\n\n", fenced(changes))
 	}
@@ -121,6 +122,31 @@ func findings(b *strings.Builder, d store.RunDetails) {
 			message = "resolved: " + message
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", escape(string(f.Severity)), escape(string(f.Category)), code(f.Location), message)
+	}
+	b.WriteByte('\n')
+}
+
+// heals tells what self-heal did, and what people were asked.
+func heals(b *strings.Builder, d store.RunDetails) {
+	if len(d.SelfHealEvents) > 0 {
+		b.WriteString("## Self-heal\n\n| | where | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
+		for _, h := range d.SelfHealEvents {
+			out := h.Output()
+			what := out.Result
+			if what == "" {
+				what = out.Message
+			}
+			fmt.Fprintf(b, "| %d | %s | %s | %s | %s | %s: %s |\n", h.Number, escape(strings.TrimSpace(string(h.Phase)+" "+h.Step)), h.ErrorType,
+				escape(firstLine(h.RootCause)), code(string(h.HealAction)), h.Status, escape(firstLine(what)))
+		}
+		b.WriteByte('\n')
+	}
+	if len(d.Interventions) == 0 {
+		return
+	}
+	b.WriteString("## Questions to people\n\n| | what | status | answer |\n| --- | --- | --- | --- |\n")
+	for _, i := range d.Interventions {
+		fmt.Fprintf(b, "| %d | %s | %s | %s |\n", i.Number, escape(firstLine(i.Reason)), i.Status, escape(strings.TrimSpace(i.ResolvedBy+" "+i.Answer+" "+firstLine(i.Words))))
 	}
 	b.WriteByte('\n')
 }

@@ -161,7 +161,7 @@ func compareTokens(a, b contract.Usage) TokensDiff {
 func healsOf(s Side) []Heal {
 	out := []Heal{}
 	for _, h := range s.Heals {
-		out = append(out, Heal{Phase: h.Phase, ErrorType: h.ErrorType, Action: h.HealAction})
+		out = append(out, Heal{Phase: string(h.Phase), ErrorType: string(h.ErrorType), Action: string(h.HealAction)})
 	}
 	return out
 }

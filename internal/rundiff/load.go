@@ -162,6 +162,7 @@ func (s *Side) loadTests(ctx context.Context, db *store.Store, part extent, find
 	}
 	var err error
 	s.Checks, err = db.Checks(ctx, s.Tester.ID)
+	s.Checks = slices.DeleteFunc(s.Checks, func(c store.Check) bool { return !c.Result.Counts() })
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -146,7 +147,8 @@ func Verification(cfg *config.Config) verify.Settings {
 	}
 	out := verify.Settings{
 		AutoDetect: v.AutoDetect, Shards: v.Shards, RerunFailed: v.RerunFailed, RequireTests: v.RequireTests,
-		Build: stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
+		PinnedTests: verdict.PinnedTests(v.PinnedTests),
+		Build:       stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
 	}
 	for _, c := range v.Custom {
 		out.Custom = append(out.Custom, verify.Custom{
@@ -178,6 +180,10 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	if err != nil {
 		return contract.Settings{}, RunSpec{}, err
 	}
+	fallbacks, err := Fallbacks(cfg)
+	if err != nil {
+		return contract.Settings{}, RunSpec{}, err
+	}
 	e := cfg.Execution
 	return contract.Settings{
 		Repo: repo, Models: models, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
@@ -185,16 +191,34 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
 		},
-		RunBudget:      contract.RunBudget{Tokens: e.Run.Tokens, MicroUSD: e.Run.CostUSD.Int64(), Time: e.Run.Time},
-		Thresholds:     contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},
-		Release:        contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail},
-		ApprovePlan:    e.ApprovePlan,
-		ApproveRelease: e.ApproveRelease,
-		ApprovalWait:   e.Approval.Wait,
-		CommandTimeout: e.CommandTimeout,
-		VerifyTimeout:  cfg.Verification.Timeout,
-		ModelTimeout:   cfg.Models.Timeout,
+		RunBudget:        contract.RunBudget{Tokens: e.Run.Tokens, MicroUSD: e.Run.CostUSD.Int64(), Time: e.Run.Time},
+		StableRetests:    e.StableRetests,
+		Thresholds:       contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},
+		Release:          contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail},
+		ApprovePlan:      e.ApprovePlan,
+		ApproveRelease:   e.ApproveRelease,
+		ApprovalWait:     e.Approval.Wait,
+		Fallbacks:        fallbacks,
+		InterventionWait: e.Intervention.Wait,
+		QuotaWait:        e.QuotaWait,
+		CommandTimeout:   e.CommandTimeout,
+		VerifyTimeout:    cfg.Verification.Timeout,
+		ModelTimeout:     cfg.Models.Timeout,
 	}, RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}, nil
+}
+
+// Fallbacks returns the models that self-heal may change to, in order.
+func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
+	var out []contract.ModelChoice
+	for i, c := range cfg.Models.Fallback {
+		m := Timed(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature})
+		if _, ok := cfg.Models.Providers[m.Provider]; !ok || m.Model == "" {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+				"models.fallback[%d] needs a model, and a provider that is configured under models.providers; it has %q and %q", i, m.Model, m.Provider)
+		}
+		out = append(out, m)
+	}
+	return out, nil
 }
 
 // Models returns which model each agent uses.

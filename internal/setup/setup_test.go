@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
@@ -35,12 +36,15 @@ const whole = `
 execution:
   parallel_steps: 7
   max_retries: 5
+  stable_retests: 6
   command_timeout: 61s
   approve_plan: true
   approve_release: true
   step: {turns: 11, tokens: 1201, cost_usd: 1.3, time: 14m, loop_limit: 15, error_limit: 16}
   run: {tokens: 2101, cost_usd: 2.2, time: 23h}
   approval: {wait: 31m}
+  intervention: {wait: 32m}
+  quota_wait: 33m
   sandbox: {memory: 41MiB, processes: 42, cpu_time: 43s, file_size: 44MiB, disk: 45MiB, output: 46KiB}
 findings: {max_major: 51, max_medium: 52}
 git: {branch_prefix: work/, push: true, remote: upstream, author_name: Ada, author_email: ada@example.com}
@@ -50,6 +54,7 @@ verification:
   timeout: 62s
   rerun_failed: 3
   require_tests: true
+  pinned_tests: report
   build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: true}
   test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: true}
   lint: {enabled: "true", command: l, format: tap, severity: major}
@@ -57,6 +62,7 @@ verification:
   custom: [{name: licences, command: c, format: exit-code, report: c.txt, severity: minor, timeout: 63s, network: true}]
 models:
   timeout: 71s
+  fallback: [{provider: other, model: spare, temperature: 0.4}]
   default: {provider: house, model: small, temperature: 0.1}
   phases:
     planner: {provider: other, model: big, temperature: 0.2}
@@ -86,7 +92,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 	settings, spec, err := setup.Freeze(cfg, repo)
 	require.NoError(t, err)
 	require.Equal(t, contract.Settings{
-		Repo: repo, MaxRetries: 5, Parallel: 7, Providers: []string{"anthropic", "gemini", "house", "ollama", "openai", "openrouter", "other"},
+		Repo: repo, MaxRetries: 5, StableRetests: 6, Parallel: 7, Providers: []string{"anthropic", "gemini", "house", "ollama", "openai", "openrouter", "other"},
 		Models: map[contract.Agent]contract.ModelChoice{
 			contract.AgentPlanner:  {Provider: "other", Model: "big", Temperature: warm(0.2)},
 			contract.AgentBuilder:  {Provider: "house", Model: "middle", Timeout: 72 * time.Second},
@@ -100,6 +106,8 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},
 		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com"},
 		ApprovePlan: true, ApproveRelease: true, ApprovalWait: 31 * time.Minute,
+		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4)}},
+		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
 		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
 	}, settings)
 	require.Equal(t, "work/", spec.BranchPrefix)
@@ -109,7 +117,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, verify.Settings{
-		Shards: 6, RerunFailed: 3, RequireTests: true,
+		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport,
 		Build:    verify.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: true},
 		Test:     verify.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: true},
 		Lint:     verify.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},

@@ -47,6 +47,9 @@ func (s *Store) testResult(ctx context.Context, d *RunDetails) (contract.TestRes
 		return out, false, err
 	}
 	for _, c := range checks {
+		if !c.Result.Counts() {
+			continue
+		}
 		out.Summary = out.Summary.Add(c.Result.Summary)
 		out.Results = append(out.Results, c.Cases...)
 	}

@@ -37,25 +37,62 @@ type PhaseAttempt struct {
 
 // HealEvent is what self-heal did about a failure.
 type HealEvent struct {
-	ID         int64           `json:"id"`
-	RunID      int64           `json:"runId"`
-	Phase      string          `json:"phase"`
-	ErrorType  string          `json:"error_type"`
-	HealAction string          `json:"heal_action"`
-	HealOutput json.RawMessage `json:"heal_output"`
-	CreatedAt  time.Time       `json:"created_at"`
+	ID          int64               `json:"id"`
+	RunID       int64               `json:"runId"`
+	Number      int                 `json:"number"` // of the run's heals, from 1; a replay counts on from where it began
+	Phase       contract.Phase      `json:"phase"`
+	Step        string              `json:"step,omitempty"`
+	ExecutionID int64               `json:"execution_id,omitempty"` // that failed
+	ErrorType   contract.Class      `json:"error_type"`
+	ErrorCode   contract.Code       `json:"error_code,omitempty"`
+	RootCause   string              `json:"root_cause,omitempty"`
+	HealAction  contract.HealAction `json:"heal_action"`
+	AskedBy     string              `json:"asked_by,omitempty"` // empty: the run itself
+	Status      contract.HealStatus `json:"status"`
+	HealOutput  json.RawMessage     `json:"heal_output"` // contract.HealOutput
+	CreatedAt   time.Time           `json:"created_at"`
+	FinishedAt  *time.Time          `json:"finished_at"`
+}
+
+// Output returns what the heal's row says of its work; what cannot be read is empty.
+func (h HealEvent) Output() contract.HealOutput {
+	var out contract.HealOutput
+	_ = json.Unmarshal(h.HealOutput, &out) // written by Record from this very type
+	return out
+}
+
+func healOf(h db.SelfHealEvent) HealEvent {
+	return HealEvent{
+		ID: h.ID, RunID: h.RunID, Number: int(h.Number), Phase: contract.Phase(h.Phase), Step: h.Step, ExecutionID: h.ExecutionID,
+		ErrorType: contract.Class(h.ErrorType), ErrorCode: contract.Code(h.ErrorCode), RootCause: h.RootCause,
+		HealAction: contract.HealAction(h.HealAction), AskedBy: h.AskedBy, Status: contract.HealStatus(h.Status),
+		HealOutput: h.HealOutput, CreatedAt: h.CreatedAt, FinishedAt: h.FinishedAt,
+	}
 }
 
 // Intervention is something that a person has to do.
 type Intervention struct {
-	ID             int64      `json:"id"`
-	Reason         string     `json:"reason"`
-	ActionRequired string     `json:"action_required"`
-	Status         string     `json:"status"`
-	Deadline       *time.Time `json:"deadline"`
-	CreatedAt      time.Time  `json:"created_at"`
-	ResolvedAt     *time.Time `json:"resolved_at"`
-	ResolvedBy     string     `json:"resolved_by,omitempty"`
+	ID             int64          `json:"id"`
+	RunID          int64          `json:"runId"`
+	Number         int            `json:"number"` // of the run's interventions, from 1
+	Phase          contract.Phase `json:"phase,omitempty"`
+	Reason         string         `json:"reason"`
+	ActionRequired string         `json:"action_required"`
+	Status         string         `json:"status"` // open, resolved or expired
+	Deadline       *time.Time     `json:"deadline"`
+	CreatedAt      time.Time      `json:"created_at"`
+	ResolvedAt     *time.Time     `json:"resolved_at"`
+	ResolvedBy     string         `json:"resolved_by,omitempty"`
+	Answer         string         `json:"answer,omitempty"` // retry or give_up
+	Words          string         `json:"words,omitempty"`  // of who answered
+}
+
+func interventionOf(m db.ManualIntervention) Intervention {
+	return Intervention{
+		ID: m.ID, RunID: m.RunID, Number: int(m.Number), Phase: contract.Phase(m.Phase), Reason: m.Reason, ActionRequired: m.ActionRequired,
+		Status: m.Status, Deadline: m.Deadline, CreatedAt: m.CreatedAt, ResolvedAt: m.ResolvedAt, ResolvedBy: m.ResolvedBy,
+		Answer: m.Answer, Words: m.Words,
+	}
 }
 
 // Approval is a question to a person.
@@ -170,7 +207,7 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 	if err != nil {
 		return err
 	}
-	d.SelfHealEvents = convert(heals, func(h db.SelfHealEvent) HealEvent { return HealEvent(h) })
+	d.SelfHealEvents = convert(heals, healOf)
 	approvals, err := s.q.Approvals(ctx, id)
 	if err != nil {
 		return err
@@ -185,12 +222,7 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 	if err != nil {
 		return err
 	}
-	d.Interventions = convert(interventions, func(m db.ManualIntervention) Intervention {
-		return Intervention{
-			ID: m.ID, Reason: m.Reason, ActionRequired: m.ActionRequired, Status: m.Status, Deadline: m.Deadline,
-			CreatedAt: m.CreatedAt, ResolvedAt: m.ResolvedAt, ResolvedBy: m.ResolvedBy,
-		}
-	})
+	d.Interventions = convert(interventions, interventionOf)
 	usage, err := s.q.UsageByModel(ctx, id)
 	if err != nil {
 		return err

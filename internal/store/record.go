@@ -85,13 +85,28 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	if err := approvalParams(&p, r.Notes); err != nil {
 		return p, err
 	}
+	p.EndEvents = int32(r.EndEvents)
+	var err error
+	if p.Heals, err = encode(notNil(r.Heals)); err != nil {
+		return p, err
+	}
+	if p.Interventions, err = encode(notNil(r.Interventions)); err != nil {
+		return p, err
+	}
 	events := r.Events
 	if events == nil {
 		events = []contract.EventDraft{}
 	}
-	var err error
 	p.Events, err = encode(events)
 	return p, err
+}
+
+// notNil makes an empty list of none, which is [] as JSON and not null.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // approvalParams reads the notes: id, kind, status, by, reason, deadline.

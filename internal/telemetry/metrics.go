@@ -40,6 +40,10 @@ var (
 	Findings = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_findings_total", Help: "Findings of verification.",
 	}, []string{"severity", "category"})
+	// Heals counts what self-heal did, once it is known whether it helped.
+	Heals = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_heals_total", Help: "What self-heal did, by what came of it.",
+	}, []string{"class", "action", "result"})
 	// Tokens counts tokens that models were paid for; kind is prompt or completion.
 	Tokens = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_model_tokens_total", Help: "Tokens that models were paid for.",
@@ -79,6 +83,11 @@ func CountRun(status contract.Status) { Runs.WithLabelValues(string(status)).Inc
 // CountFinding notes a finding.
 func CountFinding(severity contract.Severity, category contract.Category) {
 	Findings.WithLabelValues(string(severity), string(category)).Inc()
+}
+
+// CountHeal notes what came of a heal.
+func CountHeal(h contract.HealNote) {
+	Heals.WithLabelValues(string(h.ErrorType), string(h.Action), string(h.Status)).Inc()
 }
 
 // ObserveModelCall notes a model call: how long it took and what it cost. A

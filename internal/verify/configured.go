@@ -63,9 +63,10 @@ func customJobs(custom []Custom) []job {
 // ruleNoTests marks the finding that no test ran.
 const ruleNoTests = "no-tests"
 
-// noTests is the finding about a check that ran nothing.
-func noTests(what string, required bool) contract.Finding {
-	f := contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryTest, Message: what, Rule: ruleNoTests}
+// noTests is the finding about a check that ran nothing: major where tests are
+// required, else of the given severity.
+func noTests(what string, severity contract.Severity, required bool) contract.Finding {
+	f := contract.Finding{Severity: severity, Category: contract.CategoryTest, Message: what, Rule: ruleNoTests}
 	if required {
 		f.Severity = contract.SeverityMajor
 		f.Message = fmt.Sprintf("%s, and tests are required (verification.require_tests)", what)

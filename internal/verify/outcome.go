@@ -310,11 +310,15 @@ func (r *run) ranNothing(cases []testCase) bool {
 // noTests: one shard of several may be without a test where another has some;
 // only the whole can lack what is required.
 func (r *run) noTests(cases []testCase) contract.Finding {
-	what := "no tests were run"
+	what, severity := "no tests were run", contract.SeverityMinor
+	whole := r.job.check.Shards <= 1
 	if len(cases) > 0 {
 		what = fmt.Sprintf("no tests were run: all %d were skipped", len(cases))
+		if whole {
+			severity = contract.SeverityMedium
+		}
 	}
-	return noTests(what, r.env.Settings.RequireTests && r.job.check.Shards <= 1)
+	return noTests(what, severity, r.env.Settings.RequireTests && whole)
 }
 
 func (r *run) artifacts() []ArtifactFile {

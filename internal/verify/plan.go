@@ -210,7 +210,7 @@ func nothingToRun(c contract.Category, enabled Switch, requireTests bool) []job 
 	j := job{check: contract.Check{ID: string(c) + "-none", Category: c, Name: "nothing to " + verb[c]}}
 	switch {
 	case c == contract.CategoryTest:
-		j.known = []contract.Finding{noTests("no tests were found", requireTests || enabled == SwitchOn)}
+		j.known = []contract.Finding{noTests("no tests were found", contract.SeverityMinor, requireTests || enabled == SwitchOn)}
 	case enabled == SwitchOn:
 		j.known = []contract.Finding{{
 			Severity: contract.SeverityMajor, Category: c,

@@ -169,7 +169,7 @@ func TestSkippedTestsAreNoTests(t *testing.T) {
 	s := testCommand("x", FormatTAP, "")
 	o := runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s})
 	require.True(t, o.OK)
-	require.Equal(t, []string{"minor : no tests were run: all 2 were skipped"}, located(o))
+	require.Equal(t, []string{"medium : no tests were run: all 2 were skipped"}, located(o))
 	require.Zero(t, o.Summary.Passed)
 	s.RequireTests = true
 	o = runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s})

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // Switch says whether a stage runs.
@@ -67,7 +68,9 @@ type Settings struct {
 	Security     StageSettings `json:"security"`
 	Custom       []Custom      `json:"custom"`
 	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
-	RequireTests bool          `json:"require_tests"` // no tests is a major finding, else a minor one
+	RequireTests bool          `json:"require_tests"` // no tests is a major finding, else a minor one, or a medium one where all were skipped
+	// PinnedTests says how a change of tests counts. No check of Plan depends on it.
+	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
 }
 
 // StageSettings configures one stage. A command replaces what detection finds.

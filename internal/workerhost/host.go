@@ -213,7 +213,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			MaxHeartbeatThrottleInterval:            beatThrottle,
 			DefaultHeartbeatThrottleInterval:        beatThrottle,
 			DisableRegistrationAliasing:             true,
-			DisableWorkflowWorker:                   role.Name != "run" && role.Name != "builder",
+			DisableWorkflowWorker:                   role.Name != "run" && role.Name != "builder" && role.Name != "repair",
 			Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log}},
 		})
 		switch role.Name {
@@ -221,6 +221,9 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			workflows.RegisterRun(w)
 		case "builder":
 			workflows.RegisterStep(w)
+		case "repair":
+			workflows.RegisterStep(w)
+			workflows.RegisterSelfHeal(w)
 		}
 		role.Register(parts, w)
 		if err := w.Start(); err != nil {

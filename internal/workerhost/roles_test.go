@@ -21,12 +21,12 @@ func TestAWorkerWhoseRolesHaveNoWorkIsRefusedAndOneWithSomeIsTold(t *testing.T) 
 		err := checkRoles(Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		return log.String(), err
 	}
-	_, err := check("analyzer", "repair")
+	_, err := check("analyzer")
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
 	require.ErrorContains(t, err, "worker.roles")
-	log, err := check("run", "repair")
+	log, err := check("run", "analyzer")
 	require.NoError(t, err)
-	require.Contains(t, log, "repair")
+	require.Contains(t, log, "analyzer")
 	for _, roles := range [][]string{nil, {"run"}, {"run", "planner", "builder", "tester", "releaser"}} {
 		log, err := check(roles...)
 		require.NoError(t, err)

@@ -188,9 +188,9 @@ func (m *Manager) gitEnv(c call) []string {
 }
 
 // server returns the command for the other end in a repository on this host.
-func (m *Manager) server(program string) string {
+func (m *Manager) server(program string, more ...[2]string) string {
 	parts := []string{shellQuote(m.options.Git)}
-	for _, kv := range serverSettings {
+	for _, kv := range append(slices.Clone(serverSettings), more...) {
 		parts = append(parts, "-c", shellQuote(kv[0]+"="+kv[1]))
 	}
 	return strings.Join(append(parts, program), " ")

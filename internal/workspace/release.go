@@ -94,13 +94,16 @@ type PublishOptions struct {
 	// Remote is the name of a remote of the repository, or a URL or path, to
 	// push the branch to as well. "" pushes nowhere else.
 	Remote string
+	// Replaces is the commit that the branch may be at now: what this run
+	// released there before. "" for none: the branch is new.
+	Replaces string
 }
 
 // Publish creates a branch at a commit that Commits made on this host: in the
 // user's repository when it is a path, else at its URL; and at a remote when
 // asked. A branch that is at this commit already is fine; one that is somewhere
-// else is left alone, and the error has code branch_conflict. Nothing is ever
-// forced.
+// else is left alone, and the error has code branch_conflict. Only a branch that
+// is exactly where this run released it before is moved.
 //
 // In a repository on this host only the branch and its objects are new: work
 // tree, index, checked-out branch and other references stay, and no hook runs.
@@ -117,7 +120,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 	if err := r.checkSource(); err != nil {
 		return err
 	}
-	if err := r.push(ctx, r.source, commit, ref); err != nil {
+	if err := r.push(ctx, r.source, commit, ref, options.Replaces); err != nil {
 		return err
 	}
 	if options.Remote == "" {
@@ -127,7 +130,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 	if err != nil || remote == r.source {
 		return err
 	}
-	return r.push(ctx, remote, commit, ref)
+	return r.push(ctx, remote, commit, ref, options.Replaces)
 }
 
 // plainBranch matches names that git takes for branches without a doubt.
@@ -230,14 +233,25 @@ func unknownRemote(name string, repo source) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; give the name of one it has (git remote -v) or a URL", repo, name)
 }
 
-// push creates a reference in a repository, unless it is there already. Whether
-// it is, the push itself finds out.
-func (r *mirror) push(ctx context.Context, to source, commit, ref string) error {
-	err := r.runPush(ctx, to, commit, ref)
+// push makes a reference in a repository be at a commit, where it is not there
+// yet or is at the one that it replaces. Which it is, the push itself finds out.
+func (r *mirror) push(ctx context.Context, to source, commit, ref, replaces string) error {
+	err := r.tryPush(ctx, to, commit, ref, "")
+	if replaces == "" || replaces == commit || err == nil {
+		return err
+	}
+	if there, lookErr := r.refAt(ctx, to, ref); lookErr != nil || there != replaces {
+		return err // it says what is in the way
+	}
+	return r.tryPush(ctx, to, commit, ref, replaces)
+}
+
+func (r *mirror) tryPush(ctx context.Context, to source, commit, ref, lease string) error {
+	err := r.runPush(ctx, to, commit, ref, lease)
 	if needsHistory(err) {
 		// The other side lacks commits below the base. The mirror has none.
 		if err = r.deepen(ctx); err == nil {
-			err = r.runPush(ctx, to, commit, ref)
+			err = r.runPush(ctx, to, commit, ref, lease)
 		}
 	}
 	return r.explainPush(ctx, err, to, commit, ref)
@@ -264,13 +278,19 @@ func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns
 	return parseRemoteRefs(out).ids, nil
 }
 
-func (r *mirror) runPush(ctx context.Context, to source, commit, ref string) error {
-	// The lease, on a reference that does not exist, only narrows what the push
-	// may do: it never updates one that somebody made meanwhile, which a plain
-	// push would when it can be fast-forwarded.
-	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + ref + ":"}
+// runPush pushes a commit to a reference that is at the lease, or for "" does
+// not exist.
+func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease string) error {
+	// The lease only narrows what the push may do: it never updates a reference
+	// that somebody made or moved meanwhile, which a plain push would when it
+	// can be fast-forwarded.
+	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + ref + ":" + lease}
 	if !to.remote() {
-		args = append(args, "--receive-pack="+r.m.server("receive-pack"))
+		var more [][2]string
+		if lease != "" {
+			more = append(more, [2]string{"receive.denyNonFastForwards", "false"})
+		}
+		args = append(args, "--receive-pack="+r.m.server("receive-pack", more...))
 	}
 	args = append(args, "--", to.address, commit+":"+ref)
 	_, err := r.run(ctx, call{args: args, allow: to.allow, net: to.remote()})
@@ -302,6 +322,9 @@ func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, 
 	if there, lookErr := r.refAt(ctx, to, ref); lookErr == nil && there != "" {
 		if there == commit {
 			return nil
+		}
+		if strings.Contains(ge.stderr, "checked out") {
+			return branchConflict(to, ref, "is checked out in a work tree, whose files would not follow it; check another one out")
 		}
 		return branchConflict(to, ref, "is at commit "+there+" already")
 	}

@@ -250,3 +250,40 @@ func TestABranchInTheWayIsSeenBeforeAnyWork(t *testing.T) {
 	require.NoError(t, os.RemoveAll(repo))
 	require.Error(t, check("rgpt/run-9", ""))
 }
+
+func TestPublishReplacesWhatTheRunReleasedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	m, repo, r, stages, messages := release(t)
+	other := filepath.Join(t.TempDir(), "other.git")
+	userGit(t, repo, "init", "--quiet", "--bare", other)
+	commit, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	messages[0].Subject = "Add one otherwise"
+	better, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	require.NotEqual(t, commit, better)
+	publish := func(to, replaces string) error {
+		return m.Publish(t.Context(), r, to, "rgpt/run-1", PublishOptions{Remote: other, Replaces: replaces})
+	}
+	at := func(dir string) string { return userGit(t, dir, "rev-parse", "rgpt/run-1") }
+	require.NoError(t, publish(commit, ""))
+	require.True(t, fault.Is(publish(better, ""), contract.CodeBranchConflict))
+	require.True(t, fault.Is(publish(better, r.Base), contract.CodeBranchConflict), "it was never there")
+	require.NoError(t, publish(better, commit))
+	require.NoError(t, publish(better, commit), "a repeat finds it there")
+	require.Equal(t, []string{better, better}, []string{at(repo), at(other)})
+
+	userGit(t, repo, "update-ref", "refs/heads/rgpt/run-1", r.Base)
+	require.True(t, fault.Is(publish(commit, better), contract.CodeBranchConflict), "somebody moved it")
+	require.Equal(t, r.Base, at(repo))
+	userGit(t, repo, "update-ref", "refs/heads/rgpt/run-1", better)
+	userGit(t, repo, "checkout", "--quiet", "rgpt/run-1")
+	err = publish(commit, better)
+	require.True(t, fault.Is(err, contract.CodeBranchConflict), "%v", err)
+	require.Contains(t, err.Error(), "checked out")
+	require.Equal(t, better, at(repo))
+	userGit(t, repo, "checkout", "--quiet", "main")
+	userGit(t, repo, "branch", "--quiet", "-D", "rgpt/run-1")
+	require.NoError(t, publish(commit, better), "one that is gone is made anew")
+	require.Equal(t, []string{commit, commit}, []string{at(repo), at(other)})
+}

@@ -20,6 +20,9 @@ type outcome struct {
 	check func(t *testing.T, run store.RunDetails)
 }
 
+// unhealed lets a run end with its first failure.
+var unhealed = []string{"--set", "execution.max_retries=0"}
+
 // faults runs every fault of the examples.
 func (w *world) faults(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(harness.Root(), "examples", "go", "fault-*.yaml"))
@@ -37,7 +40,7 @@ func (w *world) faults(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		require.Contains(t, expected, name, "the test knows how it ends")
-		ids[name] = w.startIn(t, w.sample, name)
+		ids[name] = w.startIn(t, w.sample, name, unhealed...)
 	}
 	require.Len(t, ids, len(expected))
 	for name, want := range expected {
@@ -62,10 +65,16 @@ func (w *world) ends(t *testing.T, id int64, want outcome) {
 
 func redTestIsFound(t *testing.T, run store.RunDetails) {
 	t.Helper()
-	require.NotEmpty(t, run.Findings)
-	require.Equal(t, contract.CategoryTest, run.Findings[0].Category)
-	require.Equal(t, contract.SeverityMajor, run.Findings[0].Severity)
-	require.Contains(t, run.Findings[0].Location, "greeter_test.go:")
+	require.Len(t, run.Findings, 2)
+	edited, red := run.Findings[0], run.Findings[1]
+	require.Equal(t, "pinned-tests/edited", edited.Rule)
+	require.Equal(t, contract.SeverityMedium, edited.Severity)
+	for _, f := range run.Findings {
+		require.Equal(t, contract.CategoryTest, f.Category)
+		require.Contains(t, f.Location, "greeter_test.go:")
+	}
+	require.Equal(t, contract.SeverityMajor, red.Severity)
+	require.Contains(t, run.Failure.Message, "the change has also touched tests: TestGreet is edited")
 }
 
 // asked requires that the model answered with a status, so that the fault fired.

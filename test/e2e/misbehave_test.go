@@ -35,7 +35,7 @@ func (w *world) misbehaviour(t *testing.T) {
 	}
 	ids := map[string]int64{}
 	for name := range expected {
-		ids[name] = w.start(t, name)
+		ids[name] = w.start(t, name, unhealed...)
 	}
 	for name, want := range expected {
 		t.Run(name, func(t *testing.T) { w.ends(t, ids[name], want) })
@@ -133,7 +133,7 @@ func newHostileModel(t *testing.T) *hostileModel {
 }
 
 func (w *world) hugeAnswer(t *testing.T) {
-	id := w.Create(t, "--repo", w.shell, "--goal", "Whatever", "--model", "hostile/huge") // not the scripted model's, so its money is not in that log
+	id := w.Create(t, append([]string{"--repo", w.shell, "--goal", "Whatever", "--model", "hostile/huge"}, unhealed...)...) // not the scripted model's, so its money is not in that log
 	run := w.end(t, id, contract.StatusFailed)
 	require.Equal(t, contract.ClassLLM, run.Failure.Class, "%v", run.Failure)
 	require.Less(t, len(run.Failure.Message), 4096)

@@ -24,7 +24,7 @@ type History struct {
 	*historypb.History
 }
 
-// Histories reads the histories of a run and of its steps.
+// Histories reads the histories of a run, of its steps and of its heals.
 func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	tb.Helper()
 	ids := []string{contract.RunWorkflowID(run)}
@@ -32,6 +32,11 @@ func (s *Stack) Histories(tb testing.TB, run int64) []History {
 		for _, step := range plan.Steps {
 			ids = append(ids, contract.StepWorkflowID(run, step.ID))
 		}
+	}
+	heals, err := s.Store(tb).Heals(tb.Context(), run)
+	require.NoError(tb, err)
+	for _, h := range heals {
+		ids = append(ids, contract.HealWorkflowID(run, h.Number), contract.RepairWorkflowID(run, h.Number))
 	}
 	c := s.Temporal(tb)
 	var all []History
@@ -61,6 +66,7 @@ func (h History) Replay(tb testing.TB) {
 	require.NoError(tb, err)
 	workflows.RegisterRun(replayer)
 	workflows.RegisterStep(replayer)
+	workflows.RegisterSelfHeal(replayer)
 	err = replayer.ReplayWorkflowHistoryWithOptions(silent{}, h.History, worker.ReplayWorkflowHistoryOptions{
 		OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
 	})

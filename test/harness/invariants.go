@@ -103,12 +103,13 @@ func (c *checked) happenedOnce() {
 		key := string(e.Phase) + "/" + e.Step
 		attempts[key]++
 		require.Equal(c, attempts[key], e.Attempt, c.which("attempts of %s are counted from 1", key))
-		require.Equal(c, 1, e.Attempt, c.which("%s was carried out again without a heal", key))
+		require.LessOrEqual(c, e.Attempt, 1+len(c.run.SelfHealEvents), c.which("%s was carried out again without a heal", key))
 		if c.run.Status.Terminal() {
 			require.NotEqual(c, contract.ExecutionRunning, e.Status, c.which("%s runs for ever", key))
 		}
-		c.announcedOnce(e)
 	}
+	c.announcedOnce()
+	c.healedOnce()
 	names := map[string]bool{}
 	for _, a := range c.run.Artifacts {
 		require.False(c, names[a.Name], c.which("artifact %s is there twice", a.Name))
@@ -118,22 +119,58 @@ func (c *checked) happenedOnce() {
 	require.Equal(c, 1, c.count(contract.EventRunCreated, ""), c.which("it was created once"))
 }
 
-// announcedOnce checks that the events of an execution are there once.
-func (c *checked) announcedOnce(e store.Execution) {
+// announcedOnce checks that the events of each execution are there once.
+func (c *checked) announcedOnce() {
 	c.Helper()
-	started, completed, failed := e.Phase.Started(), e.Phase.CompletedEvent(), e.Phase.ErrorEvent()
-	if e.Step != "" {
-		started, completed, failed = contract.EventStepStarted, contract.EventStepCompleted, contract.EventStepError
+	executed := map[[2]string]int{}
+	for _, e := range c.run.Executions {
+		executed[[2]string{string(e.Phase), e.Step}]++
 	}
-	require.Equal(c, 1, c.count(started, e.Step), c.which("%s %s started once", e.Phase, e.Step))
-	ended := c.count(completed, e.Step) + c.count(failed, e.Step)
-	if c.run.Status == contract.StatusCancelled || c.run.Failure != nil && c.run.Failure.Code == contract.CodeRunTimeout {
-		require.LessOrEqual(c, ended, 1, c.which("%s %s ended once", e.Phase, e.Step))
-		return
+	repairs := 0 // those of all phases have the same name
+	for key, n := range executed {
+		if key[1] == contract.StepRepair {
+			repairs += n
+			delete(executed, key)
+		}
 	}
-	if c.run.Status.Terminal() {
-		require.Equal(c, 1, ended, c.which("%s %s ended once", e.Phase, e.Step))
+	if repairs > 0 {
+		executed[[2]string{"", contract.StepRepair}] = repairs
 	}
+	for key, n := range executed {
+		p, step := contract.Phase(key[0]), key[1]
+		started, completed, failed := p.Started(), p.CompletedEvent(), p.ErrorEvent()
+		if step != "" {
+			started, completed, failed = contract.EventStepStarted, contract.EventStepCompleted, contract.EventStepError
+		}
+		require.Equal(c, n, c.count(started, step), c.which("each of %d executions of %s %s started once", n, p, step))
+		ended := c.count(completed, step) + c.count(failed, step)
+		switch {
+		case c.run.Status == contract.StatusCancelled || c.run.Failure != nil && c.run.Failure.Code == contract.CodeRunTimeout:
+			require.LessOrEqual(c, ended, n, c.which("each execution of %s %s ended once", p, step))
+		case c.run.Status.Terminal():
+			require.Equal(c, n, ended, c.which("each execution of %s %s ended once", p, step))
+		}
+	}
+}
+
+// healedOnce checks that each heal has one row, one beginning and one end.
+func (c *checked) healedOnce() {
+	c.Helper()
+	ends, retries := 0, 0
+	for i, h := range c.run.SelfHealEvents {
+		require.Equal(c, i+1, h.Number, c.which("heals are numbered without gaps"))
+		if h.HealAction != contract.HealAskPerson {
+			retries++
+		}
+		if h.Status == contract.HealSuccess || h.Status == contract.HealFailed {
+			ends++
+		} else if c.run.Status == contract.StatusDone || c.run.Status == contract.StatusFailed {
+			require.Failf(c, "a heal never ended", c.which("heal %d is %s", h.Number, h.Status))
+		}
+	}
+	require.Equal(c, len(c.run.SelfHealEvents), c.count(contract.EventHealStarted, ""), c.which("each heal began once"))
+	require.Equal(c, ends, c.count(contract.EventHealSuccess, "")+c.count(contract.EventHealFailed, ""), c.which("each heal ended once"))
+	require.Equal(c, retries, c.run.RetryCount, c.which("heals are counted"))
 }
 
 // count counts events of a type and, where one is named, a step.
@@ -165,7 +202,7 @@ func (c *checked) releasedOnce() {
 	steps := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Step,valueonly)", c.run.BaseCommit+".."+branch))
 	runs := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Run,valueonly)", c.run.BaseCommit+".."+branch))
 	require.NotEmpty(c, steps, c.which("the branch has commits"))
-	require.LessOrEqual(c, len(steps), len(c.plan.Steps), c.which("at most one commit for each step"))
+	require.LessOrEqual(c, len(steps), len(c.plan.Steps)+len(c.run.SelfHealEvents), c.which("at most one commit for each step and heal"))
 	sorted := slices.Compact(slices.Sorted(slices.Values(steps)))
 	require.Len(c, steps, len(sorted), c.which("no step was committed twice: %v", steps))
 	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are of this run"))
@@ -242,12 +279,24 @@ func (c *checked) asHistorySays() {
 
 func (c *checked) stepAsHistorySays(step contract.StepView) {
 	c.Helper()
-	i := slices.IndexFunc(c.run.Executions, func(e store.Execution) bool { return e.Step == step.ID })
+	i := -1
+	for n, e := range c.run.Executions {
+		if e.Step == step.ID {
+			i = n // the last counts
+		}
+	}
 	if i < 0 {
 		require.Contains(c, []contract.StepStatus{contract.StepPending, contract.StepCancelled}, step.Status, c.which("step %s has no row", step.ID))
 		return
 	}
 	row := c.run.Executions[i]
+	if row.Status != contract.ExecutionCompleted && step.Status == contract.StepCompleted {
+		// The Repair agent has done it instead.
+		require.True(c, slices.ContainsFunc(c.run.SelfHealEvents, func(h store.HealEvent) bool {
+			return h.Step == step.ID && h.HealAction == contract.HealRepair && h.Status == contract.HealSuccess
+		}), c.which("step %s was completed by nobody", step.ID))
+		return
+	}
 	require.Equal(c, string(row.Status), string(step.Status), c.which("status of step %s", step.ID))
 	if step.Status == contract.StepCompleted {
 		require.Equal(c, row.Turns, step.Turns, c.which("turns of step %s", step.ID))
@@ -272,7 +321,8 @@ const inFlight = 150 * time.Millisecond
 
 // turn names a model call.
 type turn struct {
-	agent, step   string
+	agent         string
+	phase, step   string
 	attempt, turn int
 }
 
@@ -297,7 +347,7 @@ func (c *checked) booked() {
 	answered := map[turn][]scripted.LogEntry{}
 	for _, e := range c.s.Requests(c, c.id) {
 		if e.Status == 200 {
-			key := turn{e.Agent, e.Step, e.Attempt, e.Turn}
+			key := turn{e.Agent, e.Phase, e.Step, e.Attempt, e.Turn}
 			answered[key] = append(answered[key], e)
 			served += e.PromptTokens + e.CompletionTokens
 		}

@@ -36,6 +36,9 @@ type ending struct {
 	when     contract.Status
 }
 
+// unhealed lets a run end with its first failure.
+var unhealed = []string{"--set", "execution.max_retries=0"}
+
 var endings = []ending{
 	{name: "good", scenario: "good"},
 	{name: "plan-only", scenario: "good", args: []string{"--plan-only"}},
@@ -47,11 +50,15 @@ var endings = []ending{
 	{name: "timed-out", scenario: "good", args: []string{"--timeout", "1s"}},
 	{name: "rate-limited", scenario: "fault-rate-limit"},
 	{name: "server-error", scenario: "fault-server-error"},
-	{name: "invalid-plan", scenario: "fault-invalid-plan"},
-	{name: "cycle", scenario: "fault-cycle"},
-	{name: "loop", scenario: "fault-loop"},
-	{name: "escape", scenario: "fault-escape"},
-	{name: "red-test", scenario: "fault-red-test"},
+	{name: "invalid-plan", scenario: "fault-invalid-plan", args: unhealed},
+	{name: "cycle", scenario: "fault-cycle", args: unhealed},
+	{name: "loop", scenario: "fault-loop", args: unhealed},
+	{name: "escape", scenario: "fault-escape", args: unhealed},
+	{name: "red-test", scenario: "fault-red-test", args: unhealed},
+	{name: "healed", scenario: "heal-red-test"},
+	{name: "healed-many", scenario: "heal-many"},
+	{name: "unhelped", scenario: "heal-skips-test", args: []string{"--set", "execution.intervention.wait=2s"}},
+	{name: "given-up", scenario: "heal-skips-test", steer: []string{"reject"}, when: contract.StatusWaitingForApproval},
 }
 
 func main() {
@@ -151,16 +158,23 @@ func await(ctx context.Context, c client.Client, id int64, wanted func(contract.
 	}
 }
 
-// write writes the histories of a run and of its steps.
+// mostHeals is how many heals of a run are looked for.
+const mostHeals = 12
+
+// write writes the histories of a run, of its steps and of its heals.
 func write(ctx context.Context, c client.Client, out, name string, id int64) error {
 	ids := map[string]string{contract.RunWorkflowID(id): name + "-run"}
 	for _, step := range []string{"step-001", "step-002", "step-003"} {
 		ids[contract.StepWorkflowID(id, step)] = name + "-" + step
 	}
+	for n := 1; n <= mostHeals; n++ {
+		ids[contract.HealWorkflowID(id, n)] = fmt.Sprintf("%s-heal-%d", name, n)
+		ids[contract.RepairWorkflowID(id, n)] = fmt.Sprintf("%s-heal-%d-repair", name, n)
+	}
 	for workflowID, file := range ids {
 		h, err := history(ctx, c, workflowID)
 		if err != nil {
-			continue // a step that never started
+			continue // a step that never started, a heal that was not needed
 		}
 		if err := writeHistory(filepath.Join(out, file+".json.gz"), h); err != nil {
 			return err

@@ -134,6 +134,11 @@ type ManualIntervention struct {
 	CreatedAt      time.Time
 	ResolvedAt     *time.Time
 	ResolvedBy     string
+	Number         int32
+	WorkflowRunID  string
+	Phase          string
+	Answer         string
+	Words          string
 }
 
 type ModelCall struct {
@@ -164,6 +169,15 @@ type ModelCall struct {
 	ErrorMessage     string
 	StartedAt        time.Time
 	FinishedAt       *time.Time
+}
+
+type OrchestratorReplay struct {
+	ID          int64
+	RunID       int64
+	Phase       string
+	ReplayOrder json.RawMessage
+	ExecutionID *int64
+	CreatedAt   time.Time
 }
 
 type Phase struct {
@@ -236,13 +250,21 @@ type Run struct {
 }
 
 type SelfHealEvent struct {
-	ID         int64
-	RunID      int64
-	Phase      string
-	ErrorType  string
-	HealAction string
-	HealOutput json.RawMessage
-	CreatedAt  time.Time
+	ID          int64
+	RunID       int64
+	Phase       string
+	ErrorType   string
+	HealAction  string
+	HealOutput  json.RawMessage
+	CreatedAt   time.Time
+	Number      int32
+	Step        string
+	ExecutionID int64
+	ErrorCode   string
+	RootCause   string
+	AskedBy     string
+	Status      string
+	FinishedAt  *time.Time
 }
 
 type StoredRecord struct {

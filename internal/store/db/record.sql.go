@@ -74,7 +74,7 @@ WITH prior AS (
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
         cost_micros = u.cost_micros, finished_at = $12
     FROM fresh f, used u
-    WHERE e.id = $5 AND e.run_id = f.run_id
+    WHERE e.id = $5 AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step
 ), phase_ended AS (
     UPDATE orchestrator_phases p
@@ -92,12 +92,56 @@ WITH prior AS (
     WHERE $19 <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
-        deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at
-    WHERE a.status = 'pending'
+        deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
+        created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END
+    -- A heal or a replay comes to the same question again: then it is open anew.
+    WHERE a.status = 'pending' OR excluded.status = 'pending'
+), healed AS (
+    INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
+                                                    root_cause, asked_by, status, heal_output, created_at, finished_at)
+    SELECT f.run_id, n.number, coalesce(n.execution_id, 0), n.phase, coalesce(n.step, ''), n.error_type, coalesce(n.error_code, ''), n.heal_action,
+           coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, $12, NULL
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset($25::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
+        error_code text, heal_action text, root_cause text, asked_by text, status text, heal_output jsonb)
+    WHERE n.status = 'started'
+    ON CONFLICT (run_id, number, execution_id) DO NOTHING
+), heal_changed AS (
+    UPDATE orchestrator_self_heal_events h
+    SET status = n.status, heal_output = h.heal_output || n.heal_output,
+        finished_at = CASE WHEN n.status IN ('success', 'failed') THEN $12 ELSE h.finished_at END
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset($25::jsonb) AS n (number int, status text, heal_output jsonb)
+    CROSS JOIN LATERAL (SELECT l.id FROM orchestrator_self_heal_events l
+                        WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
+    WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
+), asked AS (
+    INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline, created_at)
+    SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, n.action_required, 'open', n.deadline, $12
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, phase text, reason text, action_required text, status text, deadline timestamptz)
+    WHERE n.status = 'open'
+    ON CONFLICT (run_id, number, workflow_run_id) DO NOTHING
+), answered AS (
+    UPDATE orchestrator_manual_interventions i
+    SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = $12
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
+    WHERE n.status <> 'open' AND i.run_id = f.run_id AND i.number = n.number AND i.workflow_run_id = $2 AND i.status = 'open'
+), abandoned AS (
+    -- Nobody waits for an answer any more once the run has ended.
+    UPDATE orchestrator_manual_interventions i
+    SET status = 'expired', resolved_at = $12
+    FROM timely t
+    WHERE t.set_run AND $27::bool AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($26) = 0
 ), drafts AS (
-    SELECT n, $25::jsonb -> (n - 1) ->> 'type' AS event_type,
-           coalesce($25 -> (n - 1) -> 'payload', '{}') AS payload
-    FROM generate_series(1, jsonb_array_length($25)) AS n
+    SELECT row_number() OVER (ORDER BY n) AS n, $28::jsonb -> (n - 1) ->> 'type' AS event_type,
+           coalesce($28 -> (n - 1) -> 'payload', '{}') AS payload
+    FROM generate_series(1, jsonb_array_length($28)) AS n
+    -- That an execution has ended is told once, also when a reset workflow
+    -- comes to its end again.
+    WHERE n > $29::int OR NOT EXISTS (
+        SELECT FROM orchestrator_executions e WHERE e.id = $5 AND e.status <> 'running')
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
@@ -105,27 +149,27 @@ WITH prior AS (
     ORDER BY d.n
 ), changed AS (
     UPDATE orchestrator_runs r
-    SET event_seq = r.event_seq + jsonb_array_length($25),
+    SET event_seq = r.event_seq + (SELECT count(*) FROM drafts),
         updated_at = clock_timestamp(),
         workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, $12) ELSE r.workflow_started_at END,
         workflow_run_id = CASE WHEN t.own THEN $2 ELSE r.workflow_run_id END,
         workflow_id = CASE WHEN t.own THEN $1 ELSE r.workflow_id END,
         workflow_seq = CASE WHEN t.own THEN $3 ELSE r.workflow_seq END,
         superseded_runs = CASE WHEN t.takes_over THEN array_append(r.superseded_runs, r.workflow_run_id) ELSE r.superseded_runs END,
-        plan_id = CASE WHEN t.set_run AND $26::bigint <> 0 THEN $26 ELSE r.plan_id END,
-        phase = CASE WHEN t.set_run AND $27::text <> '' THEN $27 ELSE r.phase END,
-        status = CASE WHEN t.set_run THEN $28::text ELSE r.status END,
-        retry_count = CASE WHEN t.set_run THEN $29::int ELSE r.retry_count END,
-        last_heal_action = CASE WHEN t.set_run AND $30::text <> '' THEN $30 ELSE r.last_heal_action END,
-        waiting_for = CASE WHEN t.set_run THEN $31::text ELSE r.waiting_for END,
-        error_class = CASE WHEN t.set_run THEN $32::text ELSE r.error_class END,
-        error_code = CASE WHEN t.set_run THEN $33::text ELSE r.error_code END,
-        error_message = CASE WHEN t.set_run THEN $34::text ELSE r.error_message END,
-        error_cause = CASE WHEN t.set_run THEN $35::text ELSE r.error_cause END,
-        release_branch = CASE WHEN t.set_run AND $36::text <> '' THEN $36 ELSE r.release_branch END,
-        release_commit = CASE WHEN t.set_run AND $37::text <> '' THEN $37 ELSE r.release_commit END,
-        started_at = CASE WHEN t.set_run AND $28 <> 'pending' THEN coalesce(r.started_at, $12) ELSE r.started_at END,
-        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at WHEN $38::bool THEN $12 END,
+        plan_id = CASE WHEN t.set_run AND $30::bigint <> 0 THEN $30 ELSE r.plan_id END,
+        phase = CASE WHEN t.set_run AND $31::text <> '' THEN $31 ELSE r.phase END,
+        status = CASE WHEN t.set_run THEN $32::text ELSE r.status END,
+        retry_count = CASE WHEN t.set_run THEN $33::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN t.set_run AND $34::text <> '' THEN $34 ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN t.set_run THEN $35::text ELSE r.waiting_for END,
+        error_class = CASE WHEN t.set_run THEN $36::text ELSE r.error_class END,
+        error_code = CASE WHEN t.set_run THEN $37::text ELSE r.error_code END,
+        error_message = CASE WHEN t.set_run THEN $38::text ELSE r.error_message END,
+        error_cause = CASE WHEN t.set_run THEN $39::text ELSE r.error_cause END,
+        release_branch = CASE WHEN t.set_run AND $40::text <> '' THEN $40 ELSE r.release_branch END,
+        release_commit = CASE WHEN t.set_run AND $41::text <> '' THEN $41 ELSE r.release_commit END,
+        started_at = CASE WHEN t.set_run AND $32 <> 'pending' THEN coalesce(r.started_at, $12) ELSE r.started_at END,
+        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at WHEN $27::bool THEN $12 END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($18, r.planner_output) ELSE r.planner_output END,
         builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($18, r.builder_output) ELSE r.builder_output END,
         tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($18, r.tester_output) ELSE r.tester_output END,
@@ -143,7 +187,7 @@ WITH prior AS (
 )
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
-       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($25) > 0
+       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($28) > 0
              THEN pg_notify('rgpt_events', $4 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM kept k CROSS JOIN used u LEFT JOIN changed c ON true
 UNION ALL
@@ -175,7 +219,11 @@ type RecordParams struct {
 	ApprovalBy       string
 	ApprovalReason   string
 	ApprovalDeadline *time.Time
+	Heals            json.RawMessage
+	Interventions    json.RawMessage
+	Finished         bool
 	Events           json.RawMessage
+	EndEvents        int32
 	PlanID           int64
 	Phase            string
 	Status           string
@@ -188,7 +236,6 @@ type RecordParams struct {
 	ErrorCause       string
 	Branch           string
 	Commit           string
-	Finished         bool
 }
 
 type RecordRow struct {
@@ -231,7 +278,11 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.ApprovalBy,
 		arg.ApprovalReason,
 		arg.ApprovalDeadline,
+		arg.Heals,
+		arg.Interventions,
+		arg.Finished,
 		arg.Events,
+		arg.EndEvents,
 		arg.PlanID,
 		arg.Phase,
 		arg.Status,
@@ -244,7 +295,6 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.ErrorCause,
 		arg.Branch,
 		arg.Commit,
-		arg.Finished,
 	)
 	var i RecordRow
 	err := row.Scan(&i.Result, &i.OpenCalls, &i.Notified)

@@ -368,7 +368,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 }
 
 const manualInterventions = `-- name: ManualInterventions :many
-SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by FROM orchestrator_manual_interventions WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ManualInterventions(ctx context.Context, runID int64) ([]ManualIntervention, error) {
@@ -390,6 +390,11 @@ func (q *Queries) ManualInterventions(ctx context.Context, runID int64) ([]Manua
 			&i.CreatedAt,
 			&i.ResolvedAt,
 			&i.ResolvedBy,
+			&i.Number,
+			&i.WorkflowRunID,
+			&i.Phase,
+			&i.Answer,
+			&i.Words,
 		); err != nil {
 			return nil, err
 		}
@@ -589,7 +594,7 @@ func (q *Queries) SavePlan(ctx context.Context, arg SavePlanParams) (int64, erro
 }
 
 const selfHealEvents = `-- name: SelfHealEvents :many
-SELECT id, run_id, phase, error_type, heal_action, heal_output, created_at FROM orchestrator_self_heal_events WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, phase, error_type, heal_action, heal_output, created_at, number, step, execution_id, error_code, root_cause, asked_by, status, finished_at FROM orchestrator_self_heal_events WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) SelfHealEvents(ctx context.Context, runID int64) ([]SelfHealEvent, error) {
@@ -609,6 +614,14 @@ func (q *Queries) SelfHealEvents(ctx context.Context, runID int64) ([]SelfHealEv
 			&i.HealAction,
 			&i.HealOutput,
 			&i.CreatedAt,
+			&i.Number,
+			&i.Step,
+			&i.ExecutionID,
+			&i.ErrorCode,
+			&i.RootCause,
+			&i.AskedBy,
+			&i.Status,
+			&i.FinishedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -63,7 +63,7 @@ WITH prior AS (
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
         cost_micros = u.cost_micros, finished_at = @at
     FROM fresh f, used u
-    WHERE e.id = @end_execution AND e.run_id = f.run_id
+    WHERE e.id = @end_execution AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step
 ), phase_ended AS (
     UPDATE orchestrator_phases p
@@ -81,12 +81,56 @@ WITH prior AS (
     WHERE @approval_id <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
-        deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at
-    WHERE a.status = 'pending'
+        deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
+        created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END
+    -- A heal or a replay comes to the same question again: then it is open anew.
+    WHERE a.status = 'pending' OR excluded.status = 'pending'
+), healed AS (
+    INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
+                                                    root_cause, asked_by, status, heal_output, created_at, finished_at)
+    SELECT f.run_id, n.number, coalesce(n.execution_id, 0), n.phase, coalesce(n.step, ''), n.error_type, coalesce(n.error_code, ''), n.heal_action,
+           coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, @at, NULL
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset(@heals::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
+        error_code text, heal_action text, root_cause text, asked_by text, status text, heal_output jsonb)
+    WHERE n.status = 'started'
+    ON CONFLICT (run_id, number, execution_id) DO NOTHING
+), heal_changed AS (
+    UPDATE orchestrator_self_heal_events h
+    SET status = n.status, heal_output = h.heal_output || n.heal_output,
+        finished_at = CASE WHEN n.status IN ('success', 'failed') THEN @at ELSE h.finished_at END
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset(@heals::jsonb) AS n (number int, status text, heal_output jsonb)
+    CROSS JOIN LATERAL (SELECT l.id FROM orchestrator_self_heal_events l
+                        WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
+    WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
+), asked AS (
+    INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline, created_at)
+    SELECT f.run_id, n.number, @workflow_run_id, coalesce(n.phase, ''), n.reason, n.action_required, 'open', n.deadline, @at
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset(@interventions::jsonb) AS n (number int, phase text, reason text, action_required text, status text, deadline timestamptz)
+    WHERE n.status = 'open'
+    ON CONFLICT (run_id, number, workflow_run_id) DO NOTHING
+), answered AS (
+    UPDATE orchestrator_manual_interventions i
+    SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = @at
+    FROM fresh f
+    CROSS JOIN jsonb_to_recordset(@interventions::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
+    WHERE n.status <> 'open' AND i.run_id = f.run_id AND i.number = n.number AND i.workflow_run_id = @workflow_run_id AND i.status = 'open'
+), abandoned AS (
+    -- Nobody waits for an answer any more once the run has ended.
+    UPDATE orchestrator_manual_interventions i
+    SET status = 'expired', resolved_at = @at
+    FROM timely t
+    WHERE t.set_run AND @finished::bool AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length(@interventions) = 0
 ), drafts AS (
-    SELECT n, @events::jsonb -> (n - 1) ->> 'type' AS event_type,
+    SELECT row_number() OVER (ORDER BY n) AS n, @events::jsonb -> (n - 1) ->> 'type' AS event_type,
            coalesce(@events -> (n - 1) -> 'payload', '{}') AS payload
     FROM generate_series(1, jsonb_array_length(@events)) AS n
+    -- That an execution has ended is told once, also when a reset workflow
+    -- comes to its end again.
+    WHERE n > @end_events::int OR NOT EXISTS (
+        SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.status <> 'running')
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
@@ -94,7 +138,7 @@ WITH prior AS (
     ORDER BY d.n
 ), changed AS (
     UPDATE orchestrator_runs r
-    SET event_seq = r.event_seq + jsonb_array_length(@events),
+    SET event_seq = r.event_seq + (SELECT count(*) FROM drafts),
         updated_at = clock_timestamp(),
         workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, @at) ELSE r.workflow_started_at END,
         workflow_run_id = CASE WHEN t.own THEN @workflow_run_id ELSE r.workflow_run_id END,

@@ -1,0 +1,119 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+const (
+	// evidenceBytes bounds what a prompt holds of what one failed attempt left behind.
+	evidenceBytes = 12 << 10
+	// caseBytes bounds what it holds of one failing test.
+	caseBytes = 1500
+	// shownHeals is how many earlier heals a prompt tells of, the newest.
+	shownHeals = 4
+)
+
+// lessons reads what the next attempt must know of the ones that failed.
+func (a *Activities) lessons(ctx context.Context, runID int64, l contract.Lessons) (prompt.Lessons, error) {
+	out := prompt.Lessons{Strict: l.Strict, Generation: l.Generation}
+	if len(l.Heals) == 0 {
+		return out, nil
+	}
+	heals, err := a.Store.Heals(ctx, runID)
+	if err != nil {
+		return out, err
+	}
+	executions, err := a.Store.Executions(ctx, runID)
+	if err != nil {
+		return out, err
+	}
+	told := l.Heals[max(0, len(l.Heals)-shownHeals):]
+	for i, h := range heals {
+		// After a replay a number may come twice; the newest counts.
+		later := slices.ContainsFunc(heals[i+1:], func(o store.HealEvent) bool { return o.Number == h.Number })
+		if later || !slices.Contains(told, h.Number) {
+			continue
+		}
+		lesson := prompt.Lesson{
+			ErrorType: h.ErrorType, Code: h.ErrorCode, Action: h.HealAction,
+			Message: h.RootCause, Words: h.Output().Words,
+		}
+		if e, ok := executionWith(executions, h.ExecutionID); ok {
+			if e.Failure != nil {
+				lesson.Message = e.Failure.Message
+			}
+			if lesson.Evidence, err = a.evidence(ctx, e); err != nil {
+				return out, err
+			}
+		}
+		out.Heals = append(out.Heals, lesson)
+	}
+	return out, nil
+}
+
+func executionWith(executions []store.Execution, id int64) (store.Execution, bool) {
+	i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.ID == id })
+	if i < 0 {
+		return store.Execution{}, false
+	}
+	return executions[i], true
+}
+
+// evidence is what a failed execution left behind, as text for a prompt: red
+// checks and tests of the tester, the last answer of the others.
+func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, error) {
+	if e.Phase == contract.PhaseTester && e.Step == "" {
+		checks, err := a.Store.Checks(ctx, e.ID)
+		if err != nil {
+			return "", err
+		}
+		return redChecks(checks), nil
+	}
+	messages, err := a.Store.Conversation(ctx, e.ID)
+	if err != nil {
+		return "", err
+	}
+	for i := len(messages) - 1; i > 1; i-- { // the first two are the prompt
+		if messages[i].Role == "assistant" {
+			return "The last answer:\n" + clipped(string(messages[i].Content), evidenceBytes/2), nil
+		}
+	}
+	return "", nil
+}
+
+// redChecks tells of the checks that are red and their failing tests.
+func redChecks(checks []store.Check) string {
+	var b strings.Builder
+	for _, c := range checks {
+		if c.Result.OK {
+			continue
+		}
+		fmt.Fprintf(&b, "%s is red: %s\n", c.Result.Check.Name, clipped(c.Result.Message, caseBytes))
+		for _, t := range c.Cases {
+			if t.Status != contract.TestFailed || b.Len() > evidenceBytes {
+				continue
+			}
+			fmt.Fprintf(&b, "FAILED %s", t.Name)
+			if t.Location != "" {
+				fmt.Fprintf(&b, " at %s", t.Location)
+			}
+			fmt.Fprintf(&b, "\n%s\n", clipped(t.Message, caseBytes))
+		}
+	}
+	return clipped(b.String(), evidenceBytes)
+}
+
+// clipped cuts a text at its end, with a note.
+func clipped(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf(" … (%d bytes more)", len(s)-most)
+}

@@ -1,0 +1,341 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+const (
+	// logTail is how much of a red check's log a diagnosis reads, from its end.
+	logTail = 256 << 10
+	// shownDiff bounds what a heal's row shows of a repair.
+	shownDiff = 8 << 10
+	// causeBytes bounds the root cause that crosses Temporal.
+	causeBytes = 1200
+)
+
+// Diagnose looks at what a failed execution left behind and says what kind of
+// failure it is and what lies behind it. Without anything to look at it says
+// what the failure itself says.
+func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
+	out := contract.Diagnosis{Failure: in.Failure, RootCause: in.Failure.Cause}
+	if out.RootCause == "" {
+		out.RootCause = in.Failure.Message
+	}
+	if in.Failure.Code == contract.CodeInvalidOutput && in.Execution.Step != "" {
+		return out, a.readRefusal(ctx, in.Execution.ID, &out)
+	}
+	if in.Execution.Phase != contract.PhaseTester || in.Execution.Step != "" {
+		return out, nil
+	}
+	checks, err := a.Store.Checks(ctx, in.Execution.ID)
+	if err != nil {
+		return out, err
+	}
+	for _, c := range checks {
+		if c.Result.OK || c.LogDigest == "" {
+			continue
+		}
+		log, err := a.Artifacts.Get(ctx, c.LogDigest)
+		if err != nil {
+			// The failure is explained as far as it is known; healing goes on.
+			a.Log.WarnContext(ctx, "Could not read the log of a red check", "run", in.Execution.RunID, "check", c.Result.Check.ID, "error", err)
+			return out, nil
+		}
+		seen := fault.OfOutput(fault.Output{Command: c.Result.Check.Name, ExitCode: 1, Text: string(log[max(0, len(log)-logTail):])})
+		if seen.Cause != "" {
+			out.RootCause = clipped(telemetry.Redact(seen.Cause), causeBytes)
+		}
+		// A test that fails for want of configuration is no wrong code, nor is
+		// one that the network failed.
+		if seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra {
+			out.Failure.Class, out.Failure.Code = seen.Class, seen.Code
+		}
+		break // the first red check is the root of those after it
+	}
+	return out, nil
+}
+
+// readRefusal tells a model that declined from one whose answers have the wrong
+// form: an agent's conversation goes on after both, but they heal in other ways.
+func (a *Activities) readRefusal(ctx context.Context, execution int64, out *contract.Diagnosis) error {
+	last, err := a.lastAnswer(ctx, execution)
+	if err != nil || len(last.ToolCalls) > 0 {
+		return err
+	}
+	if f := fault.OfAnswer(fault.Answer{Text: last.Text}); f != nil && f.Code == contract.CodeRefusal {
+		out.Failure.Code, out.RootCause = f.Code, clipped(telemetry.Redact(f.Message), causeBytes)
+	}
+	return nil
+}
+
+// lastAnswer returns what a model said last in a conversation, empty for nothing.
+func (a *Activities) lastAnswer(ctx context.Context, execution int64) (model.Message, error) {
+	messages, err := a.Store.Conversation(ctx, execution)
+	if err != nil {
+		return model.Message{}, err
+	}
+	for _, m := range slices.Backward(messages) {
+		if m.Role != string(model.RoleAssistant) {
+			continue
+		}
+		var answer model.Message
+		if err := json.Unmarshal(m.Content, &answer); err != nil {
+			return answer, fmt.Errorf("read the last answer of execution %d: %w", execution, err)
+		}
+		return answer, nil
+	}
+	return model.Message{}, nil
+}
+
+// repairPrompt makes the prompt of the Repair agent for a heal.
+func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task contract.HealTask, start contract.Workspace) (prompt.Prompt, error) {
+	run, err := a.Store.Run(ctx, runID)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	plan, err := a.Store.PlanByID(ctx, runID, planID)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	executions, err := a.Store.Executions(ctx, runID)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	var evidence string
+	if e, ok := executionWith(executions, task.Execution.ID); ok {
+		if evidence, err = a.evidence(ctx, e); err != nil {
+			return prompt.Prompt{}, err
+		}
+	}
+	files, err := a.Workspaces.Files(ctx, start)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	step, _ := plan.Step(task.Step)
+	return prompt.Repair(prompt.RepairTask{
+		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
+		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
+		Evidence: evidence, Files: listing(files),
+	})
+}
+
+// Judge compares what a repair found and left, keeps the difference as an
+// artifact, and refuses it where it takes tests away instead of mending code.
+func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contract.Judgement, error) {
+	if in.Quick && !a.Workspaces.Cached(in.From.Repo, in.From.Base) {
+		return contract.Judgement{Cold: true}, nil
+	}
+	var out contract.Judgement
+	diff, err := a.Workspaces.DiffBetween(ctx, in.From, in.To, patchBytes)
+	if err != nil {
+		return out, err
+	}
+	diff = telemetry.Redact(diff)
+	out.Diff = clipped(diff, shownDiff)
+	digest, err := a.Artifacts.Put(ctx, []byte(diff))
+	if err != nil {
+		return out, err
+	}
+	if err := a.Store.AddArtifacts(ctx, in.Execution.RunID, []contract.Artifact{{
+		ExecutionID: in.Execution.ID, Name: fmt.Sprintf("heal/%d/change.patch", in.Number), Type: contract.ArtifactPatch, Size: int64(len(diff)), Digest: digest,
+	}}); err != nil {
+		return out, err
+	}
+	touched, err := a.Workspaces.Changed(ctx, in.From, in.To, isProtected, 0)
+	if err != nil {
+		return out, err
+	}
+	if len(touched) > 0 {
+		out.Refused = "the patch was thrown away because it touches " + touched[0].Path + ", which no agent may change"
+		return out, nil
+	}
+	changed, err := a.pinned(ctx, in.From, in.To)
+	if err != nil {
+		return out, err
+	}
+	var broken []string
+	for _, p := range pin.Forbidden(pin.Check(changed)) {
+		broken = append(broken, p.Message)
+	}
+	if len(broken) > 0 {
+		out.Refused = "the repair was thrown away because it takes tests away: " + clipped(strings.Join(broken, "; "), causeBytes)
+	}
+	return out, nil
+}
+
+// pinned returns what has changed of tests, and of what decides which run.
+func (a *Activities) pinned(ctx context.Context, from, to contract.Workspace) ([]pin.File, error) {
+	changed, err := a.Workspaces.Changed(ctx, from, to, pin.Watches, pin.MaxFileBytes+1)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]pin.File, len(changed))
+	for i, c := range changed {
+		files[i] = pin.File{Path: c.Path, Before: c.Before, After: c.After, Existed: c.Existed, Exists: c.Exists}
+	}
+	return files, nil
+}
+
+// examples are the ways in which repositories document a file of configuration
+// that is not part of them: .env.example, config.yaml.sample, settings.dist.json.
+var examples = []string{".example", ".sample", ".dist", ".template", ".default"}
+
+const (
+	// defaultFiles is how many files of configuration a heal makes at most.
+	defaultFiles = 20
+	// defaultBytes bounds each of them.
+	defaultBytes = 64 << 10
+)
+
+// CreateDefaults makes files of configuration that a failure names from the
+// documented examples beside them. It changes nothing that is there, and makes
+// nothing that runs: no code, no workflow of a CI.
+func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
+	out := contract.DefaultsResult{Workspace: in.Workspace}
+	files, err := a.Workspaces.Files(ctx, in.Workspace)
+	if err != nil {
+		return out, err
+	}
+	dir, err := a.Workspaces.Open(ctx, in.Workspace, directory(in.Execution))
+	if err != nil {
+		return out, err
+	}
+	defer dir.Close()
+	root, err := os.OpenRoot(dir.Path())
+	if err != nil {
+		return out, fmt.Errorf("open the workspace: %w", err)
+	}
+	defer root.Close()
+	for _, example := range files {
+		name, ok := exampleOf(example)
+		if !ok || slices.Contains(files, name) || !isSettings(name) || !names(in.Wanted, name) || len(out.Made) == defaultFiles {
+			continue
+		}
+		if info, err := root.Lstat(filepath.FromSlash(example)); err != nil || !info.Mode().IsRegular() || info.Size() > defaultBytes {
+			continue
+		}
+		text, err := root.ReadFile(filepath.FromSlash(example))
+		if err != nil {
+			return out, fmt.Errorf("read the example %s: %w", example, err)
+		}
+		if err := root.WriteFile(filepath.FromSlash(name), text, 0o644); err != nil {
+			return out, fmt.Errorf("make %s from %s: %w", name, example, err)
+		}
+		out.Made = append(out.Made, name)
+	}
+	if len(out.Made) == 0 {
+		return out, dir.Unchanged()
+	}
+	out.Workspace, err = dir.Save(ctx)
+	if err == nil && out.Workspace.Tree == in.Workspace.Tree {
+		out.Made = nil // git ignores them: no part of the repository, so none of a run
+	}
+	return out, err
+}
+
+// isSettings reports whether a file is one of settings, in a folder that tools
+// do not take orders from.
+func isSettings(name string) bool {
+	for _, folder := range strings.Split(path.Dir(name), "/") {
+		if strings.HasPrefix(folder, ".") && folder != "." {
+			return false
+		}
+	}
+	base := path.Base(name)
+	if base == ".env" || strings.HasPrefix(base, ".env.") {
+		return true
+	}
+	switch path.Ext(base) {
+	case ".env", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".properties":
+		return !strings.HasPrefix(base, ".") && !isProtected(name)
+	}
+	return false
+}
+
+// names reports whether a failure is about a file: by its name, or, for the
+// environment, by saying so.
+func names(failure, name string) bool {
+	base := path.Base(name)
+	if strings.Contains(failure, base) {
+		return true
+	}
+	return strings.HasPrefix(base, ".env") && strings.Contains(strings.ToLower(failure), "environment variable")
+}
+
+// isProtected reports whether a path belongs to what an agent's patch must not
+// touch: workflows of a CI, and the configuration of this orchestrator.
+func isProtected(name string) bool {
+	base := path.Base(name)
+	switch {
+	case strings.HasPrefix(name, ".github/"), strings.HasPrefix(name, ".circleci/"), strings.HasPrefix(name, ".gitlab-ci"),
+		strings.HasPrefix(name, ".buildkite/"), base == "Jenkinsfile", base == "azure-pipelines.yml", base == "bitbucket-pipelines.yml":
+		return true
+	}
+	return strings.HasPrefix(base, "rgpt.") && (path.Ext(base) == ".yaml" || path.Ext(base) == ".yml")
+}
+
+// exampleOf returns the file that an example stands for.
+func exampleOf(example string) (string, bool) {
+	dir, base := path.Split(example)
+	for _, suffix := range examples {
+		if name, ok := strings.CutSuffix(base, suffix); ok && name != "" {
+			return dir + name, true
+		}
+		if head, tail, ok := strings.Cut(base, suffix+"."); ok && head != "" {
+			return dir + head + "." + tail, true
+		}
+	}
+	return "", false
+}
+
+// Handoff writes down what a revoked agent leaves to the next one.
+func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
+	runID, phase := in.Execution.RunID, in.Execution.Phase
+	heals, err := a.Store.Heals(ctx, runID)
+	if err != nil {
+		return contract.HandoffResult{}, err
+	}
+	executions, err := a.Store.Executions(ctx, runID)
+	if err != nil {
+		return contract.HandoffResult{}, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Handoff of %s %d, run %d\n\nRevoked: %s.\n\n## Attempts\n\n", in.Agent, in.Generation, runID, in.Reason)
+	for _, e := range executions {
+		if e.Phase != phase {
+			continue
+		}
+		fmt.Fprintf(&b, "- %s %s, attempt %d: %s", e.Phase, e.Step, e.Attempt, e.Status)
+		if e.Failure != nil {
+			fmt.Fprintf(&b, ", %s", e.Failure.Error())
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("\n## Heals\n\n")
+	for _, h := range heals {
+		fmt.Fprintf(&b, "- %d: %s after %s (%s): %s\n", h.Number, h.HealAction, h.ErrorType, h.RootCause, h.Status)
+	}
+	text := telemetry.Redact(b.String())
+	digest, err := a.Artifacts.Put(ctx, []byte(text))
+	if err != nil {
+		return contract.HandoffResult{}, err
+	}
+	name := fmt.Sprintf("handoff/%s-%d.md", in.Agent, in.Generation)
+	return contract.HandoffResult{Artifact: name}, a.Store.AddArtifacts(ctx, runID, []contract.Artifact{{
+		ExecutionID: in.Execution.ID, Name: name, Type: contract.ArtifactFile, Size: int64(len(text)), Digest: digest,
+	}})
+}

@@ -1,0 +1,207 @@
+package contract
+
+import (
+	"fmt"
+	"time"
+)
+
+// StepRepair names the executions of the Repair agent within a phase, as a
+// step's id names those of the builder.
+const StepRepair = "repair"
+
+// HealWorkflowID returns the workflow id of a heal: run-42/heal/3.
+func HealWorkflowID(runID int64, number int) string {
+	return fmt.Sprintf("run-%d/heal/%d", runID, number)
+}
+
+// RepairWorkflowID returns the workflow id of the Repair agent's loop in a
+// heal: run-42/heal/3/step/repair.
+func RepairWorkflowID(runID int64, number int) string {
+	return HealWorkflowID(runID, number) + "/step/" + StepRepair
+}
+
+// HealInput asks for one failure to be healed.
+type HealInput struct {
+	RunID     int64         `json:"run_id"`
+	Number    int           `json:"number"` // of the run's heals, from 1
+	Phase     Phase         `json:"phase"`
+	Step      string        `json:"step,omitempty"` // that failed, if it was one
+	Execution ExecutionRef  `json:"execution"`      // that failed
+	Failure   Failure       `json:"failure"`
+	Tried     []HealAction  `json:"tried,omitempty"` // at this failure before
+	Asked     HealAction    `json:"asked,omitempty"` // by hand; empty: the next of the table
+	By        string        `json:"by,omitempty"`    // who asked; empty: the run itself
+	Words     string        `json:"words,omitempty"` // of who asked, for whoever tries next
+	Workspace Workspace     `json:"workspace"`       // where a repair starts
+	Model     ModelChoice   `json:"model"`           // that the agent that failed used
+	Repair    ModelChoice   `json:"repair"`          // that the Repair agent uses
+	Others    []ModelChoice `json:"others,omitempty"`
+	PlanID    int64         `json:"plan_id,omitempty"`
+	PlanGiven bool          `json:"plan_given,omitempty"` // a person's plan is not made anew
+	QuotaWait time.Duration `json:"quota_wait"`
+	Settings  LoopSettings  `json:"settings"`
+}
+
+// Directive is what a heal tells the run to do.
+type Directive struct {
+	Number int           `json:"number"`
+	Action HealAction    `json:"action"`
+	Failed string        `json:"failed,omitempty"` // why the action could not be carried out
+	Back   Phase         `json:"back,omitempty"`   // the phase to go on from
+	Model  *ModelChoice  `json:"model,omitempty"`  // for the agent of Back
+	Strict bool          `json:"strict,omitempty"` // what is made is checked before it counts
+	Change *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
+	Credit *Credit       `json:"credit,omitempty"` // of the change
+	Wait   time.Duration `json:"wait,omitempty"`   // before the phase runs again
+	Reason string        `json:"reason,omitempty"` // of the wait, for people
+	Ask    *Question     `json:"ask,omitempty"`    // only a person can help
+	Usage  Usage         `json:"usage"`
+	// Class and Code are those of the failure after a closer look.
+	Class Class `json:"error_type"`
+	Code  Code  `json:"code,omitempty"`
+}
+
+// Question is what a person is asked when no action is left.
+type Question struct {
+	Reason         string `json:"reason"`
+	ActionRequired string `json:"action_required"`
+}
+
+// HealStatus is the state of a heal's row.
+type HealStatus string
+
+// The heal statuses.
+const (
+	HealStarted HealStatus = "started" // its action is being carried out
+	HealApplied HealStatus = "applied" // the phase is at work again
+	HealSuccess HealStatus = "success" // the phase went through afterwards
+	HealFailed  HealStatus = "failed"  // the action could not be carried out, or the phase failed again
+)
+
+// HealNote is what a record says of a heal. Empty fields leave the row's as they are.
+type HealNote struct {
+	Number      int        `json:"number"`
+	Status      HealStatus `json:"status"`
+	Phase       Phase      `json:"phase,omitempty"`
+	Step        string     `json:"step,omitempty"`
+	ExecutionID int64      `json:"execution_id,omitempty"` // that failed
+	ErrorType   Class      `json:"error_type,omitempty"`
+	Code        Code       `json:"error_code,omitempty"`
+	Action      HealAction `json:"heal_action,omitempty"`
+	RootCause   string     `json:"root_cause,omitempty"`
+	By          string     `json:"asked_by,omitempty"`
+	Output      HealOutput `json:"heal_output"`
+}
+
+// HealOutput is the heal_output of a heal's row. What a record says is merged
+// into what earlier ones said.
+type HealOutput struct {
+	Message string         `json:"message,omitempty"` // what was done, for people
+	Words   string         `json:"words,omitempty"`   // of the person who was asked
+	Before  map[string]any `json:"before,omitempty"`
+	After   map[string]any `json:"after,omitempty"`
+	Diff    string         `json:"diff,omitempty"`   // of code, shortened; the whole is the artifact heal/N/change.patch
+	Result  string         `json:"result,omitempty"` // what became of it
+	Back    Phase          `json:"back,omitempty"`   // where the run went on
+	Usage   *Usage         `json:"cost,omitempty"`
+}
+
+// InterventionNote is what a record says of a question to a person.
+type InterventionNote struct {
+	Number         int        `json:"number"` // of the run's interventions, from 1
+	Status         string     `json:"status"` // open, resolved, expired
+	Phase          Phase      `json:"phase,omitempty"`
+	Reason         string     `json:"reason,omitempty"`
+	ActionRequired string     `json:"action_required,omitempty"`
+	Deadline       *time.Time `json:"deadline,omitempty"`
+	By             string     `json:"resolved_by,omitempty"`
+	Answer         string     `json:"answer,omitempty"` // retry or give_up
+	Words          string     `json:"words,omitempty"`
+}
+
+// InterventionID names a question to a person, as answers do: run-42/intervention/1.
+func InterventionID(runID int64, number int) string {
+	return fmt.Sprintf("run-%d/intervention/%d", runID, number)
+}
+
+// Lessons say what the next attempt of a phase or step is told of earlier ones.
+type Lessons struct {
+	Heals      []int `json:"heals,omitempty"`      // numbers of the run's heals
+	Strict     bool  `json:"strict,omitempty"`     // a change counts only when the project builds with it
+	Generation int   `json:"generation,omitempty"` // of the agent; above 1 it follows a revoked one
+}
+
+// HealTask is what the Repair agent is to mend.
+type HealTask struct {
+	Number    int          `json:"number"`
+	Step      string       `json:"step,omitempty"` // of the plan, whose work it takes over
+	Execution ExecutionRef `json:"execution"`      // that failed
+	Failure   Failure      `json:"failure"`
+	RootCause string       `json:"root_cause"`
+}
+
+// DiagnoseInput asks what lies behind a failure.
+type DiagnoseInput struct {
+	Execution ExecutionRef `json:"execution"`
+	Failure   Failure      `json:"failure"`
+}
+
+// Diagnosis is a failure after a closer look at what the execution left behind.
+type Diagnosis struct {
+	Failure   Failure `json:"failure"` // its class may have changed
+	RootCause string  `json:"root_cause"`
+}
+
+// JudgeInput asks whether a repair may be taken over.
+type JudgeInput struct {
+	Execution ExecutionRef `json:"execution"` // of the repair
+	Number    int          `json:"number"`    // of the heal
+	From      Workspace    `json:"from"`
+	To        Workspace    `json:"to"`
+	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+}
+
+// Judgement says what a repair changed, or why it is refused.
+type Judgement struct {
+	Cold    bool   `json:"cold,omitempty"`
+	Refused string `json:"refused,omitempty"`
+	Diff    string `json:"diff,omitempty"` // shortened
+}
+
+// DefaultsInput asks for missing configuration to be made from what the
+// repository documents.
+type DefaultsInput struct {
+	Execution ExecutionRef `json:"execution"`
+	Workspace Workspace    `json:"workspace"`
+	Wanted    string       `json:"wanted"` // what the failure says; only files that it names are made
+}
+
+// DefaultsResult names what was made; none means that there was nothing to make it from.
+type DefaultsResult struct {
+	Workspace Workspace `json:"workspace"`
+	Made      []string  `json:"made,omitempty"`
+}
+
+// HandoffInput asks for what a revoked agent leaves to the next one in writing.
+type HandoffInput struct {
+	Execution  ExecutionRef `json:"execution"` // its last
+	Agent      Agent        `json:"agent"`
+	Generation int          `json:"generation"`
+	Reason     string       `json:"reason"`
+}
+
+// HandoffResult names the artifact that holds the handoff.
+type HandoffResult struct {
+	Artifact string `json:"artifact"`
+}
+
+// ReplayOrder is what is different when a phase is done again by a replay. It
+// is given with the execution that the replay begins.
+type ReplayOrder struct {
+	Step   string       `json:"step,omitempty"` // that is done again; empty: the whole phase
+	Model  *ModelChoice `json:"model,omitempty"`
+	Kept   []StepOutput `json:"kept,omitempty"` // of steps that are not done again
+	Open   []int        `json:"open,omitempty"` // heals that were applied, and of which nothing more was said
+	By     string       `json:"by,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+}

@@ -1,0 +1,69 @@
+package prompt
+
+import "github.com/rocketgpt/orchestrator/contract"
+
+// Lessons are what an attempt is told of the ones before it that failed.
+type Lessons struct {
+	Heals      []Lesson
+	Strict     bool // nothing counts as done that was not shown to work
+	Generation int  // of the agent; above 1 it follows a revoked one
+}
+
+// Lesson is one failed attempt and what is to be done differently.
+type Lesson struct {
+	ErrorType contract.Class
+	Code      contract.Code
+	Message   string
+	Evidence  string // what the attempt left behind: an answer, failing tests
+	Action    contract.HealAction
+	Words     string // of a person who was asked
+}
+
+// Instruction says what the action of a heal means for whoever tries next.
+func (l Lesson) Instruction() string { return instructions[l.Action] }
+
+const machinery = "The failure lay in the machinery, not in the work. Do it again."
+
+// instructions are the words by which a heal changes what an agent does.
+var instructions = map[contract.HealAction]string{
+	contract.HealCorrectJSON: "Answer again. Correct exactly what was wrong: keep the content, mend the form. " +
+		"The answer must be one JSON document that fits the schema, without any text before or after it and without a code fence.",
+	contract.HealRegenerate: "Start over rather than repeat that answer. Constraints: use only tools, files and steps that exist; " +
+		"keep the answer short enough to be complete; answer in the form that is asked for and nothing else.",
+	contract.HealCompactContext: "Work with less: read only the parts of files that you need, and answer briefly.",
+	contract.HealStricterSchema: "The schema is enforced to the letter now: every required field, no other field, the types and " +
+		"enumerations as they are given.",
+	contract.HealLowerTemperature: "Answer as plainly and predictably as you can.",
+	contract.HealSaferModel:       "Another model failed at this. Do the plain thing that was asked for.",
+	contract.HealOtherWorker:      machinery,
+	contract.HealOtherProvider:    machinery,
+	contract.HealWait:             machinery,
+	contract.HealRepair:           "The Repair agent has mended what it could. Build on that.",
+	contract.HealRerunStrict: "Do it again with care: check each precondition before you rely on it, and run the project's build or tests " +
+		"before you call it done.",
+	contract.HealRefinePlan: "Make a better plan: take each point of the critique and see how the new plan avoids it. " +
+		"Each step must exist for a reason and depend only on steps that exist, without circles; steps that touch the same lines depend on each other.",
+	contract.HealRefineStep:     "Do the step in another way than before: smaller edits, fewer turns, the most important part first.",
+	contract.HealCreateDefaults: "Missing configuration was made from the examples that the repository documents.",
+	contract.HealPolicyCorrection: "That broke a rule. The rules stay as they are: only the tools that you are given, only paths inside the " +
+		"repository, never its .git directory, never deleted or weakened tests. Reach the goal within them; if that is impossible, finish and say so.",
+	contract.HealAskPerson: "A person was asked and wants it tried again.",
+}
+
+// RepairTask is what the Repair agent must know.
+type RepairTask struct {
+	GoalTitle       string
+	GoalDescription string
+	PlanSummary     string
+	Step            contract.Step // of the plan, whose work it takes over; without an id: none
+	Phase           contract.Phase
+	ErrorType       contract.Class
+	Code            contract.Code
+	Message         string
+	RootCause       string
+	Evidence        string
+	Files           string // a listing
+}
+
+// Repair renders the prompt of the Repair agent.
+func Repair(task RepairTask) (Prompt, error) { return render("repair", task) }

@@ -1,0 +1,128 @@
+package rerun
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// ForkOrder says from where a new run goes on, and what is different.
+type ForkOrder struct {
+	RunID        int64
+	Step         string                // of the plan; empty: the first
+	Turn         int                   // of its conversation, the last that is taken over; -1: the step begins anew
+	Model        *contract.ModelChoice // of the builder and the Repair agent
+	Instructions string                // what the step's model is told on top
+	Plan         *contract.Plan        // another plan; the step must be one of it
+	Reason       string
+}
+
+// Fork makes a new run that goes on from a step of an old one, with the plan,
+// the changes of the steps that it depends on, and the step's conversation and
+// workspace as they were after a turn. Nothing of that is paid for again. The
+// old run stays as it is; the caller stores and starts the new one.
+func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, error) {
+	old, err := st.Run(ctx, o.RunID)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	plan, err := forkedPlan(ctx, st, o)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	if o.Step == "" {
+		o.Step = plan.Order()[0]
+	}
+	if _, ok := plan.Step(o.Step); !ok {
+		return store.NewRun{}, refuse("the plan has no step %s to go on from", o.Step)
+	}
+	done, err := changes(ctx, st, o.RunID)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	fork := &contract.Fork{RunID: o.RunID, Step: o.Step, Reason: o.Reason}
+	for _, id := range plan.Requires(o.Step) {
+		c, ok := done[id]
+		if !ok {
+			return store.NewRun{}, refuse("step %s of run %d needs %s, which was never completed; fork from there", o.Step, o.RunID, id)
+		}
+		fork.Kept = append(fork.Kept, c)
+	}
+	if o.Turn >= 0 {
+		if fork.Talk, err = talk(ctx, st, o); err != nil {
+			return store.NewRun{}, err
+		}
+	}
+	description := old.GoalDescription
+	if o.Instructions != "" && fork.Talk == nil {
+		description += "\n\n" + o.Instructions
+	}
+	s := old.Settings
+	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
+	if o.Model != nil {
+		models := map[contract.Agent]contract.ModelChoice{}
+		for agent, m := range s.Models {
+			models[agent] = m
+		}
+		models[contract.AgentBuilder], models[contract.AgentRepair] = *o.Model, *o.Model
+		s.Models = models
+	}
+	return store.NewRun{
+		Tenant: old.Tenant, Project: old.Project, GoalTitle: old.GoalTitle, GoalDescription: description,
+		Settings: s, MaxRetries: s.MaxRetries, Spec: old.Spec, GivenPlan: &plan,
+	}, nil
+}
+
+func forkedPlan(ctx context.Context, st *store.Store, o ForkOrder) (contract.Plan, error) {
+	if o.Plan != nil {
+		return *o.Plan, nil
+	}
+	plan, err := st.Plan(ctx, o.RunID)
+	if err == nil && len(plan.Steps) == 0 {
+		err = refuse("run %d has no plan yet", o.RunID)
+	}
+	return plan, err
+}
+
+// talk finds the last execution of the step and how far its conversation went.
+func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.ConversationFork, error) {
+	executions, err := st.Executions(ctx, o.RunID)
+	if err != nil {
+		return nil, err
+	}
+	var last int64
+	for _, e := range executions {
+		if e.Phase == contract.PhaseBuilder && e.Step == o.Step {
+			last = e.ID
+		}
+	}
+	if last == 0 {
+		if o.Turn > 0 {
+			return nil, refuse("step %s of run %d never began, so it has no turn %d", o.Step, o.RunID, o.Turn)
+		}
+		return nil, nil
+	}
+	entries, err := st.Transcript(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	most := 0
+	for _, e := range entries {
+		most = max(most, e.Turn)
+	}
+	if o.Turn > most {
+		return nil, refuse("the conversation of step %s of run %d has %d turns, not %d", o.Step, o.RunID, most, o.Turn)
+	}
+	return &contract.ConversationFork{RunID: o.RunID, ExecutionID: last, Turn: o.Turn, Instructions: o.Instructions}, nil
+}
+
+// Describe says in words from where a fork goes on.
+func Describe(f contract.Fork) string {
+	words := fmt.Sprintf("goes on from %s of run %d", f.Step, f.RunID)
+	if f.Talk != nil {
+		words += fmt.Sprintf(", after turn %d of its conversation", f.Talk.Turn)
+	}
+	return words
+}

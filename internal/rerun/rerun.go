@@ -1,0 +1,286 @@
+// Package rerun does finished runs again: from a phase on, or where they
+// ended, by a reset of their workflow. What was finished before that point
+// stays and is not paid for again.
+package rerun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Order says what is done again, and what is different this time.
+type Order struct {
+	RunID       int64
+	Phase       contract.Phase // empty: the one in which the run ended
+	Step        string         // of the builder: this step and what depends on it; empty: the whole phase
+	OnlyMissing bool           // of the builder: keep every step that was completed
+	Model       *contract.ModelChoice
+	By          string
+	Reason      string
+}
+
+// Result says what was started.
+type Result struct {
+	RunID         int64          `json:"runId"`
+	Phase         contract.Phase `json:"phase"`
+	Step          string         `json:"step,omitempty"`
+	Kept          []string       `json:"kept_steps,omitempty"` // whose work is taken over
+	WorkflowRunID string         `json:"workflow_run_id"`
+	Begun         bool           `json:"begun"` // a worker is at it
+}
+
+// Replay does a run again from a phase on. It refuses, with a reason and as a
+// HUMAN_ERROR, a run that is still under way, a phase that the run never
+// reached, and a run whose history Temporal has forgotten.
+func Replay(ctx context.Context, temporal client.Client, st *store.Store, namespace string, o Order) (Result, error) {
+	run, err := st.Run(ctx, o.RunID)
+	if err != nil {
+		return Result{}, err
+	}
+	if !run.Status.Terminal() {
+		return Result{}, refuse("run %d is %s and cannot be replayed while it is under way; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
+	}
+	if o.Phase == "" {
+		o.Phase = run.Phase
+	}
+	if !o.Phase.Valid() {
+		return Result{}, refuse("%q is no phase; choose one of %v", o.Phase, contract.Phases())
+	}
+	at, workflowRun, err := resetPoint(ctx, temporal, o)
+	if err != nil {
+		return Result{}, err
+	}
+	order, err := orderOf(ctx, st, run, o)
+	if err != nil {
+		return Result{}, err
+	}
+	id, err := st.AddReplay(ctx, o.RunID, workflowRun, o.Phase, order)
+	if err != nil {
+		return Result{}, err
+	}
+	again, err := temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace:                 namespace,
+		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: contract.RunWorkflowID(o.RunID), RunId: workflowRun},
+		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
+		WorkflowTaskFinishEventId: at,
+		RequestId:                 uuid.NewString(),
+		// What people asked of the run then was meant for then.
+		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{
+			enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
+		},
+	})
+	if err != nil {
+		err = fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "run %d could not be reset to the start of its %s", o.RunID, o.Phase)
+		if !refused(err) {
+			return Result{}, err // it may have been: then the order is needed
+		}
+		return Result{}, errors.Join(err, st.DropReplay(context.WithoutCancel(ctx), id))
+	}
+	out := Result{RunID: o.RunID, Phase: o.Phase, Step: o.Step, WorkflowRunID: again.GetRunId()}
+	for _, c := range order.Kept {
+		out.Kept = append(out.Kept, c.Step)
+	}
+	out.Begun, err = begun(ctx, st, o.RunID, again.GetRunId())
+	return out, err
+}
+
+// refused reports whether Temporal has said no to a reset, rather than nothing.
+func refused(err error) bool {
+	var gone *serviceerror.NotFound
+	var invalid *serviceerror.InvalidArgument
+	var early *serviceerror.FailedPrecondition
+	return errors.As(err, &gone) || errors.As(err, &invalid) || errors.As(err, &early)
+}
+
+const (
+	// takeTime is how long a replay waits for a worker to begin it. It goes on
+	// without anybody waiting.
+	takeTime = 10 * time.Second
+	takePoll = 10 * time.Millisecond
+	// closeTime is how long a run that is over may take to clean up before it
+	// can be replayed.
+	closeTime = 30 * time.Second
+)
+
+// begun waits until the workflow of a replay has written its first record, so
+// that whoever looks at the run next does not see the end of the attempt before.
+func begun(ctx context.Context, st *store.Store, runID int64, workflowRun string) (bool, error) {
+	tick := time.NewTicker(takePoll)
+	defer tick.Stop()
+	late := time.NewTimer(takeTime)
+	defer late.Stop()
+	for {
+		run, err := st.Run(ctx, runID)
+		if err != nil || run.WorkflowRunID == workflowRun {
+			return err == nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-late.C:
+			return false, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// orderOf says what the phase is told that is done again.
+func orderOf(ctx context.Context, st *store.Store, run store.Run, o Order) (contract.ReplayOrder, error) {
+	order := contract.ReplayOrder{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
+	var err error
+	if order.Kept, err = keep(ctx, st, run, o); err != nil {
+		return order, err
+	}
+	heals, err := st.Heals(ctx, o.RunID)
+	last := map[int]contract.HealStatus{} // of each number; a replay counts on from where it began
+	for _, h := range heals {
+		last[h.Number] = h.Status
+	}
+	for _, number := range slices.Sorted(maps.Keys(last)) {
+		if last[number] == contract.HealApplied {
+			order.Open = append(order.Open, number)
+		}
+	}
+	return order, err
+}
+
+func refuse(format string, args ...any) error {
+	return fault.New(contract.ClassHuman, contract.CodeForbidden, format, args...)
+}
+
+// resetPoint finds the workflow task in which the run's last execution of a
+// phase began: history up to there stays, what follows is done again.
+func resetPoint(ctx context.Context, temporal client.Client, o Order) (event int64, workflowRun string, err error) {
+	id := contract.RunWorkflowID(o.RunID)
+	described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return 0, "", unreadable(err, o)
+	}
+	workflowRun = described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+	if err := closed(ctx, temporal, id, workflowRun); err != nil {
+		return 0, "", refuse("run %d has ended and its workflow is still at work: it is being replayed already, or cleans up; try again in a moment", o.RunID)
+	}
+	history := temporal.GetWorkflowHistory(ctx, id, workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		e, err := history.Next()
+		if err != nil {
+			return 0, "", unreadable(err, o)
+		}
+		if began(e) == o.Phase {
+			event = e.GetMarkerRecordedEventAttributes().GetWorkflowTaskCompletedEventId()
+		}
+	}
+	if event == 0 {
+		return 0, "", refuse("run %d never came to its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
+	}
+	return event, workflowRun, nil
+}
+
+// closed waits for the end of a workflow, which comes a little after that of
+// its run. How it ended does not matter.
+func closed(ctx context.Context, temporal client.Client, id, workflowRun string) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	err := temporal.GetWorkflow(ctx, id, workflowRun).Get(ctx, nil)
+	var ended *sdktemporal.WorkflowExecutionError
+	if errors.As(err, &ended) {
+		return nil
+	}
+	return err
+}
+
+func unreadable(err error, o Order) error {
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return refuse("Temporal has forgotten the history of run %d, so it cannot be replayed; start a new run", o.RunID)
+	}
+	return fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "the history of run %d could not be read", o.RunID)
+}
+
+// began returns the phase whose execution an event says has begun, if any: the
+// answer to a record is in the marker of its local activity.
+func began(e *historypb.HistoryEvent) contract.Phase {
+	marker := e.GetMarkerRecordedEventAttributes()
+	for _, payload := range marker.GetDetails()["result"].GetPayloads() {
+		var result contract.RecordResult
+		if converter.GetDefaultDataConverter().FromPayload(payload, &result) == nil && result.Execution.ID > 0 && result.Execution.Step == "" {
+			return result.Execution.Phase
+		}
+	}
+	return ""
+}
+
+// changes returns what the completed steps of a run's plan did, the last of each.
+// What was done for an earlier plan is no part of it.
+func changes(ctx context.Context, st *store.Store, runID int64) (map[string]contract.StepOutput, error) {
+	executions, err := st.Executions(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	done := map[string]contract.StepOutput{}
+	for _, e := range executions {
+		var c contract.StepOutput
+		switch {
+		case e.Phase == contract.PhasePlanner && e.Step == "" && e.Status == contract.ExecutionCompleted:
+			clear(done)
+		case e.Phase != contract.PhaseBuilder || e.Step == "":
+		case e.Status == contract.ExecutionCompleted && json.Unmarshal(e.Output, &c) == nil && c.Step != "":
+			done[e.Step] = c
+		default: // a later attempt came to nothing
+			delete(done, e.Step)
+		}
+	}
+	return done, nil
+}
+
+// keep returns the changes of the builder's steps that are not done again.
+func keep(ctx context.Context, st *store.Store, run store.Run, o Order) ([]contract.StepOutput, error) {
+	if o.Phase != contract.PhaseBuilder || o.Step == "" && !o.OnlyMissing {
+		return nil, nil
+	}
+	plan, err := st.Plan(ctx, o.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := plan.Step(o.Step); !ok && o.Step != "" {
+		return nil, refuse("the plan of run %d has no step %s", o.RunID, o.Step)
+	}
+	done, err := changes(ctx, st, o.RunID)
+	if err != nil {
+		return nil, err
+	}
+	var kept []contract.StepOutput
+	for _, id := range plan.Order() {
+		c, ok := done[id]
+		if f := run.Settings.Fork; f != nil && !ok {
+			i := slices.IndexFunc(f.Kept, func(s contract.StepOutput) bool { return s.Step == id })
+			if ok = i >= 0; ok {
+				c = f.Kept[i] // of the run that this one was forked from
+			}
+		}
+		again := id == o.Step || o.Step != "" && slices.Contains(plan.Requires(id), o.Step)
+		if ok && !again {
+			kept = append(kept, c)
+		}
+	}
+	return kept, nil
+}

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Heals returns what self-heal did in a run, in the order in which it began.
+func (s *Store) Heals(ctx context.Context, runID int64) ([]HealEvent, error) {
+	rows, err := s.q.SelfHealEvents(ctx, runID)
+	if err != nil {
+		return nil, explain(err, "read the heals of run %d", runID)
+	}
+	return convert(rows, healOf), nil
+}
+
+// OpenInterventions returns what waits for a person over all runs, the oldest
+// first, at most as many as given.
+func (s *Store) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
+	rows, err := s.q.OpenInterventions(ctx, int32(most))
+	if err != nil {
+		return nil, explain(err, "read what waits for a person")
+	}
+	return convert(rows, interventionOf), nil
+}
+
+// AddReplay stores what is to be different when a phase of a run is done again,
+// and returns the order's id. The next execution of the phase takes it. Of
+// several who replay the same run at the same time one succeeds, once for the
+// workflow run that it saw ended; the others are refused.
+func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplayOrder) (int64, error) {
+	doc, err := encode(o)
+	if err != nil {
+		return 0, err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(q.LockRun(ctx, runID))
+	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, fault.New(contract.ClassHuman, contract.CodeForbidden,
+			"run %d is being replayed by somebody else, or was until just now; see it with rgpt run watch %d, or try again in a minute", runID, runID)
+	}
+	return id, explain(err, "store the replay of run %d", runID)
+}
+
+// RunTimeFrom returns from when on the time counts that a run may take: from
+// its creation, or from its last replay.
+func (s *Store) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
+	at, err := s.q.RunTimeFrom(ctx, runID)
+	return at, explain(err, "look when run %d began", runID)
+}
+
+// DropReplay forgets a replay that never began.
+func (s *Store) DropReplay(ctx context.Context, id int64) error {
+	return explain(s.q.DropReplay(ctx, id), "forget replay %d", id)
+}
+
+// TakeReplay returns the replay by which an execution of a phase began, nil if
+// it began by itself. The first execution that asks takes a replay; asking again
+// for the same one answers the same.
+func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contract.ReplayOrder, error) {
+	doc, err := s.q.TakeReplay(ctx, db.TakeReplayParams{RunID: e.RunID, Phase: string(e.Phase), ExecutionID: e.ID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, explain(err, "look for a replay of run %d", e.RunID)
+	}
+	o, err := decode[contract.ReplayOrder](doc)
+	return &o, err
+}

@@ -1,0 +1,104 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+)
+
+// PinnedTests says how a change of tests counts (verification.pinned_tests).
+type PinnedTests string
+
+// The ways in which a change of tests counts. Empty means off: the run was made
+// before there was a choice.
+const (
+	PinnedEnforce PinnedTests = "enforce" // what takes tests away is major
+	PinnedReport  PinnedTests = "report"  // it is medium: people see it, the run goes on
+	PinnedOff     PinnedTests = "off"     // nobody looks
+)
+
+// Modes returns the ways in which a change of tests may count.
+func Modes() []PinnedTests { return []PinnedTests{PinnedEnforce, PinnedReport, PinnedOff} }
+
+// On reports whether tests are compared with those of the base at all.
+func (p PinnedTests) On() bool { return p == PinnedEnforce || p == PinnedReport }
+
+// pinnedRule begins the rule of each finding about pinned tests; its kind follows.
+const pinnedRule = "pinned-tests/"
+
+// grade returns a finding about a pinned test with the severity that it has in
+// this mode. What was graded in one mode can be graded in another.
+func (p PinnedTests) grade(f contract.Finding) contract.Finding {
+	kind, ok := strings.CutPrefix(f.Rule, pinnedRule)
+	if !ok || !pin.Kind(kind).Forbidden() {
+		return f
+	}
+	f.Severity = contract.SeverityMajor
+	if p == PinnedReport {
+		f.Severity = contract.SeverityMedium
+	}
+	return f
+}
+
+// shownProblems is how many problems the message of the check names; its
+// findings have all.
+const shownProblems = 3
+
+// Pinned makes the outcome of the check of pinned tests from its findings, and
+// returns both as they count in a mode. It must be on.
+func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult, []contract.Finding) {
+	out := contract.CheckResult{
+		Check: contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"},
+	}
+	graded := make([]contract.Finding, len(findings))
+	var worst, others []string
+	for i, f := range findings {
+		graded[i] = mode.grade(f)
+		switch graded[i].Severity {
+		case contract.SeverityMajor:
+			out.Major++
+			worst = append(worst, f.Message)
+		case contract.SeverityMedium:
+			out.Medium++
+			others = append(others, f.Message)
+		default:
+			out.Minor++
+		}
+	}
+	out.OK = out.Major == 0
+	told := slices.Concat(worst, others)
+	out.Message = strings.Join(told[:min(len(told), shownProblems)], "; ")
+	if more := len(told) - shownProblems; more > 0 {
+		out.Message += fmt.Sprintf(" (and %d more)", more)
+	}
+	if !out.OK {
+		out.Code = contract.CodeFindings
+		out.Message += "; put these tests back, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report"
+	}
+	return out, graded
+}
+
+// Recorded is the outcome of one check as it was stored.
+type Recorded struct {
+	Result   contract.CheckResult
+	Findings []contract.Finding
+}
+
+// Again judges recorded outcomes under other thresholds and another mode of
+// pinned tests. Nothing runs again.
+func Again(recorded []Recorded, most contract.Thresholds, mode PinnedTests) contract.TestReportResult {
+	var checks []contract.CheckResult
+	for _, r := range recorded {
+		if r.Result.Check.ID == contract.CheckPinnedTests {
+			if !mode.On() {
+				continue
+			}
+			r.Result, _ = Pinned(r.Findings, mode)
+		}
+		checks = append(checks, r.Result)
+	}
+	return Of(checks, most)
+}

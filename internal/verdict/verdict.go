@@ -1,0 +1,119 @@
+// Package verdict says what the outcomes of checks mean for a run: whether it
+// may go on, and if not, why. It reads nothing and runs nothing, so what was
+// recorded once can be judged again under other thresholds.
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Of sums up the checks of one execution of the tester and says whether the run
+// may go on. A red test or build always stops it; other checks, that of pinned
+// tests among them, count by their findings.
+func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
+	var out contract.TestReportResult
+	for _, c := range checks {
+		if c.Counts() {
+			out.Summary = out.Summary.Add(c.Summary)
+		}
+		out.Major += c.Major
+		out.Medium += c.Medium
+		out.Minor += c.Minor
+	}
+	if e := failure(out, checks, most); e != nil {
+		out.Failure = &e.Failure
+	}
+	switch s := out.Summary; {
+	case s.Skipped > 0 && s.Passed+s.Failed+s.Flaky == 0:
+		out.Warning = fmt.Sprintf("no test ran: all %d were skipped", s.Skipped)
+	case out.Medium > most.MaxMedium:
+		out.Warning = fmt.Sprintf("verification has %d medium findings, more than the %d after which it warns (findings.max_medium)", out.Medium, most.MaxMedium)
+	}
+	return out
+}
+
+// Judged reports whether a failure is what Of says of checks, rather than that
+// they could not be carried out.
+func Judged(f *contract.Failure) bool {
+	if f == nil || f.Class != contract.ClassAssertion && f.Class != contract.ClassRuntime {
+		return false
+	}
+	return slices.Contains([]contract.Code{
+		contract.CodeTestsFailed, contract.CodeCheckFailed, contract.CodeNoTests, contract.CodeFindings, contract.CodeTimeout, contract.CodeCommandCrashed,
+	}, f.Code)
+}
+
+func failure(out contract.TestReportResult, checks []contract.CheckResult, most contract.Thresholds) *fault.Error {
+	red := slices.DeleteFunc(slices.Clone(checks), func(c contract.CheckResult) bool { return c.OK })
+	for _, c := range red {
+		if stops(c) && c.Check.Retest == 0 {
+			return redCheck(c, out, checks)
+		}
+	}
+	for _, c := range red {
+		if stops(c) {
+			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "not stable: failed in re-test %d of %d: %s, which was green before: %s",
+				c.Check.Retest, c.Check.Retests, c.Check.Original().ID, c.Message)
+		}
+	}
+	if out.Major > most.MaxMajor {
+		return fault.New(contract.ClassAssertion, contract.CodeFindings,
+			"verification has %d major findings, more than the %d allowed (findings.max_major)%s", out.Major, most.MaxMajor, firstRed(red))
+	}
+	return nil
+}
+
+// stops reports whether a check stops a run when it is red, whatever the
+// thresholds say.
+func stops(c contract.CheckResult) bool {
+	switch c.Check.Category {
+	case contract.CategoryTest:
+		return c.Check.ID != contract.CheckPinnedTests
+	case contract.CategoryBuild:
+		return true
+	default:
+		return false
+	}
+}
+
+// redCheck says what a red check stands for.
+func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []contract.CheckResult) *fault.Error {
+	name, message := c.Check.ID, c.Message
+	switch c.Code {
+	case contract.CodeTestsFailed:
+		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
+			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, touched(checks))
+	case contract.CodeTimeout:
+		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s took longer than %s may (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
+	case contract.CodeCommandCrashed:
+		return fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "%s crashed: %s", name, message)
+	case contract.CodeNoTests:
+		return fault.New(contract.ClassAssertion, contract.CodeNoTests, "%s found nothing to run: %s", name, message)
+	default:
+		return fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed: %s", name, message)
+	}
+}
+
+// touched says what the change did to tests: a test that fails because it was
+// changed looks the same as one that found a mistake.
+func touched(checks []contract.CheckResult) string {
+	for _, c := range checks {
+		if c.Check.ID == contract.CheckPinnedTests && c.Message != "" {
+			return "; the change has also touched tests: " + c.Message
+		}
+	}
+	return ""
+}
+
+func firstRed(red []contract.CheckResult) string {
+	if len(red) == 0 {
+		return ""
+	}
+	return "; " + red[0].Check.ID + ": " + strings.TrimSpace(red[0].Message)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// again returns the commands by which a run goes on after a failure, or is done
+// again.
+func again(a *app) []*cobra.Command {
+	return []*cobra.Command{newRunResume(a), newRunReplay(a), newRunHeal(a), newRunInterventions(a)}
+}
+
+func newRunResume(a *app) *cobra.Command {
+	var reason string
+	var wait bool
+	cmd := &cobra.Command{
+		Use: "resume RUN", Short: "Let a paused run go on, or a failed or stopped one from where it ended", Args: oneRun,
+		Long: `Lets a paused run go on. A failed or stopped run goes on from the phase in which it
+ended: what was finished is kept and not paid for again.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) error {
+				if run.Status != contract.StatusFailed && run.Status != contract.StatusCancelled {
+					return a.send(cmd.Context(), p, run.ID, contract.UpdateResume, contract.Command{Reason: reason})
+				}
+				return a.replay(cmd.Context(), p, rerun.Order{RunID: run.ID, OnlyMissing: true, By: caller(), Reason: reason}, run, wait)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end")
+	return cmd
+}
+
+// withTemporal calls f with a run and what commands need to steer it.
+func (a *app) withTemporal(ctx context.Context, arg string, f func(*parts, store.Run) error) error {
+	id, err := runID(arg)
+	if err != nil {
+		return err
+	}
+	p, err := a.open(ctx, needTemporal)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	run, err := p.Store.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	return f(p, run)
+}
+
+func newRunReplay(a *app) *cobra.Command {
+	var phase, model string
+	var temperature float64
+	var wait bool
+	o := rerun.Order{}
+	cmd := &cobra.Command{
+		Use: "replay RUN --phase PHASE", Short: "Do a run again from a phase on", Args: oneRun,
+		Long: `Does a finished run again from a phase on, by a reset of its workflow. Phases before it
+are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
+		Example: `  rgpt run replay 42 --phase tester
+  rgpt run replay 42 --phase builder --step step-003
+  rgpt run replay 42 --phase planner --model openai/gpt-5 --temperature 0.2`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Step != "" && phase == "" {
+				phase = string(contract.PhaseBuilder)
+			}
+			o.Phase, o.By = contract.Phase(strings.TrimSuffix(phase, "_running")), caller()
+			if !o.Phase.Valid() {
+				return usageError{fmt.Errorf("--phase %q: choose one of %v", phase, contract.Phases())}
+			}
+			if o.Step != "" && o.Phase != contract.PhaseBuilder {
+				return usageError{fmt.Errorf("--step %s: steps are the builder's; leave --phase %s out", o.Step, phase)}
+			}
+			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
+				o.RunID = run.ID
+				if model != "" || cmd.Flags().Changed("temperature") {
+					if o.Model, err = otherModel(p, run, o.Phase, model); err != nil {
+						return err
+					}
+					if cmd.Flags().Changed("temperature") {
+						o.Model.Temperature = &temperature
+					}
+				}
+				return a.replay(cmd.Context(), p, o, run, wait)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&phase, "phase", "", "planner, builder, tester or releaser")
+	cmd.Flags().StringVar(&o.Step, "step", "", "of the builder: this step and those that depend on it, no others")
+	cmd.Flags().StringVar(&model, "model", "", "another model for the phase, as provider/model")
+	cmd.Flags().Float64Var(&temperature, "temperature", 0, "how much answers vary, for the phase")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end")
+	return cmd
+}
+
+// otherModel returns the model that a phase is done again with: the named one,
+// else the one that the run has for it.
+func otherModel(p *parts, run store.Run, phase contract.Phase, name string) (*contract.ModelChoice, error) {
+	if name == "" {
+		m := run.Settings.Models[contract.AgentOf(phase)]
+		return &m, nil
+	}
+	provider, model, ok := strings.Cut(name, "/")
+	if !ok || provider == "" || model == "" {
+		return nil, usageError{fmt.Errorf("--model %q is not of the form provider/model", name)}
+	}
+	if _, known := p.Config.Models.Providers[provider]; !known {
+		return nil, usageError{fmt.Errorf("no model provider is called %q; see rgpt models", provider)}
+	}
+	choice := setup.Timed(p.Config, contract.ModelChoice{Provider: provider, Model: model})
+	return &choice, nil
+}
+
+// replay does a run again and says so, or follows it.
+func (a *app) replay(ctx context.Context, p *parts, o rerun.Order, run store.Run, wait bool) error {
+	result, err := rerun.Replay(ctx, p.Temporal, p.Store, p.Config.Temporal.Namespace, o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case wait && !result.Begun:
+		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
+			"no worker has taken run %d up yet; it begins when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
+	case wait:
+		return a.followFrom(ctx, p, run.ID, run.EventSeq)
+	case a.json:
+		a.printJSON(result)
+		return nil
+	}
+	if !result.Begun {
+		fmt.Fprintf(a.errs, "No worker has taken run %d up yet; it begins when one does (rgpt dev status)\n", run.ID)
+	}
+	fmt.Fprintf(a.out, "Run %d goes on from its %s; follow it: rgpt run watch %d --after %d\n", run.ID, result.Phase, run.ID, run.EventSeq)
+	if len(result.Kept) > 0 {
+		fmt.Fprintf(a.out, "Kept: %s\n", strings.Join(result.Kept, ", "))
+	}
+	return nil
+}
+
+func newRunHeal(a *app) *cobra.Command {
+	var c contract.Command
+	var action string
+	cmd := &cobra.Command{
+		Use: "heal RUN", Short: "Heal by hand what a run asks help for, or a failed run", Args: oneRun,
+		Long: `Answers a run that asks a person for help: it heals the failure by the given action, or by
+those of its class anew. A run that has failed goes on from where it failed.`,
+		Example: `  rgpt run heal 42
+  rgpt run heal 42 --action repair --reason "the helper in math.go is off by one"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Action = contract.HealAction(action)
+			if action != "" && !c.Action.Valid() {
+				return usageError{fmt.Errorf("--action %q: choose one of %v", action, contract.HealActions())}
+			}
+			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) error {
+				if run.Status == contract.StatusFailed {
+					return a.replay(cmd.Context(), p, rerun.Order{RunID: run.ID, OnlyMissing: true, By: caller(), Reason: c.Reason}, run, false)
+				}
+				return a.send(cmd.Context(), p, run.ID, contract.UpdateHeal, c)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&action, "action", "", "what to do (default: the next action of the failure's class)")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "what the next attempt is told")
+	return cmd
+}
+
+func newRunInterventions(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "interventions [RUN]", Short: "List what waits for a person, or all that a run ever asked", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var list []store.Intervention
+			if len(args) == 1 {
+				return a.withRun(cmd.Context(), args[0], 0, func(_ *parts, d store.RunDetails) error {
+					a.printInterventions(d.Interventions)
+					return nil
+				})
+			}
+			p, err := a.open(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			if list, err = p.Store.OpenInterventions(cmd.Context(), shownInterventions); err != nil {
+				return err
+			}
+			a.printInterventions(list)
+			return nil
+		},
+	}
+}
+
+// shownInterventions is how many open questions are listed, the oldest first.
+const shownInterventions = 200
+
+func (a *app) printInterventions(list []store.Intervention) {
+	if a.json {
+		a.printJSON(map[string]any{"interventions": list})
+		return
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "Nothing waits for a person.")
+	}
+	for _, i := range list {
+		fmt.Fprintf(a.out, "Run %d, %s, %s", i.RunID, contract.InterventionID(i.RunID, i.Number), i.Status)
+		switch {
+		case i.Status == "open" && i.Deadline != nil:
+			fmt.Fprintf(a.out, " until %s", i.Deadline.Local().Format(time.DateTime))
+		case i.ResolvedBy != "":
+			fmt.Fprintf(a.out, " by %s (%s)", clean(i.ResolvedBy), i.Answer)
+		}
+		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", clean(i.Reason), clean(i.ActionRequired))
+		if i.Status == "open" {
+			fmt.Fprintf(a.out, "  Try again: rgpt run approve %d   Other action: rgpt run heal %d --action ACTION   Give up: rgpt run reject %d\n", i.RunID, i.RunID, i.RunID)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+func newRunFork(a *app) *cobra.Command {
+	var model, planFile string
+	var temperature float64
+	var wait bool
+	o := rerun.ForkOrder{}
+	cmd := &cobra.Command{
+		Use: "fork RUN", Short: "Start a new run from a step of an old one", Args: oneRun,
+		Long: `Starts a new run that goes on from a step of an old one: with its plan, the changes of the
+steps that it depends on, and its conversation and workspace as they were after a turn.
+Nothing of that is paid for again, and the old run stays as it is.`,
+		Example: `  rgpt run fork 42 --step step-003
+  rgpt run fork 42 --step step-003 --turn 4 --model openai/gpt-5
+  rgpt run fork 42 --step step-003 --instructions "Use the standard library only."`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Turn < -1 {
+				return usageError{fmt.Errorf("--turn %d: turns count from 0, the opening of the conversation", o.Turn)}
+			}
+			if planFile != "" {
+				plan, err := a.readPlan(planFile)
+				if err != nil {
+					return err
+				}
+				o.Plan = plan
+			}
+			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
+				o.RunID = run.ID
+				if model != "" || cmd.Flags().Changed("temperature") {
+					if o.Model, err = otherModel(p, run, contract.PhaseBuilder, model); err != nil {
+						return err
+					}
+					if cmd.Flags().Changed("temperature") {
+						o.Model.Temperature = &temperature
+					}
+				}
+				return a.fork(cmd.Context(), p, o, wait)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Step, "step", "", "the step to go on from (default: the plan's first)")
+	f.IntVar(&o.Turn, "turn", -1, "take over the step's conversation and workspace up to this turn (default: the step begins anew)")
+	f.StringVar(&model, "model", "", "another model for the builder, as provider/model")
+	f.Float64Var(&temperature, "temperature", 0, "how much answers vary")
+	f.StringVar(&o.Instructions, "instructions", "", "what the model is told on top")
+	f.StringVar(&planFile, "plan", "", "another plan (YAML or JSON) that has the step")
+	f.StringVar(&o.Reason, "reason", "", "why, for the record")
+	f.BoolVar(&wait, "wait", false, "follow the new run to its end")
+	return cmd
+}
+
+// fork makes and starts the new run.
+func (a *app) fork(ctx context.Context, p *parts, o rerun.ForkOrder, wait bool) error {
+	fresh, err := rerun.Fork(ctx, p.Store, o)
+	if err != nil {
+		return err
+	}
+	run, _, err := p.Store.CreateRun(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	if run, err = p.Store.Run(ctx, run.ID); err != nil {
+		return err
+	}
+	if err := workerhost.Start(ctx, p.Temporal, p.Store, run); err != nil {
+		fmt.Fprintf(a.errs, "Note: run %d is stored and will be started by a worker: %v\n", run.ID, err)
+	}
+	if !wait && !a.json {
+		fmt.Fprintf(a.out, "Run %d %s\n", run.ID, rerun.Describe(*fresh.Settings.Fork))
+	}
+	return a.reportCreated(ctx, p, run, true, wait)
+}

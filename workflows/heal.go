@@ -1,0 +1,561 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// heals is what a run knows of its self-heals.
+type heals struct {
+	number    int // of heals so far
+	questions int // to people so far
+	count     map[contract.Phase]int
+	tried     map[string][]contract.HealAction // by what failed and how
+	lessons   map[string][]int                 // heals that the next attempt is told of, by phase or step
+	strict    map[contract.Phase]bool
+	applied   []appliedHeal // whose phase has not gone through yet
+	conduct   map[contract.Agent]*conduct
+}
+
+// appliedHeal is a heal whose phase is at work again.
+type appliedHeal struct {
+	contract.Directive
+	phase contract.Phase // that had failed
+	step  string         // of it, if it was one
+}
+
+func newHeals() heals {
+	return heals{
+		count: map[contract.Phase]int{}, tried: map[string][]contract.HealAction{}, lessons: map[string][]int{},
+		strict: map[contract.Phase]bool{}, conduct: map[contract.Agent]*conduct{},
+	}
+}
+
+// failed is the work that a phase failed in.
+type failed struct {
+	step      string             // of the builder
+	workspace contract.Workspace // where it was then
+	from      contract.Workspace // where the step had begun
+}
+
+// work names what a phase's next attempt does: the phase, or one step of it.
+func workOf(p contract.Phase, step string) string {
+	if step == "" {
+		return string(p)
+	}
+	return string(p) + "/" + step
+}
+
+// final reports whether a failure is one that nothing can be done about: a
+// person or a budget has said the last word.
+func final(f *contract.Failure) bool {
+	switch f.Code {
+	case contract.CodeCancelled, contract.CodeRunTimeout, contract.CodeRejected, contract.CodeApprovalExpired, contract.CodeBudgetExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
+// heal makes what it can of a phase's failure. It returns the phase from which
+// the run goes on, or the failure that it ends with.
+func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
+	// A run that began before failures were healed has no time to wait for
+	// people: it ends as it would have ended then, and its history replays.
+	if r.maxRetries <= 0 || r.in.Settings.InterventionWait <= 0 || final(failure) {
+		return "", failure
+	}
+	if err := r.handOff(ctx, p, failure); err != nil {
+		r.log.Error("Could not hand off the work of a revoked agent; the next one begins without", "phase", p, "error", err)
+	}
+	var asked contract.Command // by a person
+	for {
+		if end := r.unheld(ctx); end != nil {
+			return "", end
+		}
+		if r.held.stop != nil || ctx.Err() != nil {
+			return "", failure
+		}
+		if asked.Action == "" && r.heals.count[p] >= r.maxRetries {
+			asked.Action = contract.HealAskPerson
+		}
+		d, err := r.selfHeal(ctx, p, failure, asked)
+		if err != nil {
+			return "", r.why(err)
+		}
+		if end := r.unheld(ctx); end != nil {
+			return "", end
+		}
+		asked = contract.Command{}
+		switch {
+		case d.Ask != nil:
+			a, end := r.intervene(ctx, p, d)
+			if end != nil {
+				return "", end
+			}
+			r.heals.count[p], r.heals.tried = 0, map[string][]contract.HealAction{}
+			if a.action == "" {
+				return r.goOn(ctx, p, d)
+			}
+			asked = contract.Command{Action: a.action, By: a.by, Reason: a.reason}
+		case d.Failed == "":
+			return r.goOn(ctx, p, d)
+		}
+	}
+}
+
+// selfHeal lets a child workflow heal a failure.
+func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract.Failure, asked contract.Command) (contract.Directive, error) {
+	var d contract.Directive
+	if r.status != contract.StatusSelfHeal {
+		if err := r.become(contract.StatusSelfHeal); err != nil {
+			return d, err
+		}
+	}
+	r.heals.number++
+	if _, err := r.transition(ctx, contract.Record{Events: []contract.EventDraft{
+		{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status, "heal": r.heals.number}},
+	}}); err != nil {
+		return d, err
+	}
+	s, agent := r.in.Settings, contract.AgentOf(p)
+	key := triedAt(workOf(p, r.failed.step), failure)
+	in := contract.HealInput{
+		RunID: r.in.RunID, Number: r.heals.number, Phase: p, Step: r.failed.step, Execution: r.executionOf(p, r.failed.step),
+		Failure: *failure, Tried: r.heals.tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
+		Model: r.models[agent], Repair: r.models[contract.AgentRepair], Others: r.otherModels(),
+		PlanID: r.planID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
+	}
+	err := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
+		contract.WorkflowSelfHeal, in).Get(ctx, &d)
+	if ctx.Err() != nil {
+		return d, ctx.Err()
+	}
+	if err != nil {
+		// What could not even be begun counts as tried: the failure to be healed
+		// is what the run is about, not that of its healing.
+		d = contract.Directive{Number: in.Number, Action: asked.Action, Failed: fault.Of(err).Message, Class: failure.Class, Code: failure.Code}
+	}
+	r.usage = r.usage.Add(d.Usage)
+	r.lastHealAction = string(d.Action)
+	if d.Action != contract.HealAskPerson {
+		r.heals.tried[key] = append(r.heals.tried[key], d.Action)
+		r.heals.count[p]++
+		r.retryCount++
+	}
+	return d, nil
+}
+
+// triedAt names the failure at which actions count as tried. Other tests that
+// fail after a repair are another failure: then the repair got somewhere.
+func triedAt(work string, f *contract.Failure) string {
+	key := work + " " + string(f.Class)
+	if f.Class == contract.ClassAssertion {
+		key += " " + withoutNumbers(f.Message)
+	}
+	return key
+}
+
+// executionOf returns the last execution of a phase or of one of its steps.
+func (r *run) executionOf(p contract.Phase, step string) contract.ExecutionRef {
+	name := string(p)
+	if step != "" {
+		name = step
+	}
+	ref := r.executions[name]
+	ref.RunID, ref.Phase, ref.Step = r.in.RunID, p, step
+	if ref.ID == 0 { // it failed before it began: the phase tells
+		ref = r.executions[string(p)]
+	}
+	return ref
+}
+
+// repairFrom returns the workspace in which a repair of a phase starts.
+func (r *run) repairFrom(p contract.Phase) contract.Workspace {
+	if p == contract.PhaseBuilder && r.failed.workspace.Tree != "" {
+		return r.failed.workspace.Of(r.in.Settings.Repo.Workspace())
+	}
+	return r.workspace
+}
+
+// otherModels returns the models that a heal may change to: the configured
+// fallbacks, then those of the other agents.
+func (r *run) otherModels() []contract.ModelChoice {
+	others := slices.Clone(r.in.Settings.Fallbacks)
+	for _, agent := range workflow.DeterministicKeys(r.models) {
+		m := r.models[agent]
+		if !slices.ContainsFunc(others, func(o contract.ModelChoice) bool { return o.Provider == m.Provider && o.Model == m.Model }) {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// goOn applies a directive and returns the phase that is next.
+func (r *run) goOn(ctx workflow.Context, p contract.Phase, d contract.Directive) (contract.Phase, *contract.Failure) {
+	back := d.Back
+	if back == "" {
+		back = p
+	}
+	if d.Wait > 0 {
+		if end := r.waitForQuota(ctx, p, d); end != nil {
+			return "", end
+		}
+	}
+	step := ""
+	if back == contract.PhaseBuilder {
+		step = r.failed.step
+	}
+	r.heals.lessons[workOf(back, step)] = append(r.heals.lessons[workOf(back, step)], d.Number)
+	if d.Strict {
+		r.heals.strict[back] = true
+	}
+	if d.Model != nil {
+		r.setModel(contract.AgentOf(back), *d.Model)
+	}
+	if d.Change != nil {
+		r.takeOver(p, *d.Change, *d.Credit)
+		if back == contract.PhaseReleaser {
+			back = contract.PhaseTester // nothing is released that was not verified
+		}
+	} else if step != "" {
+		r.undo(step)
+	}
+	if back == contract.PhasePlanner {
+		// Another plan has other steps: what was built for this one is void.
+		r.done, r.workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
+		r.heals.forgetSteps()
+	}
+	r.heals.applied = append(r.heals.applied, appliedHeal{d, p, r.failed.step})
+	return back, nil
+}
+
+// forgetSteps forgets what was learnt of the steps of a plan that is made anew:
+// those of the next one may have the same names.
+func (h *heals) forgetSteps() {
+	builder := string(contract.PhaseBuilder)
+	for _, key := range workflow.DeterministicKeys(h.lessons) {
+		if strings.HasPrefix(key, builder) {
+			delete(h.lessons, key)
+		}
+	}
+	for _, key := range workflow.DeterministicKeys(h.tried) {
+		if strings.HasPrefix(key, builder) {
+			delete(h.tried, key)
+		}
+	}
+	delete(h.strict, contract.PhaseBuilder)
+}
+
+// undo forgets what a step that was done came to, because it does not go
+// together with other steps, and with it what was built on it.
+func (r *run) undo(step string) {
+	delete(r.done, step)
+	for _, id := range r.runState.plan.Order() {
+		if slices.Contains(r.runState.plan.Requires(id), step) {
+			delete(r.done, id)
+		}
+	}
+}
+
+// takeOver makes a patch part of the run's work. One of the builder stands for
+// the change of the step that failed.
+func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Credit) {
+	r.credits[c.Step] = credit
+	if p == contract.PhaseBuilder {
+		if r.failed.from.Tree != "" { // the repair went on where the step had ended
+			c.From = r.failed.from
+		}
+		r.done[c.Step] = c
+		r.step(c.Step).Status = contract.StepCompleted
+		return
+	}
+	r.changes = append(r.changes, c)
+	r.workspace = c.To.Of(r.workspace)
+	r.stages = append(r.stages, c.To.Slim())
+}
+
+// setModel changes an agent's model for the rest of the run.
+func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
+	next := map[contract.Agent]contract.ModelChoice{}
+	for _, a := range workflow.DeterministicKeys(r.models) {
+		next[a] = r.models[a]
+	}
+	next[agent] = m
+	r.models = next
+}
+
+// unsettled says of the heals whose phase never ran to its end that the run
+// ended first.
+func (r *run) unsettled() []contract.HealNote {
+	var notes []contract.HealNote
+	for _, a := range r.heals.applied {
+		notes = append(notes, contract.HealNote{
+			Number: a.Number, Status: contract.HealFailed, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: "the run ended first"},
+		})
+	}
+	r.heals.applied = nil
+	return notes
+}
+
+// settled says of the heals that were applied what became of them: those of a
+// phase that went through have helped, and those of a step that is done. When a
+// phase fails, no other has.
+func (r *run) settled(p contract.Phase, failure *contract.Failure) ([]contract.HealNote, []contract.EventDraft) {
+	var notes []contract.HealNote
+	var events []contract.EventDraft
+	var waiting []appliedHeal
+	for _, a := range r.heals.applied {
+		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(a.phase)+" went through"
+		_, done := r.done[a.step]
+		switch {
+		case failure != nil && a.phase == p && done && a.step != r.failed.step && a.Change == nil:
+			result = a.step + " went through"
+		case failure != nil:
+			status, kind, result = contract.HealFailed, contract.EventHealFailed, "the "+string(p)+" failed again: "+failure.Message
+		case a.phase != p:
+			waiting = append(waiting, a)
+			continue
+		}
+		notes = append(notes, contract.HealNote{
+			Number: a.Number, Status: status, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
+		})
+		events = append(events, healEvent(kind, a.Directive, result))
+	}
+	r.heals.applied = waiting
+	return notes, events
+}
+
+// The kinds of questions to people beside plan and release.
+const (
+	kindIntervention = "intervention"
+	kindQuota        = "quota"
+)
+
+// reminderShare is the part of the time for an answer after which a person is
+// reminded: one half.
+const reminderShare = 2
+
+// intervene asks a person for help and waits. Silence until the deadline is a
+// no; it is broken once by a reminder.
+func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Directive) (*approval, *contract.Failure) {
+	wait := r.in.Settings.InterventionWait
+	a, payload, err := r.question(ctx, kindIntervention, p, *d.Ask, wait)
+	if err != nil {
+		return nil, r.why(err)
+	}
+	given := func() bool { return a.answered() && !r.held.paused }
+	early := wait / reminderShare
+	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
+	if err == nil && !answered && !a.answered() {
+		if _, err = r.transition(ctx, contract.Record{Events: []contract.EventDraft{{Type: contract.EventInterventionReminded, Payload: payload}}}); err == nil {
+			answered, err = workflow.AwaitWithTimeout(ctx, wait-early, given)
+		}
+	}
+	if err != nil {
+		return nil, r.why(err)
+	}
+	if !answered && !a.answered() {
+		a.expired = true
+	}
+	if failure := r.unheld(ctx); failure != nil {
+		return nil, failure
+	}
+	return a, r.helped(ctx, d, a)
+}
+
+// question opens a question to a person: the run waits, and says so everywhere.
+func (r *run) question(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, map[string]any, error) {
+	r.heals.questions++
+	a := &approval{id: contract.InterventionID(r.in.RunID, r.heals.questions), kind: kind}
+	r.held.approval = a
+	if err := r.hold(contract.StatusWaitingForApproval, kind); err != nil {
+		return nil, nil, err
+	}
+	until := workflow.Now(ctx).Add(wait)
+	payload := map[string]any{"intervention_id": a.id, "kind": kind, "phase": p, "reason": q.Reason, "action_required": q.ActionRequired, "deadline": until}
+	_, err := r.transition(ctx, contract.Record{
+		Events: []contract.EventDraft{{Type: contract.EventInterventionRequested, Payload: payload}},
+		Interventions: []contract.InterventionNote{{
+			Number: r.heals.questions, Status: "open", Phase: p, Reason: q.Reason, ActionRequired: q.ActionRequired, Deadline: &until,
+		}},
+	})
+	return a, payload, err
+}
+
+// helped takes note of what a person said to a request for help.
+func (r *run) helped(ctx workflow.Context, d contract.Directive, a *approval) *contract.Failure {
+	r.release()
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
+	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " says: try again"}}
+	event, failure := contract.EventInterventionResolved, (*contract.Failure)(nil)
+	switch {
+	case a.rejected:
+		note.Answer, heal.Status, heal.Output.Message = "give_up", contract.HealFailed, a.by+" gave up"
+		failure = &contract.Failure{Class: d.Class, Code: d.Code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, because(a.reason), d.Ask.Reason)}
+	case a.expired:
+		event, note.Status, note.Answer = contract.EventInterventionExpired, "expired", "give_up"
+		heal.Status, heal.Output.Message = contract.HealFailed, "nobody helped in time"
+		failure = &contract.Failure{Class: d.Class, Code: d.Code, Message: fmt.Sprintf(
+			"nobody helped within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, d.Ask.Reason)}
+	}
+	events := []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}}
+	if failure != nil {
+		events = append(events, healEvent(contract.EventHealFailed, d, heal.Output.Message))
+	}
+	if _, err := r.transition(ctx, contract.Record{
+		Events: events, Interventions: []contract.InterventionNote{note}, Heals: []contract.HealNote{heal},
+	}); err != nil {
+		return r.why(err)
+	}
+	return failure
+}
+
+// waitForQuota waits on a durable timer until a limit's window is over. A
+// person can shorten the wait by an approval, or end the run by a no.
+func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
+	a, _, err := r.question(ctx, kindQuota, p, contract.Question{
+		Reason:         "waits for its window: " + d.Reason,
+		ActionRequired: "none: the run goes on at the deadline; approve to go on now, reject to give up",
+	}, d.Wait)
+	if err == nil {
+		_, err = workflow.AwaitWithTimeout(ctx, d.Wait, func() bool { return a.answered() && !r.held.paused })
+	}
+	if err != nil {
+		return r.why(err)
+	}
+	if failure := r.unheld(ctx); failure != nil {
+		return failure
+	}
+	r.release()
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
+	if !a.answered() {
+		a.expired, note.By = true, "the clock"
+	}
+	var failure *contract.Failure
+	var heals []contract.HealNote
+	if a.rejected {
+		note.Answer = "give_up"
+		heals = append(heals, contract.HealNote{
+			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: a.by + " did not want to wait"},
+		})
+		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, because(a.reason)).Failure
+	}
+	_, err = r.transition(ctx, contract.Record{
+		Interventions: []contract.InterventionNote{note}, Heals: heals,
+		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{
+			"intervention_id": a.id, "by": note.By, "answer": note.Answer,
+		}}},
+	})
+	if err != nil {
+		return r.why(err)
+	}
+	return failure
+}
+
+// conduct counts what an agent did wrong in a run.
+type conduct struct {
+	generation int // of the agent, from 1; a revoked one is followed by the next
+	errors     int
+	same       map[string]int
+	violations int
+}
+
+// Budgets of an agent (specification, self-heal). With one used up it is
+// revoked for this run, and a fresh one takes over with a written handoff.
+const (
+	agentErrors     = 8
+	agentRepeats    = 2
+	agentViolations = 1
+)
+
+func (h *heals) conductOf(agent contract.Agent) *conduct {
+	if h.conduct[agent] == nil {
+		h.conduct[agent] = &conduct{generation: 1, same: map[string]int{}}
+	}
+	return h.conduct[agent]
+}
+
+// blame counts a failure and says why the agent has to be revoked, if so.
+// Failures of machines are nobody's fault.
+func (c *conduct) blame(step string, f *contract.Failure) (revoked string) {
+	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
+		return ""
+	}
+	kind := strings.Join([]string{step, string(f.Class), string(f.Code), withoutNumbers(f.Message)}, "|")
+	c.errors++
+	c.same[kind]++
+	if f.Class == contract.ClassSafety {
+		c.violations++
+	}
+	switch {
+	case c.violations >= agentViolations:
+		return "it went outside its allowed tools or paths"
+	case c.same[kind] > agentRepeats:
+		return fmt.Sprintf("it repeated the same error %d times", agentRepeats)
+	case c.errors >= agentErrors:
+		return fmt.Sprintf("it made %d errors", c.errors)
+	default:
+		return ""
+	}
+}
+
+// withoutNumbers makes messages comparable that differ in lines and times.
+func withoutNumbers(s string) string {
+	const most = 200
+	s = strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, s)
+	return s[:min(len(s), most)]
+}
+
+// handOff replaces an agent that has used up a budget by a fresh one, which
+// finds in writing what was tried.
+func (r *run) handOff(ctx workflow.Context, p contract.Phase, failure *contract.Failure) error {
+	agent := contract.AgentOf(p)
+	if agent != contract.AgentPlanner && agent != contract.AgentBuilder {
+		return nil // the others are no models: what they find is no fault of theirs
+	}
+	c := r.heals.conductOf(agent)
+	why := c.blame(r.failed.step, failure)
+	if why == "" {
+		return nil
+	}
+	r.heals.conduct[agent] = &conduct{generation: c.generation + 1, same: map[string]int{}}
+	var handoff contract.HandoffResult
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityHandoff, contract.HandoffInput{
+		Execution: r.executionOf(p, r.failed.step), Agent: agent, Generation: c.generation, Reason: why,
+	}).Get(ctx, &handoff)
+	if err != nil {
+		return err
+	}
+	_, err = r.transition(ctx, contract.Record{Events: []contract.EventDraft{{Type: contract.EventAgentRevoked, Payload: map[string]any{
+		"agent": agent, "generation": c.generation, "reason": why, "handoff": handoff.Artifact,
+	}}}})
+	return err
+}
+
+// loopSettings bound the agent loops of this run.
+func (r *run) loopSettings() contract.LoopSettings {
+	s := r.in.Settings
+	return contract.LoopSettings{Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout}
+}
+
+// lessonsOf says what the next attempt of a phase or step is told.
+func (r *run) lessonsOf(p contract.Phase, step string) contract.Lessons {
+	l := contract.Lessons{Heals: r.heals.lessons[workOf(p, step)], Strict: r.heals.strict[p]}
+	if c := r.heals.conduct[contract.AgentOf(p)]; c != nil {
+		l.Generation = c.generation
+	}
+	return l
+}

@@ -1,0 +1,248 @@
+package workflows
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// healing lets runs heal themselves, as they do by default.
+func healing(s *contract.Settings) {
+	s.MaxRetries, s.InterventionWait, s.QuotaWait = 3, time.Hour, time.Minute
+	s.Models[contract.AgentRepair] = contract.ModelChoice{Provider: "scripted", Model: "scripted"}
+}
+
+// healNotes returns what was written of a run's heals, the last of each.
+func (w *world) healNotes() map[int]contract.HealNote {
+	out := map[int]contract.HealNote{}
+	for _, rec := range w.records {
+		for _, n := range rec.Heals {
+			if was := out[n.Number]; n.Action == "" {
+				n.Action, n.ErrorType = was.Action, was.ErrorType
+			}
+			out[n.Number] = n
+		}
+	}
+	return out
+}
+
+// actions returns the actions of a run's heals in order.
+func (w *world) actions() []contract.HealAction {
+	notes := w.healNotes()
+	var out []contract.HealAction
+	for i := 1; i <= len(notes); i++ {
+		out = append(out, notes[i].Action)
+	}
+	return out
+}
+
+// last returns the run's row as it was written last.
+func (w *world) last() contract.RunChange {
+	for _, rec := range slices.Backward(w.records) {
+		if rec.Run != nil {
+			return *rec.Run
+		}
+	}
+	return contract.RunChange{}
+}
+
+// failTimes lets an activity fail a number of times, then succeed.
+func (w *world) failTimes(name string, n int, e *fault.Error) { w.fail[name], w.left[name] = e, n }
+
+func occurrences(events []contract.EventType, kind contract.EventType) int {
+	n := 0
+	for _, e := range events {
+		if e == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestARunThatFailsOnceInAnyPhaseHealsItselfAndIsDone(t *testing.T) {
+	t.Parallel()
+	for p, name := range map[contract.Phase]string{
+		contract.PhasePlanner: contract.ActivityPlan, contract.PhaseBuilder: contract.ActivityThink + "/step-001",
+		contract.PhaseTester: contract.ActivityVerify, contract.PhaseReleaser: contract.ActivityRelease,
+	} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.failTimes(name, 1, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"))
+			require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+			notes := w.healNotes()
+			require.Len(t, notes, 1)
+			require.Equal(t, contract.HealSuccess, notes[1].Status)
+			require.Equal(t, contract.HealCorrectJSON, notes[1].Action)
+			statuses := w.statuses()
+			at := slices.Index(statuses, contract.StatusSelfHeal)
+			require.Equal(t, []contract.Status{p.Error(), contract.StatusSelfHeal, p.Running()}, statuses[at-1:at+2])
+			require.Subset(t, w.events(), []contract.EventType{contract.EventHealStarted, contract.EventHealSuccess})
+			require.Equal(t, 1, w.last().RetryCount)
+			require.Equal(t, string(contract.HealCorrectJSON), w.last().LastHealAction)
+			require.Nil(t, w.last().Failure, "what was healed is no failure of the run")
+		})
+	}
+}
+
+func TestARedTestIsRepairedVerifiedAndReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil = "repair.2.0"
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
+	require.Equal(t, "repair.2.0", w.released.Workspace.Tree, "what was repaired is what is released")
+	require.Equal(t, "heal-1", w.released.Credits[len(w.released.Credits)-1].Step)
+	require.Len(t, w.released.Stages, 2)
+	require.Equal(t, 2, w.begun["tester/"])
+	require.Equal(t, 1, w.begun["builder/step-001"], "what was built is not built again")
+	require.Equal(t, 1, w.begun["tester/repair"])
+}
+
+func TestARepairThatTakesTestsAwayIsThrownAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil, w.refused = "repair.2.0", "it deletes TestAdd"
+	require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
+	for _, n := range w.healNotes() {
+		require.Equal(t, contract.HealFailed, n.Status)
+	}
+	require.Contains(t, w.events(), contract.EventHealFailed)
+	require.Equal(t, 1, w.begun["tester/"], "nothing was tested that was thrown away")
+}
+
+func TestAFailureThatNothingMendsAsksAPersonAndFailsWhenNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.red = true
+	result := w.orchestrate(t, healing)
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Contains(t, result.Failure.Message, "nobody helped")
+	require.Equal(t, contract.HealAskPerson, w.actions()[len(w.actions())-1])
+	for _, kind := range []contract.EventType{
+		contract.EventInterventionRequested, contract.EventInterventionReminded, contract.EventInterventionExpired,
+	} {
+		require.Equal(t, 1, occurrences(w.events(), kind), kind)
+	}
+	require.LessOrEqual(t, w.last().RetryCount, 3)
+}
+
+func TestAPersonCanLetARunTryAgainOrGiveUp(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]contract.Status{
+		contract.UpdateApprove: contract.StatusDone, contract.UpdateHeal: contract.StatusDone, contract.UpdateReject: contract.StatusFailed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassHuman, contract.CodeRepository, "the wrong repository"))
+			c := contract.Command{ID: "c1", By: "ann", Reason: "the branch was missing"}
+			if name == contract.UpdateHeal {
+				c.Action = contract.HealRegenerate
+			}
+			w.after(time.Minute, func() {
+				require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+				w.update(name, c)
+			})
+			require.Equal(t, want, w.orchestrate(t, healing).Status)
+			require.Contains(t, w.events(), contract.EventInterventionResolved)
+		})
+	}
+}
+
+func TestAWrongPlanIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failTimes(contract.ActivityThink+"/step-001", 1, fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the step cannot be done"))
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, []contract.HealAction{contract.HealRefinePlan}, w.actions())
+	require.Equal(t, 2, w.begun["planner/"])
+}
+
+func TestStepsThatWereDoneAreNotDoneAgainAfterAHeal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan = onePlan("good", "bad")
+	w.plan.Steps[1].Dependencies = []string{"good"}
+	w.failTimes(contract.ActivityThink+"/bad", 1, fault.New(contract.ClassLLM, contract.CodeRefusal, "no"))
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, 1, w.begun["builder/good"])
+	require.Equal(t, 2, w.begun["builder/bad"])
+	require.Equal(t, []int{1}, w.opened["bad"].Lessons.Heals, "the second attempt is told of the first")
+	require.Empty(t, w.opened["good"].Lessons.Heals)
+}
+
+func TestWithoutRetriesARunFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.red = true
+	result := w.orchestrate(t, healing, func(s *contract.Settings) { s.MaxRetries = 0 })
+	require.Equal(t, contract.CodeTestsFailed, result.Failure.Code)
+	require.Empty(t, w.healNotes())
+}
+
+func TestWhatABudgetHasEndedIsNotHealed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail[contract.ActivityPlan] = fault.New(contract.ClassInfra, contract.CodeBudgetExceeded, "spent")
+	require.Equal(t, contract.CodeBudgetExceeded, w.orchestrate(t, healing).Failure.Code)
+	require.Empty(t, w.healNotes())
+}
+
+func TestAnExhaustedQuotaIsWaitedOutUnlessAPersonRefuses(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]bool{"waited out": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "spent"))
+			if refuse {
+				w.after(10*time.Second, func() { w.update(contract.UpdateReject, contract.Command{ID: "no", By: "ann"}) })
+			}
+			result := w.orchestrate(t, healing)
+			require.Equal(t, []contract.HealAction{contract.HealWait}, w.actions())
+			if refuse {
+				require.Equal(t, contract.CodeQuotaExhausted, result.Failure.Code)
+				return
+			}
+			require.Equal(t, contract.StatusDone, result.Status)
+		})
+	}
+}
+
+func TestAnExhaustedQuotaFailsOverToAnotherProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "spent"))
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing, func(s *contract.Settings) {
+		s.Fallbacks = []contract.ModelChoice{{Provider: "other", Model: "m"}}
+	}).Status)
+	require.Equal(t, []contract.HealAction{contract.HealOtherProvider}, w.actions())
+	require.Equal(t, "other", w.view(t).Models[contract.AgentPlanner].Provider)
+}
+
+func TestAnAgentThatRepeatsItsErrorIsRevokedAndAFreshOneTakesOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failTimes(contract.ActivityThink+"/step-001", 3, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON at line 12"))
+	result := w.orchestrate(t, healing)
+	require.Equal(t, contract.StatusDone, result.Status, "%v %v", result.Failure, w.actions())
+	require.Equal(t, 1, occurrences(w.events(), contract.EventAgentRevoked))
+	require.Equal(t, 2, w.opened["step-001"].Lessons.Generation)
+}
+
+func TestAConflictIsResolvedByTheRepairAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan = onePlan("a", "b")
+	w.conflict = "b"
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
+	require.Equal(t, 1, w.begun["builder/b"], "the step's work is not done again")
+	require.Equal(t, "repair.2.0", w.released.Workspace.Tree)
+}

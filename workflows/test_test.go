@@ -1,0 +1,110 @@
+package workflows
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// retesting lets green tests run again n times.
+func retesting(n int) func(*contract.Settings) {
+	return func(s *contract.Settings) { s.StableRetests = n }
+}
+
+// green lets every check be green with one passed test.
+func green(contract.VerifyInput) contract.CheckResult {
+	return contract.CheckResult{OK: true, Summary: contract.TestSummary{Passed: 1}}
+}
+
+// ids returns the ids of the checks that ran.
+func (w *world) ids() []string {
+	var out []string
+	for _, c := range w.verified {
+		out = append(out, c.Check.ID)
+	}
+	return out
+}
+
+// tested returns the output of the tester.
+func (w *world) tested(t *testing.T) testOutput {
+	t.Helper()
+	var out testOutput
+	for _, rec := range w.records {
+		for _, e := range rec.Events {
+			if e.Type == contract.PhaseTester.CompletedEvent() {
+				require.NoError(t, json.Unmarshal(rec.End.Output, &out))
+			}
+		}
+	}
+	return out
+}
+
+func TestGreenTestsRunAgainAsOftenAsAskedAndCountOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onVerify = green
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, retesting(2)).Status)
+	require.ElementsMatch(t, []string{
+		"build-go", "test-go-1", "test-go-2", "test-go-1~2", "test-go-2~2", "test-go-1~3", "test-go-2~3",
+	}, w.ids(), "what is built once is not built again")
+	require.Equal(t, 3, w.tested(t).Summary.Passed)
+	require.Len(t, w.tested(t).Checks, 7)
+}
+
+func TestWithoutReTestsEachCheckRunsOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onVerify = green
+	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+	require.ElementsMatch(t, []string{"build-go", "test-go-1", "test-go-2"}, w.ids())
+}
+
+func TestOneRedReTestFailsTheTesterAndNoFurtherRoundRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		if in.Check.ID == "test-go-2~3" {
+			return contract.CheckResult{Code: contract.CodeTestsFailed, Message: "TestSometimes failed", Summary: contract.TestSummary{Failed: 1}}
+		}
+		return green(in)
+	}
+	result := w.orchestrate(t, retesting(5))
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Equal(t, contract.ClassAssertion, result.Failure.Class)
+	require.Equal(t, contract.CodeTestsFailed, result.Failure.Code)
+	require.Contains(t, result.Failure.Message, "not stable: failed in re-test 2 of 5: test-go-2, which was green before: TestSometimes failed")
+	require.NotContains(t, w.ids(), "test-go-1~4")
+	require.Empty(t, w.released.Release.Branch)
+}
+
+func TestRedTestsAreNotReTested(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		if in.Check.Category == contract.CategoryTest {
+			return contract.CheckResult{Code: contract.CodeTestsFailed, Message: "TestAdd failed", Summary: contract.TestSummary{Failed: 1}}
+		}
+		return green(in)
+	}
+	result := w.orchestrate(t, retesting(2))
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Contains(t, result.Failure.Message, "2 of 3 tests failed")
+	require.Len(t, w.ids(), 3)
+}
+
+func TestAStopBetweenReTestsEndsThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		if in.Check.Retest == 1 {
+			w.after(0, func() { w.update(contract.UpdateStop, contract.Command{ID: "stop", By: "ann"}) })
+		}
+		return green(in)
+	}
+	require.Equal(t, contract.StatusCancelled, w.orchestrate(t, retesting(20), func(s *contract.Settings) { s.RunBudget.Time = time.Hour }).Status)
+	require.Less(t, len(w.ids()), 40)
+}
