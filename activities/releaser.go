@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/report"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -69,9 +72,16 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 			at = e.StartedAt.UTC().Truncate(time.Second)
 		}
 	}
+	heals, err := a.Store.Heals(ctx, in.Execution.RunID)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]workspace.CommitMessage, len(in.Credits))
 	for i, c := range in.Credits {
-		step, _ := plan.Step(c.Step)
+		step, planned := plan.Step(c.Step)
+		if !planned {
+			step = healed(heals, c.Step)
+		}
 		out[i] = workspace.CommitMessage{
 			Subject: telemetry.Redact(step.Name), Body: telemetry.Redact(step.Description), Date: at,
 			AuthorName: in.Release.AuthorName, AuthorEmail: in.Release.AuthorEmail,
@@ -81,6 +91,21 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 		}
 	}
 	return out, nil
+}
+
+// healed describes the change of a heal as if it were a step of the plan.
+func healed(heals []store.HealEvent, name string) contract.Step {
+	for _, h := range slices.Backward(heals) {
+		if name != fmt.Sprintf("heal-%d", h.Number) {
+			continue
+		}
+		cause, _, _ := strings.Cut(h.RootCause, "\n")
+		return contract.Step{
+			Name:        "Repair what made the " + string(h.Phase) + " fail",
+			Description: fmt.Sprintf("%s: %s", h.ErrorType, cause),
+		}
+	}
+	return contract.Step{Name: "Repair"}
 }
 
 // keepReport stores the report, the patch, the run as JSON, and a zip of all

@@ -121,6 +121,16 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 			return prompt.Prompt{}, err
 		}
 	}
+	heals, err := a.Store.Heals(ctx, runID)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	var earlier []string // what became of each, and its diff
+	for _, h := range heals {
+		if out := h.Output(); h.Phase == task.Execution.Phase && h.Number < task.Number && h.Status == contract.HealFailed && out.Diff != "" {
+			earlier = append(earlier, clipped(out.Result+"\n"+out.Diff, evidenceBytes/2))
+		}
+	}
 	files, err := a.Workspaces.Files(ctx, start)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -129,7 +139,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	return prompt.Repair(prompt.RepairTask{
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
-		Evidence: evidence, Files: listing(files),
+		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):], Files: listing(files),
 	})
 }
 

@@ -146,7 +146,11 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	r.usage = r.usage.Add(d.Usage)
 	r.lastHealAction = string(d.Action)
 	if d.Action != contract.HealAskPerson {
-		r.heals.tried[key] = append(r.heals.tried[key], d.Action)
+		// A repair that changed something is no repetition: the next one starts
+		// from there and knows of it. The budget bounds them.
+		if d.Action != contract.HealRepair || d.Failed != "" {
+			r.heals.tried[key] = append(r.heals.tried[key], d.Action)
+		}
 		r.heals.count[p]++
 		r.retryCount++
 	}

@@ -62,7 +62,8 @@ type RepairTask struct {
 	Message         string
 	RootCause       string
 	Evidence        string
-	Files           string // a listing
+	Earlier         []string // repairs that did not help: what became of them, and their diffs
+	Files           string   // a listing
 }
 
 // Repair renders the prompt of the Repair agent.
