@@ -376,9 +376,12 @@ func takeLock(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 		return nil, err
 	}
 	var failure error
-	err = eventually(ctx, postgresLockTimeout, func(ctx context.Context) error {
+	err = eventually(ctx, postgresLockTimeout, func(asking context.Context) error {
 		var ours bool
-		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(postgresLock)).Scan(&ours); err != nil {
+		if err := conn.QueryRow(asking, "SELECT pg_try_advisory_lock($1)", int64(postgresLock)).Scan(&ours); err != nil {
+			if asking.Err() != nil && ctx.Err() == nil { // the time was up while we asked once more
+				return errors.New("locked")
+			}
 			failure = fmt.Errorf("locking %s: %w", describe(cfg), err)
 			return nil
 		}
