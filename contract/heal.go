@@ -15,11 +15,11 @@ const (
 	// HealRegenerate asks for a new answer, with constraints that rule out what
 	// went wrong.
 	HealRegenerate HealAction = "regenerate"
-	// HealCompactContext asks again with the conversation summarised and less
-	// context retrieved.
+	// HealCompactContext asks again in a new conversation, with the instruction
+	// to read and answer less.
 	HealCompactContext HealAction = "compact_context"
-	// HealStricterSchema asks again with a schema that leaves less room, enforced
-	// by the provider where it can.
+	// HealStricterSchema asks again with the instruction to keep the schema to
+	// the letter; a step's change must build before it counts.
 	HealStricterSchema HealAction = "stricter_schema"
 	// HealLowerTemperature asks again at another temperature, a lower one first.
 	HealLowerTemperature HealAction = "lower_temperature"
@@ -27,7 +27,7 @@ const (
 	HealSaferModel HealAction = "safer_model"
 	// HealWait waits on a durable timer until a limit's window is over.
 	HealWait HealAction = "wait"
-	// HealOtherWorker does the work again on another worker.
+	// HealOtherWorker does the work again on whichever worker is free.
 	HealOtherWorker HealAction = "other_worker"
 	// HealOtherProvider moves the work to another model provider.
 	HealOtherProvider HealAction = "other_provider"
@@ -39,7 +39,7 @@ const (
 	HealRerunStrict HealAction = "rerun_strict"
 	// HealRefinePlan has the planner correct its plan with the critique.
 	HealRefinePlan HealAction = "refine_plan"
-	// HealRefineStep has one step's description corrected with the critique.
+	// HealRefineStep has one step done again with the critique.
 	HealRefineStep HealAction = "refine_step"
 	// HealCreateDefaults writes documented defaults where configuration is missing.
 	HealCreateDefaults HealAction = "create_defaults"
