@@ -427,6 +427,7 @@ func TestFailuresAreHealed(t *testing.T) {
 	other := newSpare(t)
 	cases := w.healCases()
 	rules := append(harness.ReadScenarios(t, filepath.Join(harness.Root(), "examples", "go", "heal-*.yaml")), askingRules()...)
+	rules = append(rules, everyClassRules()...)
 	for name, c := range cases {
 		rules = append(rules, c.rules.Named("heal-"+name)...)
 	}
@@ -445,6 +446,7 @@ func TestFailuresAreHealed(t *testing.T) {
 			t.Run(name, parallel(func(t *testing.T) { w.heals(t, name, c) }))
 		}
 		t.Run("examples", parallel(w.examples))
+		t.Run("one run meets every class", parallel(w.everyClass))
 		t.Run("a person's help is waited for", parallel(w.helped))
 		t.Run("a person may give up", parallel(w.givenUp))
 		t.Run("a branch in the way is for a person", parallel(w.branchInTheWay))
