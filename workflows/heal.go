@@ -21,6 +21,7 @@ type heals struct {
 	lessons   map[string][]int                 // heals that the next attempt is told of, by phase or step
 	strict    map[contract.Phase]bool
 	applied   []appliedHeal // whose phase has not gone through yet
+	open      *appliedHeal  // carried out; what it came to is not applied yet
 	conduct   map[contract.Agent]*conduct
 }
 
@@ -104,6 +105,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 			if a.action == "" {
 				return r.goOn(ctx, p, d)
 			}
+			r.apply() // it came to another heal
 			asked = contract.Command{Action: a.action, By: a.by, Reason: a.reason}
 		case d.Failed == "":
 			return r.goOn(ctx, p, d)
@@ -136,12 +138,18 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	err := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
 		contract.WorkflowSelfHeal, in).Get(ctx, &d)
 	if ctx.Err() != nil {
+		if err == nil && d.Failed == "" {
+			r.heals.open = &appliedHeal{d, p, r.failed.step}
+		}
 		return d, ctx.Err()
 	}
 	if err != nil {
 		// What could not even be begun counts as tried: the failure to be healed
 		// is what the run is about, not that of its healing.
 		d = contract.Directive{Number: in.Number, Action: asked.Action, Failed: fault.Of(err).Message, Class: failure.Class, Code: failure.Code}
+	}
+	if d.Failed == "" {
+		r.heals.open = &appliedHeal{d, p, r.failed.step}
 	}
 	r.usage = r.usage.Add(d.Usage)
 	r.lastHealAction = string(d.Action)
@@ -237,8 +245,15 @@ func (r *run) goOn(ctx workflow.Context, p contract.Phase, d contract.Directive)
 		r.done, r.workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
 		r.heals.forgetSteps()
 	}
-	r.heals.applied = append(r.heals.applied, appliedHeal{d, p, r.failed.step})
+	r.apply()
 	return back, nil
+}
+
+// apply takes note that the heal that was carried out last is applied.
+func (r *run) apply() {
+	if r.heals.open != nil {
+		r.heals.applied, r.heals.open = append(r.heals.applied, *r.heals.open), nil
+	}
 }
 
 // forgetSteps forgets what was learnt of the steps of a plan that is made anew:
@@ -296,17 +311,21 @@ func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
 	r.models = next
 }
 
-// unsettled says of the heals whose phase never ran to its end that the run
-// ended first.
-func (r *run) unsettled() []contract.HealNote {
+// unsettled says of the heals of which nobody knows whether they helped that
+// the run ended first: their phase never ran to its end, or never began.
+func (r *run) unsettled() ([]contract.HealNote, []contract.EventDraft) {
+	const result = "the run ended first"
 	var notes []contract.HealNote
+	var events []contract.EventDraft
+	r.apply()
 	for _, a := range r.heals.applied {
 		notes = append(notes, contract.HealNote{
-			Number: a.Number, Status: contract.HealFailed, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: "the run ended first"},
+			Number: a.Number, Status: contract.HealFailed, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
 		})
+		events = append(events, healEvent(contract.EventHealFailed, a.Directive, result))
 	}
 	r.heals.applied = nil
-	return notes
+	return notes, events
 }
 
 // settled says of the heals that were applied what became of them: those of a
@@ -412,6 +431,7 @@ func (r *run) helped(ctx workflow.Context, d contract.Directive, a *approval) *c
 	}
 	events := []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}}
 	if failure != nil {
+		r.heals.open = nil
 		events = append(events, healEvent(contract.EventHealFailed, d, heal.Output.Message))
 	}
 	if _, err := r.transition(ctx, contract.Record{
@@ -443,21 +463,24 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 	if !a.answered() {
 		a.expired, note.By = true, "the clock"
 	}
-	var failure *contract.Failure
-	var heals []contract.HealNote
 	if a.rejected {
 		note.Answer = "give_up"
+	}
+	var failure *contract.Failure
+	var heals []contract.HealNote
+	events := []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{
+		"intervention_id": a.id, "by": note.By, "answer": note.Answer,
+	}}}
+	if a.rejected {
+		r.heals.open = nil
+		result := a.by + " did not want to wait"
 		heals = append(heals, contract.HealNote{
-			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: a.by + " did not want to wait"},
+			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
 		})
+		events = append(events, healEvent(contract.EventHealFailed, d, result))
 		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, because(a.reason)).Failure
 	}
-	_, err = r.transition(ctx, contract.Record{
-		Interventions: []contract.InterventionNote{note}, Heals: heals,
-		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{
-			"intervention_id": a.id, "by": note.By, "answer": note.Answer,
-		}}},
-	})
+	_, err = r.transition(ctx, contract.Record{Interventions: []contract.InterventionNote{note}, Heals: heals, Events: events})
 	if err != nil {
 		return r.why(err)
 	}

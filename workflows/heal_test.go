@@ -246,3 +246,58 @@ func TestAConflictIsResolvedByTheRepairAgent(t *testing.T) {
 	require.Equal(t, 1, w.begun["builder/b"], "the step's work is not done again")
 	require.Equal(t, "repair.2.0", w.released.Workspace.Tree)
 }
+
+// settledOnce requires that each heal of a run came to an end, and that it was
+// told once.
+func (w *world) settledOnce(t *testing.T) {
+	t.Helper()
+	notes := w.healNotes()
+	for number, n := range notes {
+		require.Contains(t, []contract.HealStatus{contract.HealSuccess, contract.HealFailed}, n.Status, "heal %d", number)
+	}
+	require.Equal(t, len(notes), occurrences(w.events(), contract.EventHealStarted), "%v", w.events())
+	require.Equal(t, len(notes), occurrences(w.events(), contract.EventHealSuccess)+occurrences(w.events(), contract.EventHealFailed), "%v", w.events())
+}
+
+func TestAHealIsSettledHoweverItsRunEnds(t *testing.T) {
+	t.Parallel()
+	asks := fault.New(contract.ClassHuman, contract.CodeRepository, "the wrong repository")
+	quota := fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "no money left")
+	for name, c := range map[string]struct {
+		fails  *fault.Error
+		do     func(w *world)
+		status contract.Status
+		heals  []contract.HealStatus
+	}{
+		"stopped while it waits for a person": {asks, func(w *world) { w.update(contract.UpdateStop, contract.Command{ID: "c", By: "ann"}) },
+			contract.StatusCancelled, []contract.HealStatus{contract.HealFailed}},
+		"cancelled in Temporal while it waits for a person": {asks, func(w *world) { w.env.CancelWorkflow() },
+			contract.StatusCancelled, []contract.HealStatus{contract.HealFailed}},
+		"cancelled in Temporal while it waits for a quota": {quota, func(w *world) { w.env.CancelWorkflow() },
+			contract.StatusCancelled, []contract.HealStatus{contract.HealFailed}},
+		"told not to wait for a quota": {quota, func(w *world) { w.update(contract.UpdateReject, contract.Command{ID: "c", By: "ann"}) },
+			contract.StatusFailed, []contract.HealStatus{contract.HealFailed}},
+		"told to do something else": {asks, func(w *world) {
+			w.update(contract.UpdateHeal, contract.Command{ID: "c", By: "ann", Action: contract.HealRegenerate})
+		}, contract.StatusDone, []contract.HealStatus{contract.HealSuccess, contract.HealSuccess}},
+		"out of time while it waits for a person": {asks, func(*world) {}, contract.StatusFailed, []contract.HealStatus{contract.HealFailed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.failTimes(contract.ActivityPlan, 1, c.fails)
+			w.after(20*time.Second, func() {
+				require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+				c.do(w)
+			})
+			result := w.orchestrate(t, healing, func(s *contract.Settings) { s.RunBudget.Time = 30 * time.Minute })
+			require.Equal(t, c.status, result.Status)
+			w.settledOnce(t)
+			var got []contract.HealStatus
+			for i := range len(w.healNotes()) {
+				got = append(got, w.healNotes()[i+1].Status)
+			}
+			require.Equal(t, c.heals, got)
+		})
+	}
+}

@@ -297,7 +297,8 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status}}}
 	}
 	r.failure = failure
-	notes := r.unsettled()
+	notes, healed := r.unsettled()
+	events = append(healed, events...)
 	if len(events) > 0 || len(notes) > 0 || r.completed != nil {
 		if _, err := r.transition(last, contract.Record{Events: events, Heals: notes}); err != nil {
 			return contract.RunResult{}, err

@@ -72,7 +72,7 @@ func TestARunIsDoneAgain(t *testing.T) {
 		t.Run("of two who replay at once one is refused", parallel(w.replayTwice))
 	})
 	t.Run("a replay goes on after its worker was killed", w.replayKilled)
-	w.CheckSecrets(t, w.runs...)
+	harness.CheckInvariants(t, w.Stack, w.runs...)
 	w.CheckSandboxes(t)
 }
 
