@@ -25,6 +25,9 @@ func startBare(c client.Client) (worker.Worker, error) {
 	w := worker.New(c, bareQueue, worker.Options{})
 	w.RegisterWorkflowWithOptions(bareRun, workflow.RegisterOptions{Name: bareWorkflow})
 	w.RegisterActivityWithOptions(pause, activity.RegisterOptions{Name: bareActivity})
+	w.RegisterWorkflowWithOptions(bareHealed, workflow.RegisterOptions{Name: bareHealedWorkflow})
+	w.RegisterWorkflowWithOptions(bareHeal, workflow.RegisterOptions{Name: bareHealWorkflow})
+	w.RegisterActivityWithOptions(failing, activity.RegisterOptions{Name: bareFailing})
 	return w, w.Start()
 }
 

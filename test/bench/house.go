@@ -134,8 +134,12 @@ func (h *house) open(ctx context.Context) error {
 
 // create makes a run and starts its workflow, as `rgpt run create` does.
 func (h *house) create(ctx context.Context, latency time.Duration) (int64, error) {
+	return h.createFor(ctx, goal(latency))
+}
+
+func (h *house) createFor(ctx context.Context, goal string) (int64, error) {
 	n := h.newRun
-	n.GoalTitle = goal(latency)
+	n.GoalTitle = goal
 	run, _, err := h.store.CreateRun(ctx, n)
 	if err != nil {
 		return 0, err

@@ -42,10 +42,13 @@ const (
 	sectionRuns    = "runs"    // one at a time and many at once, beside bare workflows
 	sectionCLI     = "cli"     // what the command line adds to a run
 	sectionRestart = "restart" // a worker killed and started again
+	sectionHeal    = "heal"    // from a failure to the next attempt, and how a replay starts
 	sectionBuild   = "build"   // a build after a small change, sizes of the programs
 )
 
-func sections() []string { return []string{sectionRuns, sectionCLI, sectionRestart, sectionBuild} }
+func sections() []string {
+	return []string{sectionRuns, sectionCLI, sectionHeal, sectionRestart, sectionBuild}
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -118,6 +121,7 @@ type results struct {
 	Host    host          `json:"host"`
 	Phases  []phaseResult `json:"phases,omitempty"`
 	CLI     *cliResult    `json:"cli,omitempty"`
+	Heal    *healing      `json:"heal,omitempty"`
 	Restart *restart      `json:"restart,omitempty"`
 	Build   *buildResult  `json:"build,omitempty"`
 }
@@ -164,6 +168,12 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 	if slices.Contains(o.sections, sectionCLI) {
 		say("The command line")
 		if all.CLI, err = measureCLI(ctx, h, o.runs); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionHeal) {
+		say("Heals and replays")
+		if all.Heal, err = measureHealing(ctx, h, o); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -23,68 +22,85 @@ const restartLatency = 250 * time.Millisecond
 // restartRuns is how many runs are under way then.
 const restartRuns = 3
 
-// restart is what a kill -9 of the worker costs runs under way.
+// restart is what a kill -9 of the worker costs runs under way. All times count
+// from the start of the next worker.
 type restart struct {
-	Runs     int   `json:"runs"`
-	ReadyMS  int64 `json:"worker_ready_ms"`     // from its start until it polls
-	FirstMS  int64 `json:"first_activity_ms"`   // from its start until an activity starts
-	SlowMS   int64 `json:"slowest_activity_ms"` // the same, of the run that waited longest
-	WallMS   int64 `json:"wall_ms"`             // median of these runs
-	UsualMS  int64 `json:"usual_wall_ms"`       // of the same runs undisturbed
-	AgainMS  int64 `json:"delay_ms"`            // the difference
-	Finished int   `json:"finished"`
+	Runs    int    `json:"runs"`
+	Ready   spread `json:"worker_ready"`  // until it polls
+	Next    spread `json:"next_activity"` // until each run's next activity starts
+	Beyond  spread `json:"beyond_heartbeat"`
+	WallMS  int64  `json:"wall_ms"`       // median of these runs
+	UsualMS int64  `json:"usual_wall_ms"` // of the same runs undisturbed
+	AgainMS int64  `json:"delay_ms"`      // the difference
 }
 
-// measureRestart kills the worker in mid-run and starts it again at once.
+// heartbeatTime is that of all activities, see package workflows.
+const heartbeatTime = 2 * time.Second
+
+// restartKills is how often the worker is killed.
+const restartKills = 5
+
+// measureRestart kills the worker in mid-run and starts it again at once, again
+// and again.
 func measureRestart(ctx context.Context, h *house) (*restart, error) {
 	usual, err := h.product(ctx, restartLatency, restartRuns, true)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]int64, restartRuns)
+	r := &restart{UsualMS: usual.WallMS}
+	var walls, ready, next, beyond []time.Duration
+	for range restartKills {
+		ids, again, polls, err := h.killWorker(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ready = append(ready, polls)
+		for _, id := range ids {
+			if err := h.await(ctx, id); err != nil {
+				return nil, err
+			}
+			run, err := h.readRun(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			first, lost, err := h.firstStart(ctx, id, again)
+			if err != nil {
+				return nil, err
+			}
+			walls, next = append(walls, run.wall), append(next, first.Sub(again))
+			if lost {
+				first = first.Add(-heartbeatTime)
+			}
+			beyond = append(beyond, max(0, first.Sub(again)))
+		}
+	}
+	r.Runs, r.Ready, r.Next, r.Beyond = len(walls), spreadOf(ready), spreadOf(next), spreadOf(beyond)
+	r.WallMS = median(walls, time.Duration.Milliseconds)
+	r.AgainMS = r.WallMS - r.UsualMS
+	return r, nil
+}
+
+// killWorker starts runs, kills the worker while all are under way, and starts
+// it again. It returns the runs, when it was started, and how long until it polled.
+func (h *house) killWorker(ctx context.Context) (ids []int64, again time.Time, polls time.Duration, err error) {
+	ids = make([]int64, restartRuns)
 	for i := range ids {
 		if ids[i], err = h.create(ctx, restartLatency); err != nil {
-			return nil, err
+			return nil, again, 0, err
 		}
 	}
 	if err := h.awaitStep(ctx, ids[restartRuns-1]); err != nil {
-		return nil, err
+		return nil, again, 0, err
 	}
 	worker, _ := h.stack.Process(devstack.RoleWorker)
 	if err := syscall.Kill(worker.PID, syscall.SIGKILL); err != nil {
-		return nil, err
+		return nil, again, 0, err
 	}
-	again := time.Now()
+	again = time.Now()
 	options := h.options
 	options.Port = -1
-	if h.stack, err = devstack.Up(ctx, options); err != nil {
-		return nil, err
-	}
-	r := &restart{Runs: restartRuns, ReadyMS: time.Since(again).Milliseconds(), UsualMS: usual.WallMS}
-	var runs []one
-	for _, id := range ids {
-		if err := h.await(ctx, id); err != nil {
-			return nil, err
-		}
-		r.Finished++
-		run, err := h.readRun(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
-		next, err := h.firstStart(ctx, id, again)
-		if err != nil {
-			return nil, err
-		}
-		waited := next.Sub(again).Milliseconds()
-		if r.FirstMS == 0 || waited < r.FirstMS {
-			r.FirstMS = waited
-		}
-		r.SlowMS = max(r.SlowMS, waited)
-	}
-	r.WallMS = median(runs, func(o one) int64 { return o.wall.Milliseconds() })
-	r.AgainMS = r.WallMS - r.UsualMS
-	return r, nil
+	h.stack, err = devstack.Up(ctx, options)
+	return ids, again, time.Since(again), err
 }
 
 // awaitStep waits until the builder of a run is at work.
@@ -107,13 +123,14 @@ func (h *house) awaitStep(ctx context.Context, id int64) error {
 	}
 }
 
-// firstStart returns when the first activity of a run started after a moment.
-func (h *house) firstStart(ctx context.Context, id int64, after time.Time) (time.Time, error) {
+// firstStart returns when the first activity of a run started after a moment,
+// and whether that was one that had to be noticed as lost first. Short work in a
+// workflow task counts too: its marker says when the task was over.
+func (h *house) firstStart(ctx context.Context, id int64, after time.Time) (first time.Time, lost bool, err error) {
 	ids := []string{contract.RunWorkflowID(id)}
 	for _, step := range stepIDs() {
 		ids = append(ids, contract.StepWorkflowID(id, step))
 	}
-	var first time.Time
 	for _, workflowID := range ids {
 		events := h.temporal.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for events.HasNext() {
@@ -123,24 +140,32 @@ func (h *house) firstStart(ctx context.Context, id int64, after time.Time) (time
 				break
 			}
 			if err != nil {
-				return first, err
+				return first, lost, err
 			}
-			at := e.GetEventTime().AsTime()
-			_, starts := e.GetAttributes().(*historypb.HistoryEvent_ActivityTaskStartedEventAttributes)
-			if starts && at.After(after) && (first.IsZero() || at.Before(first)) {
+			at, started := e.GetEventTime().AsTime(), e.GetActivityTaskStartedEventAttributes()
+			if started == nil && e.GetMarkerRecordedEventAttributes() == nil {
+				continue
+			}
+			if at.After(after) && (first.IsZero() || at.Before(first)) {
 				first = at
+				lost = started.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT
 			}
 		}
 	}
-	return first, nil
+	if first.IsZero() {
+		return first, lost, fmt.Errorf("run %d did nothing after the worker was started again", id)
+	}
+	return first, lost, nil
 }
 
 func (r *restart) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\nWorker killed (kill -9) with %d runs under way and started again at once: it polls after %s, the first activity starts after %s,\n"+
-		"the one that waited longest after %s; the runs took %s instead of %s\n",
-		r.Runs, ms(r.ReadyMS), ms(r.FirstMS), ms(r.SlowMS), ms(r.WallMS), ms(r.UsualMS))
-	return err
+	t := newTable(out, fmt.Sprintf("Worker killed (kill -9) %d times with %d runs under way, and started again at once (from its start; the runs took %s instead of %s)",
+		r.Ready.N, restartRuns, ms(r.WallMS), ms(r.UsualMS)), "WHAT", "N", "P50", "MAX", "AIM")
+	t.row("it polls", fmt.Sprint(r.Ready.N), ms(r.Ready.P50MS), ms(r.Ready.MaxMS), "")
+	t.row("a run's next activity", fmt.Sprint(r.Next.N), ms(r.Next.P50MS), ms(r.Next.MaxMS), "")
+	t.row(fmt.Sprintf("  beyond the heartbeat time-out of %s, where it was lost", heartbeatTime), fmt.Sprint(r.Beyond.N), ms(r.Beyond.P50MS), ms(r.Beyond.MaxMS), "< "+aimResume.String())
+	return t.Flush()
 }

@@ -58,7 +58,7 @@ func scenario(latencies []time.Duration) ([]byte, error) {
 			}
 		}
 	}
-	return yaml.Marshal(map[string]any{"rules": rules})
+	return yaml.Marshal(map[string]any{"rules": append(rules, healRules()...)})
 }
 
 func plan() contract.Plan {
@@ -95,7 +95,7 @@ func repository(ctx context.Context, dir string) error {
   shards: %d
   test: {command: "./test.sh $RGPT_SHARD", format: exit-code}
 `, shards),
-		"test.sh":   fmt.Sprintf("#!/bin/sh\nsleep %g\necho shard $1 passed\n", testTime.Seconds()),
+		"test.sh":   fmt.Sprintf("#!/bin/sh\nsleep %g\nif grep -q wrong src/made.txt 2>/dev/null; then\n  echo '--- FAIL: made.txt is wrong'\n  exit 1\nfi\necho shard $1 passed\n", testTime.Seconds()),
 		"README.md": "# Sample of the benchmark\n",
 	}
 	for i := range 40 {
