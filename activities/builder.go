@@ -75,7 +75,7 @@ func (a *Activities) goOnFrom(ctx context.Context, execution contract.ExecutionR
 func (a *Activities) stepPrompt(ctx context.Context, execution contract.ExecutionRef, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
 	planID := in.PlanID
 	if in.Heal != nil {
-		return a.repairPrompt(ctx, execution.RunID, planID, *in.Heal, start)
+		return a.repairPrompt(ctx, execution.RunID, planID, *in.Heal, in.Lessons.Generation, start)
 	}
 	run, err := a.Store.Run(ctx, execution.RunID)
 	if err != nil {

@@ -102,7 +102,7 @@ func (a *Activities) lastAnswer(ctx context.Context, execution int64) (model.Mes
 }
 
 // repairPrompt makes the prompt of the Repair agent for a heal.
-func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task contract.HealTask, start contract.Workspace) (prompt.Prompt, error) {
+func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task contract.HealTask, generation int, start contract.Workspace) (prompt.Prompt, error) {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -131,6 +131,10 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 			earlier = append(earlier, clipped(out.Result+"\n"+out.Diff, evidenceBytes/2))
 		}
 	}
+	handoff, err := a.handoffTo(ctx, runID, contract.AgentRepair, generation)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	files, err := a.Workspaces.Files(ctx, start)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -139,7 +143,8 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	return prompt.Repair(prompt.RepairTask{
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
-		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):], Files: listing(files),
+		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
+		Generation: generation, Handoff: handoff, Files: listing(files),
 	})
 }
 
@@ -170,7 +175,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 		return out, err
 	}
 	if len(touched) > 0 {
-		out.Refused = "the patch was thrown away because it touches " + touched[0].Path + ", which no agent may change"
+		out.Refused, out.Code = "the patch was thrown away because it touches "+touched[0].Path+", which no agent may change", contract.CodeForbidden
 		return out, nil
 	}
 	changed, err := a.pinned(ctx, in.From, in.To)
@@ -183,6 +188,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	}
 	if len(broken) > 0 {
 		out.Refused = "the repair was thrown away because it takes tests away: " + clipped(strings.Join(broken, "; "), causeBytes)
+		out.Code = contract.CodeFindings
 	}
 	return out, nil
 }
@@ -312,9 +318,32 @@ func exampleOf(example string) (string, bool) {
 	return "", false
 }
 
+func handoffName(agent contract.Agent, generation int) string {
+	return fmt.Sprintf("handoff/%s-%d.md", agent, generation)
+}
+
+// handoffTo returns what the agent before this one left in writing, empty for
+// the first.
+func (a *Activities) handoffTo(ctx context.Context, runID int64, agent contract.Agent, generation int) (string, error) {
+	if generation < 2 {
+		return "", nil
+	}
+	all, err := a.Store.Artifacts(ctx, runID)
+	if err != nil {
+		return "", err
+	}
+	for _, kept := range slices.Backward(all) {
+		if kept.Name == handoffName(agent, generation-1) {
+			text, err := a.Artifacts.Get(ctx, kept.Digest)
+			return clipped(string(text), evidenceBytes), err
+		}
+	}
+	return "", nil // it could not be written; the run said so
+}
+
 // Handoff writes down what a revoked agent leaves to the next one.
 func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
-	runID, phase := in.Execution.RunID, in.Execution.Phase
+	runID := in.Execution.RunID
 	heals, err := a.Store.Heals(ctx, runID)
 	if err != nil {
 		return contract.HandoffResult{}, err
@@ -326,7 +355,7 @@ func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (con
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Handoff of %s %d, run %d\n\nRevoked: %s.\n\n## Attempts\n\n", in.Agent, in.Generation, runID, in.Reason)
 	for _, e := range executions {
-		if e.Phase != phase {
+		if e.Agent != in.Agent {
 			continue
 		}
 		fmt.Fprintf(&b, "- %s %s, attempt %d: %s", e.Phase, e.Step, e.Attempt, e.Status)
@@ -344,7 +373,7 @@ func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (con
 	if err != nil {
 		return contract.HandoffResult{}, err
 	}
-	name := fmt.Sprintf("handoff/%s-%d.md", in.Agent, in.Generation)
+	name := handoffName(in.Agent, in.Generation)
 	return contract.HandoffResult{Artifact: name}, a.Store.AddArtifacts(ctx, runID, []contract.Artifact{{
 		ExecutionID: in.Execution.ID, Name: name, Type: contract.ArtifactFile, Size: int64(len(text)), Digest: digest,
 	}})

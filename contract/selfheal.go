@@ -40,6 +40,10 @@ type HealInput struct {
 	PlanGiven bool          `json:"plan_given,omitempty"` // a person's plan is not made anew
 	QuotaWait time.Duration `json:"quota_wait"`
 	Settings  LoopSettings  `json:"settings"`
+	From      Workspace     `json:"from,omitzero"`   // where the step that failed had begun
+	Orders    Orders        `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
+	// Generation is that of the Repair agent; above 1 it follows a revoked one.
+	Generation int `json:"generation,omitempty"`
 }
 
 // Directive is what a heal tells the run to do.
@@ -56,9 +60,17 @@ type Directive struct {
 	Reason string        `json:"reason,omitempty"` // of the wait, for people
 	Ask    *Question     `json:"ask,omitempty"`    // only a person can help
 	Usage  Usage         `json:"usage"`
+	Blame  *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
 	// Class and Code are those of the failure after a closer look.
 	Class Class `json:"error_type"`
 	Code  Code  `json:"code,omitempty"`
+}
+
+// Blame is what the Repair agent did wrong. It counts for the agent as the
+// failures of planner and builder count for them.
+type Blame struct {
+	Failure   Failure      `json:"failure"`
+	Execution ExecutionRef `json:"execution"`
 }
 
 // Question is what a person is asked when no action is left.
@@ -104,6 +116,7 @@ type HealOutput struct {
 	Result  string         `json:"result,omitempty"` // what became of it
 	Back    Phase          `json:"back,omitempty"`   // where the run went on
 	Usage   *Usage         `json:"cost,omitempty"`
+	Change  *StepOutput    `json:"change,omitempty"` // of the builder: what stands for the work of the step that failed
 }
 
 // InterventionNote is what a record says of a question to a person.
@@ -165,6 +178,7 @@ type JudgeInput struct {
 type Judgement struct {
 	Cold    bool   `json:"cold,omitempty"`
 	Refused string `json:"refused,omitempty"`
+	Code    Code   `json:"code,omitempty"` // of what is refused: CodeForbidden for a path that no agent may change
 	Diff    string `json:"diff,omitempty"` // shortened
 }
 

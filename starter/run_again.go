@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 // again returns the commands by which a run goes on after a failure, or is done
@@ -126,7 +127,7 @@ func otherModel(p *parts, run store.Run, phase contract.Phase, name string) (*co
 
 // replay does a run again and says so, or follows it.
 func (a *app) replay(ctx context.Context, p *parts, o rerun.Order, run store.Run, wait bool) error {
-	result, err := rerun.Replay(ctx, p.Temporal, p.Store, p.Config.Temporal.Namespace, o)
+	result, err := rerun.Replay(ctx, rerun.Temporal{Client: p.Temporal, Namespace: p.Config.Temporal.Namespace, Converter: workerhost.Converter()}, p.Store, o)
 	if err != nil {
 		return err
 	}

@@ -139,12 +139,9 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 // turn is one model call and the tool calls that it asks for. It reports
 // whether there is more to do.
 func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
-	asked := workflow.Now(ctx)
-	if err := workflow.Await(ctx, func() bool { return !l.Paused }); err != nil {
-		return false, fault.Of(err)
+	if failure := l.unpaused(ctx); failure != nil {
+		return false, failure
 	}
-	// Time that a person made it wait is not the step's.
-	l.Started = l.Started.Add(workflow.Now(ctx).Sub(asked))
 	if failure := l.spent(ctx); failure != nil {
 		return false, failure
 	}
@@ -170,6 +167,15 @@ func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return false, failure
 	}
 	return !think.Finish, nil
+}
+
+// unpaused waits while the run is paused. Time that a person made it wait is
+// not the step's.
+func (l *agentLoop) unpaused(ctx workflow.Context) *contract.Failure {
+	asked := workflow.Now(ctx)
+	err := workflow.Await(ctx, func() bool { return !l.Paused })
+	l.Started = l.Started.Add(workflow.Now(ctx).Sub(asked))
+	return fault.Of(err)
 }
 
 // validate is what strict mode adds to a step: its change must build, or
@@ -230,6 +236,12 @@ func (l *agentLoop) spent(ctx workflow.Context) *contract.Failure {
 // that only read run side by side.
 func (l *agentLoop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	for len(calls) > 0 {
+		// Before there was this version a turn that had its answer was finished.
+		if l.Paused && workflow.GetVersion(ctx, "tools wait while paused", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			if failure := l.unpaused(ctx); failure != nil {
+				return failure
+			}
+		}
 		n := 1
 		for calls[0].ReadOnly && n < min(len(calls), sideBySide) && calls[n].ReadOnly {
 			n++

@@ -170,7 +170,7 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 		}
 		// Others go on while the failure may be healed: what they do is not paid
 		// for again then.
-		if r.maxRetries <= 0 || final(failure) {
+		if r.maxRetries <= 0 || fault.Final(failure) {
 			g.cancel()
 		}
 	}

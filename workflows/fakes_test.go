@@ -19,30 +19,32 @@ import (
 // world is what the workflows under test act on: activities that answer as
 // told, and the records that they wrote.
 type world struct {
-	mu       sync.Mutex
-	env      *testsuite.TestWorkflowEnvironment
-	records  []contract.Record
-	written  map[string]contract.RecordResult // by workflow and number
-	hops     []string
-	begun    map[string]int
-	plan     contract.Plan
-	fail     map[string]*fault.Error // activity (or activity/step) → how it fails
-	answers  map[string][]contract.ThinkResult
-	thinks   map[string]int
-	tools    int
-	checks   [][]contract.Check
-	red      bool
-	left     map[string]int // how often an activity still fails; absent: always
-	redUntil string         // the tree that is green
-	conflict string         // the step whose change goes together with none
-	refused  string         // why repairs are thrown away
-	released contract.ReleaseInput
-	opened   map[string]contract.OpenStepInput
-	edited   map[int64]contract.Plan                         // plans that people stored
-	onVerify func(contract.VerifyInput) contract.CheckResult // where set, reports are verdicts over its results
-	verified []contract.CheckResult
-	onThink  func(contract.ThinkInput)
-	onAdopt  func(contract.AdoptPlanInput)
+	mu          sync.Mutex
+	env         *testsuite.TestWorkflowEnvironment
+	records     []contract.Record
+	written     map[string]contract.RecordResult // by workflow and number
+	hops        []string
+	begun       map[string]int
+	plan        contract.Plan
+	fail        map[string]*fault.Error // activity (or activity/step) → how it fails
+	answers     map[string][]contract.ThinkResult
+	thinks      map[string]int
+	tools       int
+	checks      [][]contract.Check
+	red         bool
+	left        map[string]int // how often an activity still fails; absent: always
+	redUntil    string         // the tree that is green
+	conflict    string         // the step whose change goes together with none
+	refused     string         // why repairs are thrown away
+	escapes     map[string]int // tool calls of a step that leave its paths, from the first
+	released    contract.ReleaseInput
+	opened      map[string]contract.OpenStepInput
+	edited      map[int64]contract.Plan // plans that people stored
+	refusedCode contract.Code
+	onVerify    func(contract.VerifyInput) contract.CheckResult // where set, reports are verdicts over its results
+	verified    []contract.CheckResult
+	onThink     func(contract.ThinkInput)
+	onAdopt     func(contract.AdoptPlanInput)
 }
 
 func newWorld(t *testing.T) *world {
@@ -137,7 +139,7 @@ func newWorld(t *testing.T) *world {
 		return contract.Diagnosis{Failure: in.Failure, RootCause: "root of " + in.Failure.Message}, nil
 	})
 	register(contract.ActivityJudge, func(context.Context, contract.JudgeInput) (contract.Judgement, error) {
-		return contract.Judgement{Refused: w.refused, Diff: "+x"}, nil
+		return contract.Judgement{Refused: w.refused, Code: w.refusedCode, Diff: "+x"}, nil
 	})
 	register(contract.ActivityCreateDefaults, func(_ context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
 		in.Workspace.Tree += "+defaults"
@@ -249,6 +251,9 @@ func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOut
 	w.tools++
 	out := contract.ToolOutcome{Workspace: in.Workspace, OK: true, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}
 	switch {
+	case w.escapes[in.Execution.Step] > 0:
+		w.escapes[in.Execution.Step]--
+		out.OK, out.Code = false, contract.CodePathEscape
 	case w.fail["escape"] != nil:
 		out.OK, out.Code = false, contract.CodePathEscape
 	case w.fail["repeat"] != nil:

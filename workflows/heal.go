@@ -15,6 +15,7 @@ import (
 // heals is what a run knows of its self-heals.
 type heals struct {
 	number    int // of heals so far
+	underWay  int // the number of the heal that has started and not ended; 0: none
 	questions int // to people so far
 	count     map[contract.Phase]int
 	tried     map[string][]contract.HealAction // by what failed and how
@@ -54,27 +55,16 @@ func workOf(p contract.Phase, step string) string {
 	return string(p) + "/" + step
 }
 
-// final reports whether a failure is one that nothing can be done about: a
-// person or a budget has said the last word.
-func final(f *contract.Failure) bool {
-	switch f.Code {
-	case contract.CodeCancelled, contract.CodeRunTimeout, contract.CodeRejected, contract.CodeApprovalExpired, contract.CodeBudgetExceeded:
-		return true
-	default:
-		return false
-	}
-}
-
 // heal makes what it can of a phase's failure. It returns the phase from which
 // the run goes on, or the failure that it ends with.
 func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	// A run that began before failures were healed has no time to wait for
 	// people: it ends as it would have ended then, and its history replays.
-	if r.maxRetries <= 0 || r.in.Settings.InterventionWait <= 0 || final(failure) {
+	if r.maxRetries <= 0 || r.in.Settings.InterventionWait <= 0 || fault.Final(failure) {
 		return "", failure
 	}
-	if err := r.handOff(ctx, p, failure); err != nil {
-		r.log.Error("Could not hand off the work of a revoked agent; the next one begins without", "phase", p, "error", err)
+	if agent := contract.AgentOf(p); hasModel(p) { // what the others find is no fault of theirs
+		r.blame(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.failed.step)})
 	}
 	var asked contract.Command // by a person
 	for {
@@ -134,9 +124,18 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		Failure: *failure, Tried: r.heals.tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
 		Model: r.models[agent], Repair: r.models[contract.AgentRepair], Others: r.otherModels(),
 		PlanID: r.planID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
+		From: r.failed.from, Orders: r.ordersOf(contract.AgentRepair), Generation: r.heals.conductOf(contract.AgentRepair).generation,
 	}
-	err := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
-		contract.WorkflowSelfHeal, in).Get(ctx, &d)
+	child := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
+		contract.WorkflowSelfHeal, in)
+	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
+		r.heals.underWay = in.Number
+		if r.held.orders != in.Orders.Seq { // something was asked of the run meanwhile
+			r.tellHeal(ctx)
+		}
+	}
+	err := child.Get(ctx, &d)
+	r.heals.underWay = 0
 	if ctx.Err() != nil {
 		if err == nil && d.Failed == "" {
 			r.heals.open = &appliedHeal{d, p, r.failed.step}
@@ -161,6 +160,9 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		}
 		r.heals.count[p]++
 		r.retryCount++
+	}
+	if d.Blame != nil {
+		r.blame(ctx, contract.AgentRepair, *d.Blame)
 	}
 	return d, nil
 }
@@ -546,28 +548,31 @@ func withoutNumbers(s string) string {
 	return s[:min(len(s), most)]
 }
 
-// handOff replaces an agent that has used up a budget by a fresh one, which
-// finds in writing what was tried.
-func (r *run) handOff(ctx workflow.Context, p contract.Phase, failure *contract.Failure) error {
-	agent := contract.AgentOf(p)
-	if agent != contract.AgentPlanner && agent != contract.AgentBuilder {
-		return nil // the others are no models: what they find is no fault of theirs
-	}
+// blame counts a failure for an agent. One that has used up a budget is
+// replaced by a fresh one, which finds in writing what was tried.
+func (r *run) blame(ctx workflow.Context, agent contract.Agent, b contract.Blame) {
 	c := r.heals.conductOf(agent)
-	why := c.blame(r.failed.step, failure)
+	why := c.blame(r.failed.step, &b.Failure)
 	if why == "" {
-		return nil
+		return
 	}
 	r.heals.conduct[agent] = &conduct{generation: c.generation + 1, same: map[string]int{}}
+	if err := r.handOff(ctx, agent, c.generation, why, b.Execution); err != nil {
+		r.log.Error("Could not hand off the work of a revoked agent; the next one begins without", "agent", agent, "error", err)
+	}
+}
+
+// handOff writes down what a revoked agent tried, and says why it was revoked.
+func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int, why string, last contract.ExecutionRef) error {
 	var handoff contract.HandoffResult
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityHandoff, contract.HandoffInput{
-		Execution: r.executionOf(p, r.failed.step), Agent: agent, Generation: c.generation, Reason: why,
+		Execution: last, Agent: agent, Generation: generation, Reason: why,
 	}).Get(ctx, &handoff)
 	if err != nil {
 		return err
 	}
 	_, err = r.transition(ctx, contract.Record{Events: []contract.EventDraft{{Type: contract.EventAgentRevoked, Payload: map[string]any{
-		"agent": agent, "generation": c.generation, "reason": why, "handoff": handoff.Artifact,
+		"agent": agent, "generation": generation, "reason": why, "handoff": handoff.Artifact,
 	}}}})
 	return err
 }

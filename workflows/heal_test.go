@@ -1,10 +1,13 @@
 package workflows
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -26,6 +29,19 @@ func (w *world) healNotes() map[int]contract.HealNote {
 				n.Action, n.ErrorType = was.Action, was.ErrorType
 			}
 			out[n.Number] = n
+		}
+	}
+	return out
+}
+
+// repaired returns what heals' rows say that stands for the work of steps.
+func (w *world) repaired() []contract.StepOutput {
+	var out []contract.StepOutput
+	for _, rec := range w.records {
+		for _, n := range rec.Heals {
+			if n.Output.Change != nil {
+				out = append(out, *n.Output.Change)
+			}
 		}
 	}
 	return out
@@ -73,18 +89,22 @@ func TestARunThatFailsOnceInAnyPhaseHealsItselfAndIsDone(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.failTimes(name, 1, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"))
+			failure, action := fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"), contract.HealCorrectJSON
+			if !hasModel(p) {
+				failure, action = fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "it crashed"), contract.HealRerunStrict
+			}
+			w.failTimes(name, 1, failure)
 			require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
 			notes := w.healNotes()
 			require.Len(t, notes, 1)
 			require.Equal(t, contract.HealSuccess, notes[1].Status)
-			require.Equal(t, contract.HealCorrectJSON, notes[1].Action)
+			require.Equal(t, action, notes[1].Action)
 			statuses := w.statuses()
 			at := slices.Index(statuses, contract.StatusSelfHeal)
 			require.Equal(t, []contract.Status{p.Error(), contract.StatusSelfHeal, p.Running()}, statuses[at-1:at+2])
 			require.Subset(t, w.events(), []contract.EventType{contract.EventHealStarted, contract.EventHealSuccess})
 			require.Equal(t, 1, w.last().RetryCount)
-			require.Equal(t, string(contract.HealCorrectJSON), w.last().LastHealAction)
+			require.Equal(t, string(action), w.last().LastHealAction)
 			require.Nil(t, w.last().Failure, "what was healed is no failure of the run")
 		})
 	}
@@ -242,9 +262,225 @@ func TestAConflictIsResolvedByTheRepairAgent(t *testing.T) {
 	w.plan = onePlan("a", "b")
 	w.conflict = "b"
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
-	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
 	require.Equal(t, 1, w.begun["builder/b"], "the step's work is not done again")
 	require.Equal(t, "repair.2.0", w.released.Workspace.Tree)
+	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
+	kept := w.healNotes()
+	require.Equal(t, contract.HealSuccess, kept[1].Status)
+	repaired := w.repaired()
+	require.Len(t, repaired, 1, "the heal's row says what stands for the step")
+	require.Equal(t, "b", repaired[0].Step)
+	require.Equal(t, "repair.2.0", repaired[0].To.Tree)
+	require.Equal(t, "b", repaired[0].Credit.Step)
+}
+
+// slowly lets each model call take a minute.
+func (w *world) slowly() {
+	w.env.OnActivity(contract.ActivityThink, anything, anything).After(time.Minute).Return(w.think)
+}
+
+// While two turns of the builder and one of the Repair agent take a minute
+// each, the Repair agent's first call is under way then.
+const repairing = 2*time.Minute + 30*time.Second
+
+func TestAPauseAndASwitchOfModelReachTheRepairAgentAtWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil = "repair.2.0"
+	w.slowly()
+	used := map[int]string{}
+	w.onThink = func(in contract.ThinkInput) {
+		if in.Execution.Step == contract.StepRepair {
+			used[in.Turn] = in.Model.Model
+		}
+	}
+	var thinks, tools int
+	var seen contract.RunView
+	w.after(repairing, func() {
+		w.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
+		w.update(contract.UpdateSwitchModel, contract.Command{
+			ID: "m", By: "ann", Agent: contract.AgentRepair, Model: &contract.ModelChoice{Provider: "scripted", Model: "better"},
+		})
+	})
+	w.after(5*time.Hour, func() {
+		thinks, tools, seen = w.thinks[contract.StepRepair], w.tools, w.view(t)
+		w.update(contract.UpdateResume, contract.Command{ID: "r", By: "ann"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, contract.StatusPaused, seen.Status)
+	require.Equal(t, contract.StatusSelfHeal, seen.PausedFrom)
+	require.Equal(t, 1, thinks, "no model call begins while the run is paused")
+	require.Equal(t, 2, tools, "no tool call does: these are the builder's")
+	require.Equal(t, map[int]string{1: "scripted", 2: "better"}, used)
+}
+
+func TestARepairAgentThatStartsInAPausedRunWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil = "repair.2.0"
+	w.env.OnActivity(contract.ActivityDiagnose, anything, anything).After(time.Minute).Return(func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
+		return contract.Diagnosis{Failure: in.Failure, RootCause: "root"}, nil
+	})
+	began := 0
+	w.after(30*time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"}) })
+	w.after(time.Hour, func() {
+		began = w.begun["tester/repair"]
+		w.update(contract.UpdateResume, contract.Command{ID: "r", By: "ann"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Zero(t, began)
+	require.Equal(t, 1, w.begun["tester/repair"])
+}
+
+func TestAStopEndsTheRepairAgentAtWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil = "repair.2.0"
+	w.slowly()
+	w.after(repairing, func() { w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"}) })
+	require.Equal(t, contract.StatusCancelled, w.orchestrate(t, healing).Status)
+	require.LessOrEqual(t, w.thinks[contract.StepRepair], 1)
+	var ends []contract.ExecutionStatus
+	for _, rec := range w.records {
+		if rec.End != nil && len(rec.Events) > 0 && rec.Events[0].Type == contract.EventStepError {
+			ends = append(ends, rec.End.Status)
+		}
+	}
+	require.Equal(t, []contract.ExecutionStatus{contract.ExecutionCancelled}, ends, "its execution is closed")
+}
+
+func TestARepairAgentThatLeavesItsPathsIsRevokedAndAFreshOneFindsItsHandoff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil = "repair.2.0"
+	w.escapes = map[string]int{contract.StepRepair: 2}
+	w.after(time.Minute, func() {
+		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+		w.update(contract.UpdateHeal, contract.Command{ID: "h", By: "ann", Action: contract.HealRepair})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, []map[string]any{{
+		"agent": contract.AgentRepair, "generation": 1, "reason": "it went outside its allowed tools or paths", "handoff": "handoff/repair-1.md",
+	}}, w.revoked())
+	require.Equal(t, 2, w.opened[contract.StepRepair].Lessons.Generation)
+}
+
+func TestARepairThatTouchesWhatNoAgentMayChangeIsAViolation(t *testing.T) {
+	t.Parallel()
+	for code, revoked := range map[contract.Code]int{contract.CodeForbidden: 1, contract.CodeFindings: 0} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.redUntil, w.refused, w.refusedCode = "repair.2.0", "it touches .github/workflows/ci.yml", code
+			require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
+			require.Len(t, w.revoked(), revoked)
+		})
+	}
+}
+
+func TestARepairAgentThatRepeatsItsErrorIsRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redUntil, w.refused, w.refusedCode = "repair.2.0", "it deletes TestAdd", contract.CodeFindings
+	for i := range 2 {
+		w.after(time.Duration(i+1)*time.Minute, func() {
+			w.update(contract.UpdateHeal, contract.Command{ID: fmt.Sprint("h", i), By: "ann", Action: contract.HealRepair})
+		})
+	}
+	require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
+	require.Len(t, w.revoked(), 1)
+	require.Equal(t, "it repeated the same error 2 times", w.revoked()[0]["reason"])
+}
+
+// revoked returns what was told of agents that were revoked.
+func (w *world) revoked() []map[string]any {
+	var out []map[string]any
+	for _, rec := range w.records {
+		for _, e := range rec.Events {
+			if e.Type == contract.EventAgentRevoked {
+				out = append(out, e.Payload.(map[string]any))
+			}
+		}
+	}
+	return out
+}
+
+func TestStepsBesideAFailedOneGoOnAndAreNotPaidTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan = onePlan("bad", "slow")
+	w.env.OnActivity(contract.ActivityThink, anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Execution.Step == "slow" })).
+		After(time.Minute).Return(w.think)
+	w.env.OnActivity(contract.ActivityThink, anything, anything).Return(w.think)
+	w.failTimes(contract.ActivityThink+"/bad", 1, fault.New(contract.ClassLLM, contract.CodeRefusal, "no"))
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, 2, w.begun["builder/bad"])
+	require.Equal(t, 1, w.begun["builder/slow"])
+	require.Equal(t, 2, w.thinks["slow"], "each of its turns was paid once")
+	require.Equal(t, 1, occurrences(w.events(), contract.EventStepError), "only the one that failed has an error")
+}
+
+func TestWhatChangesNoModelIsNotTriedWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	other := func(s *contract.Settings) { s.Fallbacks = []contract.ModelChoice{{Provider: "other", Model: "m"}} }
+	for name, c := range map[string]struct {
+		activity string
+		failure  *fault.Error
+		want     []contract.HealAction
+	}{
+		"tester": {contract.ActivityVerify, fault.New(contract.ClassInfra, contract.CodeUnavailable, "gone"), []contract.HealAction{
+			contract.HealOtherWorker, contract.HealAskPerson,
+		}},
+		"releaser": {contract.ActivityRelease, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"), []contract.HealAction{contract.HealAskPerson}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.fail[c.activity] = c.failure
+			require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing, other).Status)
+			require.Equal(t, c.want, w.actions())
+		})
+	}
+}
+
+func TestAnApprovalThatWasNotGivenTellsPeopleWhyAndWhatNext(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		plan, rejected bool
+		note           contract.InterventionNote
+		event          contract.EventType
+	}{
+		"a rejected plan": {true, true, contract.InterventionNote{
+			Number: 1, Status: "resolved", Phase: contract.PhasePlanner, Reason: "ann rejected the plan (too large)", By: "ann", Answer: "give_up", Words: "too large",
+		}, contract.EventInterventionResolved},
+		"a rejected release": {false, true, contract.InterventionNote{
+			Number: 1, Status: "resolved", Phase: contract.PhaseTester, Reason: "ann rejected the release (too large)", By: "ann", Answer: "give_up", Words: "too large",
+		}, contract.EventInterventionResolved},
+		"an unanswered release": {false, false, contract.InterventionNote{
+			Number: 1, Status: "expired", Phase: contract.PhaseTester, Answer: "give_up",
+			Reason: "nobody approved the release within 1h0m0s (execution.approval.wait), which counts as a no",
+		}, contract.EventInterventionExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if c.rejected {
+				w.after(time.Minute, func() { w.update(contract.UpdateReject, contract.Command{ID: "1", By: "ann", Reason: "too large"}) })
+			}
+			result := w.orchestrate(t, healing, func(s *contract.Settings) { s.ApprovePlan, s.ApproveRelease = c.plan, !c.plan })
+			require.Equal(t, contract.StatusFailed, result.Status, "it ends the run at once")
+			require.Empty(t, w.healNotes())
+			var notes []contract.InterventionNote
+			for _, rec := range w.records {
+				notes = append(notes, rec.Interventions...)
+			}
+			require.Len(t, notes, 1)
+			require.Contains(t, notes[0].ActionRequired, "rgpt run resume 7")
+			notes[0].ActionRequired = ""
+			require.Equal(t, c.note, notes[0])
+			require.Equal(t, 1, occurrences(w.events(), c.event))
+		})
+	}
 }
 
 // settledOnce requires that each heal of a run came to an end, and that it was

@@ -42,6 +42,7 @@ type run struct {
 	done       map[string]contract.Change       // by step
 	failed     failed                           // what the phase failed in
 	heals      heals
+	blamed     bool                 // Temporal shows the class of a failure
 	changes    []contract.Change    // what the steps did, in plan order
 	workspace  contract.Workspace   // all changes together
 	stages     []contract.Workspace // after each change
@@ -412,8 +413,13 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 		keyPhase.ValueSet(string(r.phase)),
 		keyStatus.ValueSet(string(r.status)),
 	}
-	if r.failure != nil {
+	switch {
+	case r.failure != nil:
 		attributes = append(attributes, keyErrorType.ValueSet(string(r.failure.Class)))
+		r.blamed = true
+	case r.blamed: // healed
+		attributes = append(attributes, keyErrorType.ValueUnset())
+		r.blamed = false
 	}
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		return contract.RecordResult{}, err

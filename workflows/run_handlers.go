@@ -260,7 +260,48 @@ func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.Rec
 func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	a := r.held.approval
 	a.rejected, a.by, a.reason = true, c.By, c.Reason
-	return r.answer(contract.EventApprovalRejected, "rejected"), "approval " + a.id + " rejected"
+	rec := r.answer(contract.EventApprovalRejected, "rejected")
+	if a.kind == approvalPlan || a.kind == approvalRelease {
+		r.leave(&rec, a)
+	}
+	return rec, "approval " + a.id + " rejected"
+}
+
+// leave adds to a record what people find afterwards of an approval that was
+// not given: why the run ended, and what they can do next.
+func (r *run) leave(rec *contract.Record, a *approval) {
+	r.heals.questions++
+	note := contract.InterventionNote{
+		Number: r.heals.questions, Status: "resolved", Phase: r.phase, Reason: r.noApproval(a).Message, ActionRequired: r.afterNo(a.kind),
+		By: a.by, Answer: "give_up", Words: a.reason,
+	}
+	kind := contract.EventInterventionResolved
+	if a.expired {
+		note.Status, kind = "expired", contract.EventInterventionExpired
+	}
+	rec.Interventions = append(rec.Interventions, note)
+	rec.Events = append(rec.Events, contract.EventDraft{Type: kind, Payload: map[string]any{
+		"intervention_id": contract.InterventionID(r.in.RunID, note.Number), "kind": a.kind, "approval_id": a.id, "phase": note.Phase,
+		"reason": note.Reason, "action_required": note.ActionRequired, "by": a.by, "answer": note.Answer,
+	}})
+}
+
+// noApproval is the failure that an approval ends its run with.
+func (r *run) noApproval(a *approval) *contract.Failure {
+	if a.rejected {
+		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, because(a.reason)).Failure
+	}
+	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
+		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
+}
+
+// afterNo says what people can do with a run that was not approved.
+func (r *run) afterNo(kind string) string {
+	if kind == approvalPlan {
+		return fmt.Sprintf("to be asked again, about a plan made anew: rgpt run resume %d; for another goal or a plan of your own start a new run", r.in.RunID)
+	}
+	return fmt.Sprintf("to be asked again, after another test: rgpt run resume %d; to build or plan anew: rgpt run replay %d --phase builder, or planner",
+		r.in.RunID, r.in.RunID)
 }
 
 func (r *run) checkHeal(c contract.Command) error {
@@ -423,9 +464,11 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// tellSteps tells the steps that are under way how things are to be from now on.
+// tellSteps tells the steps and the heal that are under way how things are to
+// be from now on.
 func (r *run) tellSteps(ctx workflow.Context) {
 	r.held.orders++
+	r.tellHeal(ctx)
 	for _, s := range r.steps {
 		if r.reachable[s.ID] {
 			r.tellStep(ctx, s.ID)
@@ -434,12 +477,27 @@ func (r *run) tellSteps(ctx workflow.Context) {
 }
 
 func (r *run) tellStep(ctx workflow.Context, step string) {
-	id := contract.StepWorkflowID(r.in.RunID, step)
-	orders := contract.Orders{Seq: r.held.orders, Paused: r.held.paused, Model: r.models[contract.AgentBuilder]}
+	r.tell(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
+}
+
+// tellHeal tells a heal that is under way, which passes it on to the Repair agent.
+func (r *run) tellHeal(ctx workflow.Context) {
+	if n := r.heals.underWay; n > 0 && workflow.GetVersion(ctx, "orders reach heals", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		r.tell(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
+	}
+}
+
+// ordersOf says how things are to be from now on for an agent.
+func (r *run) ordersOf(agent contract.Agent) contract.Orders {
+	return contract.Orders{Seq: r.held.orders, Paused: r.held.paused, Model: r.models[agent]}
+}
+
+func (r *run) tell(ctx workflow.Context, id string, agent contract.Agent) {
+	orders := r.ordersOf(agent)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// A step that has just ended needs no orders any more.
+		// What has just ended needs no orders any more.
 		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalOrders, orders).Get(ctx, nil); err != nil {
-			r.log.Info("A step did not take its orders", "step", id, "error", err)
+			r.log.Info("A child did not take its orders", "workflow", id, "error", err)
 		}
 	})
 }
@@ -533,16 +591,16 @@ func (r *run) verdict(ctx workflow.Context, a *approval) *contract.Failure {
 	r.release()
 	switch {
 	case a.rejected:
-		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, because(a.reason)).Failure
+		return r.noApproval(a)
 	case a.granted:
 		r.held.approved[a.kind] = r.subject(a.kind)
 		return nil
 	}
 	rec := happened(contract.EventApprovalExpired, a.payload())
 	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": "expired"}
+	r.leave(&rec, a)
 	if _, err := r.transition(ctx, rec); err != nil {
 		return r.why(err)
 	}
-	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
-		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
+	return r.noApproval(a)
 }

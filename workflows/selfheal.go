@@ -15,7 +15,8 @@ import (
 // with a directive, which the run applies. An action that could not be carried
 // out is a directive too, which says so; the run asks for the next one.
 func SelfHeal(ctx workflow.Context, in contract.HealInput) (contract.Directive, error) {
-	h := &selfHeal{in: in, failure: in.Failure, rows: newRecorder(ctx, in.RunID)}
+	h := &selfHeal{in: in, failure: in.Failure, rows: newRecorder(ctx, in.RunID), orders: in.Orders}
+	h.listen(ctx)
 	if err := h.diagnose(ctx); err != nil {
 		return contract.Directive{}, err
 	}
@@ -37,6 +38,39 @@ type selfHeal struct {
 	rootCause string
 	rows      *recorder
 	output    contract.HealOutput
+	orders    contract.Orders              // of the run, the newest
+	agent     workflow.ChildWorkflowFuture // the Repair agent, while it is at work
+}
+
+// listen takes what the run tells, and passes it on to the Repair agent.
+func (h *selfHeal) listen(ctx workflow.Context) {
+	told := workflow.GetSignalChannel(ctx, contract.SignalOrders)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var o contract.Orders
+			if !told.Receive(ctx, &o) {
+				return
+			}
+			if o.Seq > h.orders.Seq {
+				h.orders = o
+				h.passOn(ctx)
+			}
+		}
+	})
+}
+
+// passOn tells the Repair agent, if it is at work, what the run wants now.
+func (h *selfHeal) passOn(ctx workflow.Context) {
+	if h.agent == nil {
+		return
+	}
+	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalOrders, h.orders)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		// One that has just ended needs no orders any more.
+		if err := sent.Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Info("The Repair agent did not take its orders", "heal", h.in.Number, "error", err)
+		}
+	})
 }
 
 // diagnose looks at what the failed execution left behind.
@@ -70,6 +104,9 @@ func (h *selfHeal) choose() contract.HealAction {
 
 // applies reports whether an action can change anything here.
 func (h *selfHeal) applies(action contract.HealAction) bool {
+	if needsModel[action] && !hasModel(h.in.Phase) {
+		return false
+	}
 	switch action {
 	case contract.HealLowerTemperature:
 		return h.in.Model.Temperature == nil || *h.in.Model.Temperature > 0
@@ -88,6 +125,16 @@ func (h *selfHeal) applies(action contract.HealAction) bool {
 	default:
 		return true
 	}
+}
+
+// hasModel reports whether a phase is the work of a model. The tester and the
+// releaser run commands: no model makes a difference to them.
+func hasModel(p contract.Phase) bool { return p == contract.PhasePlanner || p == contract.PhaseBuilder }
+
+// needsModel are the actions that change how a model is asked, or which.
+var needsModel = map[contract.HealAction]bool{
+	contract.HealCorrectJSON: true, contract.HealRegenerate: true, contract.HealCompactContext: true, contract.HealStricterSchema: true,
+	contract.HealLowerTemperature: true, contract.HealSaferModel: true, contract.HealOtherProvider: true,
 }
 
 // otherModel returns the first model that is not the one that failed, at
@@ -122,6 +169,9 @@ func (h *selfHeal) began(ctx workflow.Context, action contract.HealAction) error
 // act carries an action out.
 func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contract.Directive, error) {
 	again := contract.Directive{Back: h.in.Phase}
+	if err := workflow.Await(ctx, func() bool { return !h.orders.Paused }); err != nil {
+		return again, err
+	}
 	if h.in.Asked != "" && !h.applies(action) {
 		again.Failed = fmt.Sprintf("%s makes no sense for this failure of the %s", action, h.in.Phase)
 		return again, nil
@@ -187,33 +237,15 @@ func (h *selfHeal) question() *contract.Question {
 	}
 	return &contract.Question{
 		Reason:         fmt.Sprintf("%s of the %s: %s", h.failure.Class, failed, h.failure.Message),
-		ActionRequired: advice[h.failure.Class],
+		ActionRequired: fault.Advice(h.failure.Class, h.failure.Code),
 	}
-}
-
-// advice says what a person can do about a failure that nothing mended.
-var advice = map[contract.Class]string{
-	contract.ClassLLM:       "switch the model (rgpt run switch-model) or make the goal clearer, then let it try again",
-	contract.ClassInfra:     "see that the provider, the network and the workers are up, then let it try again",
-	contract.ClassAssertion: "look at the failing tests; say in the reason what is wrong, then let it try again",
-	contract.ClassRuntime:   "see why the command crashed, mend the environment, then let it try again",
-	contract.ClassLogic:     "say in the reason how the plan should be different, then let it try again",
-	contract.ClassConfig:    "set what is missing in the configuration or the environment, then let it try again",
-	contract.ClassSafety:    "look at what the agent tried; if the goal needs it, do that part by hand, else give up",
-	contract.ClassHuman:     "mend the goal or the repository, then let it try again, or give up",
 }
 
 // repair lets the Repair agent patch the code, with the agent loop and tools
 // that the builder has. What it changed is judged before it counts.
 func (h *selfHeal) repair(ctx workflow.Context) (contract.Directive, error) {
 	out := contract.Directive{Back: h.in.Phase}
-	var result contract.StepResult
-	err := workflow.ExecuteChildWorkflow(
-		childOptions(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
-			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
-			Workspace: h.in.Workspace, Model: h.in.Repair, Settings: h.in.Settings,
-			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause},
-		}).Get(ctx, &result)
+	result, err := h.letRepair(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -221,6 +253,7 @@ func (h *selfHeal) repair(ctx workflow.Context) (contract.Directive, error) {
 	switch {
 	case result.Failure != nil:
 		out.Failed = "the Repair agent failed: " + result.Failure.Message
+		out.Blame = &contract.Blame{Failure: *result.Failure, Execution: h.executionOf(result)}
 		return out, nil //nolint:nilerr // a failed repair is a result
 	case result.Change.From.Tree == result.Change.To.Tree:
 		out.Failed = "the Repair agent changed nothing"
@@ -229,35 +262,81 @@ func (h *selfHeal) repair(ctx workflow.Context) (contract.Directive, error) {
 	return h.judged(ctx, out, result)
 }
 
-// judged takes a repair over unless it breaks a rule.
-func (h *selfHeal) judged(ctx workflow.Context, out contract.Directive, result contract.StepResult) (contract.Directive, error) {
-	execution := contract.ExecutionRef{
+// letRepair runs the Repair agent to its end.
+func (h *selfHeal) letRepair(ctx workflow.Context) (contract.StepResult, error) {
+	model, told := h.in.Repair, h.orders.Seq
+	if h.orders.Model.Model != "" {
+		model = h.orders.Model
+	}
+	child := workflow.ExecuteChildWorkflow(
+		childOptions(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
+			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
+			Workspace: h.in.Workspace, Model: model, Settings: h.in.Settings, Lessons: contract.Lessons{Generation: h.in.Generation},
+			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause},
+		})
+	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
+		h.agent = child
+		if h.orders.Seq != told { // something was asked of the run meanwhile
+			h.passOn(ctx)
+		}
+	}
+	var result contract.StepResult
+	err := child.Get(ctx, &result)
+	h.agent = nil
+	return result, err
+}
+
+// executionOf returns the execution of the Repair agent.
+func (h *selfHeal) executionOf(result contract.StepResult) contract.ExecutionRef {
+	return contract.ExecutionRef{
 		ID: result.ExecutionID, RunID: h.in.RunID, Phase: h.in.Phase, Step: contract.StepRepair, Agent: contract.AgentRepair, Attempt: result.Attempt,
 	}
-	to := result.Change.To.Of(h.in.Workspace)
+}
+
+// judged takes a repair over unless it breaks a rule.
+func (h *selfHeal) judged(ctx workflow.Context, out contract.Directive, result contract.StepResult) (contract.Directive, error) {
+	execution, to := h.executionOf(result), result.Change.To.Of(h.in.Workspace)
 	h.after("the Repair agent patched the code", "tree", to.Tree)
-	refused, err := h.judge(ctx, execution, result.Change.From.Of(h.in.Workspace), to)
-	if err != nil || refused != "" {
-		out.Failed = refused
+	verdict, err := h.judge(ctx, execution, result.Change.From.Of(h.in.Workspace), to)
+	if err != nil || verdict.Refused != "" {
+		out.Failed = verdict.Refused
+		if err == nil {
+			out.Blame = &contract.Blame{Failure: refusal(verdict), Execution: execution}
+		}
 		return out, err
 	}
 	change, credit := result.Change, result.Credit
 	change.Step = fmt.Sprintf("heal-%d", h.in.Number)
 	if h.in.Phase == contract.PhaseBuilder {
-		change.Step = h.in.Step // it stands for the step's own change
+		change.Step = h.in.Step   // it stands for the step's own change
+		if h.in.From.Tree != "" { // the repair went on where the step had ended
+			change.From = h.in.From
+		}
 	}
 	credit.Step = change.Step
+	if h.in.Phase == contract.PhaseBuilder {
+		h.output.Change = &contract.StepOutput{Change: change, Credit: credit}
+	}
 	out.Change, out.Credit = &change, &credit
 	return out, nil
 }
 
+// refusal is what the Repair agent is to blame for when its patch is thrown
+// away: it left its paths, or broke a rule.
+func refusal(j contract.Judgement) contract.Failure {
+	if j.Code == contract.CodeForbidden {
+		return fault.New(contract.ClassSafety, j.Code, "%s", j.Refused).Failure
+	}
+	return fault.New(contract.ClassAssertion, j.Code, "%s", j.Refused).Failure
+}
+
 // judge says why a patch is refused, if it is, and keeps what it changed.
-func (h *selfHeal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (refused string, err error) {
+func (h *selfHeal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
 	judged, err := quickly(ctx, contract.QueueRepair, contract.ActivityJudge, 0, func(quick bool) any {
 		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, Quick: quick}
 	}, func(j contract.Judgement) bool { return j.Cold })
 	h.output.Diff, h.output.Before["tree"] = judged.Diff, from.Tree
-	return judged.Refused, err
+	return judged, err
 }
 
 // createDefaults makes missing configuration from what the repository documents.
@@ -275,9 +354,9 @@ func (h *selfHeal) createDefaults(ctx workflow.Context) (contract.Directive, err
 		return out, nil
 	}
 	h.after("made "+listed(made.Made)+" from the examples beside them", "files", made.Made)
-	refused, err := h.judge(ctx, h.in.Execution, h.in.Workspace, made.Workspace)
-	if err != nil || refused != "" {
-		out.Failed = refused
+	verdict, err := h.judge(ctx, h.in.Execution, h.in.Workspace, made.Workspace)
+	if err != nil || verdict.Refused != "" {
+		out.Failed = verdict.Refused
 		return out, err
 	}
 	step := fmt.Sprintf("heal-%d", h.in.Number)

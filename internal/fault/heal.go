@@ -46,19 +46,72 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 	contract.CodeStepBudget:    {contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeTooLarge:      {contract.HealRefineStep, contract.HealRefinePlan},
 	// Only a person may decide.
-	contract.CodeIntegrity:       {},
-	contract.CodeUnauthorized:    {},
-	contract.CodeBudgetExceeded:  {},
-	contract.CodeBranchConflict:  {},
-	contract.CodeRejected:        {},
-	contract.CodeApprovalExpired: {},
+	contract.CodeIntegrity:      {},
+	contract.CodeUnauthorized:   {},
+	contract.CodeBranchConflict: {},
 }
 
-// final are the codes that end a run: it was stopped on purpose, or its time is
-// over, and nobody waits for a question.
+// final are the codes that end a run at once: a person or a budget has said the
+// last word, and nobody waits for a question.
 var final = map[contract.Code]bool{
-	contract.CodeCancelled:  true,
-	contract.CodeRunTimeout: true,
+	contract.CodeCancelled:       true,
+	contract.CodeRunTimeout:      true,
+	contract.CodeRejected:        true,
+	contract.CodeApprovalExpired: true,
+	contract.CodeBudgetExceeded:  true,
+}
+
+// Final reports whether a failure ends its run at once: nothing is done about
+// it, and nobody is asked.
+func Final(f *contract.Failure) bool { return f != nil && final[f.Code] }
+
+// adviceByClass says what a person can do about a failure that nothing mended.
+var adviceByClass = map[contract.Class]string{
+	contract.ClassLLM:       "switch the model (rgpt run switch-model) or make the goal clearer, then let it try again",
+	contract.ClassInfra:     "see that the provider, the network and the workers are up, then let it try again",
+	contract.ClassAssertion: "look at the failing tests; say in the reason what is wrong, then let it try again",
+	contract.ClassRuntime:   "see why the command crashed, mend the environment, then let it try again",
+	contract.ClassLogic:     "say in the reason how the plan should be different, then let it try again",
+	contract.ClassConfig:    "set what is missing in the configuration or the environment, then let it try again",
+	contract.ClassSafety:    "look at what the agent tried; if the goal needs it, do that part by hand, else give up",
+	contract.ClassHuman:     "mend the goal or the repository, then let it try again, or give up",
+}
+
+// adviceByCode is the advice where the code says more than its class.
+var adviceByCode = map[contract.Code]string{
+	contract.CodeRefusal:         "word in the reason what is wanted so that the model need not decline, or switch it (rgpt run switch-model), then let it try again",
+	contract.CodeTruncated:       "switch to a model with longer answers (rgpt run switch-model), or say in the reason how to do less at once, then let it try again",
+	contract.CodeContextOverflow: "switch to a model with a larger context window (rgpt run switch-model), or say in the reason what need not be read, then let it try again",
+	contract.CodeModelNotFound:   "switch to a model that its provider has (rgpt models, rgpt run switch-model), then let it try again",
+	contract.CodeUnauthorized:    "give the provider a key that it accepts (models.providers, api_key_env or api_key_file; rgpt doctor), or switch the model (rgpt run switch-model), then let it try again",
+	contract.CodeBadRequest:      "see what the provider refuses and mend its settings (models.providers, models.catalogue), or switch the model (rgpt run switch-model), then let it try again",
+	contract.CodeQuotaExhausted:  "raise the limit at the provider, or switch to another one (rgpt run switch-model), then let it try again",
+	contract.CodeRateLimited:     "wait until the provider takes calls again, or switch to another one (rgpt run switch-model), then let it try again",
+	contract.CodeWorkerLost:      "see that workers run and have memory enough (rgpt dev status, rgpt doctor), then let it try again",
+	contract.CodeDatabaseDown:    "see that the database answers (rgpt doctor), then let it try again",
+	contract.CodeDiskFull:        "free disk space on the worker's host, then let it try again",
+	contract.CodeIsolation:       "mend what rgpt doctor says of the sandbox on the worker's host, then let it try again",
+	contract.CodeMissing:         "install on the worker's host what the failure names, or say in the reason how to do without, then let it try again",
+	contract.CodeInvalidConfig:   "set what the failure names, or say in the reason which value to use instead, then let it try again",
+	contract.CodeIntegrity:       "find out why what was fetched is not what its checksum says; mend the source or, if it is known to be right, the checksum, then let it try again",
+	contract.CodeNoTests:         "say in the reason which tests to write, or start a run whose verification has a test command, and give this one up",
+	contract.CodeMergeConflict:   "say in the reason how the two changes go together, or which step must come first, then let it try again",
+	contract.CodeBranchConflict:  "look at what the release branch holds; rename or delete that branch if it is not needed, then let it try again",
+	contract.CodeStepBudget:      "say in the reason how to split the step or what to leave out, then let it try again; for a larger budget (execution.step) start a new run",
+	contract.CodeTooLarge:        "say in the reason how to make the change smaller, then let it try again",
+	contract.CodeRepository:      "see that the repository and its base commit are where the run looks for them, then let it try again",
+}
+
+// Advice says what a person can do about a failure that nothing mended. An
+// unknown class has that of RUNTIME_ERROR.
+func Advice(class contract.Class, code contract.Code) string {
+	if text, ok := adviceByCode[code]; ok {
+		return text
+	}
+	if text, ok := adviceByClass[class]; ok {
+		return text
+	}
+	return adviceByClass[contract.ClassRuntime]
 }
 
 // HealOf returns the heal actions for a failure in the order in which they are

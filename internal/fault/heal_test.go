@@ -40,17 +40,23 @@ func TestACodeHealsInItsOwnWay(t *testing.T) {
 	require.Equal(t, contract.HealWait, first(contract.ClassInfra, contract.CodeRateLimited))
 	require.Equal(t, contract.HealRepair, first(contract.ClassLogic, contract.CodeMergeConflict))
 	require.Equal(t, contract.HealRegenerate, first(contract.ClassLLM, contract.CodeRefusal), "a refusal has no JSON to correct")
-	for _, code := range []contract.Code{contract.CodeBudgetExceeded, contract.CodeRejected, contract.CodeIntegrity, contract.CodeUnauthorized} {
+	for _, code := range []contract.Code{contract.CodeBranchConflict, contract.CodeIntegrity, contract.CodeUnauthorized} {
 		require.Equal(t, []contract.HealAction{contract.HealAskPerson}, fault.HealOf(contract.ClassConfig, code), "only a person decides about %s", code)
 	}
 }
 
-func TestWhatWasStoppedOrRanOutOfTimeIsNotHealed(t *testing.T) {
+func TestWhatAPersonOrABudgetHasEndedIsNotHealed(t *testing.T) {
 	t.Parallel()
-	for _, code := range []contract.Code{contract.CodeCancelled, contract.CodeRunTimeout} {
-		action, ok := fault.NextAction(&contract.Failure{Class: contract.ClassInfra, Code: code}, nil)
+	for _, code := range []contract.Code{
+		contract.CodeCancelled, contract.CodeRunTimeout, contract.CodeRejected, contract.CodeApprovalExpired, contract.CodeBudgetExceeded,
+	} {
+		f := &contract.Failure{Class: contract.ClassInfra, Code: code}
+		action, ok := fault.NextAction(f, nil)
 		require.False(t, ok, "%s: %s", code, action)
+		require.True(t, fault.Final(f), code)
 	}
+	require.False(t, fault.Final(&contract.Failure{Class: contract.ClassHuman, Code: contract.CodeRepository}))
+	require.False(t, fault.Final(nil))
 	_, ok := fault.NextAction(nil, nil)
 	require.False(t, ok, "without a failure there is nothing to heal")
 }
@@ -60,7 +66,7 @@ func TestActionsAreTriedOnceEachAndAPersonLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &contract.Failure{
 			Class: rapid.SampledFrom(contract.Classes()).Draw(t, "class"),
-			Code:  rapid.SampledFrom([]contract.Code{contract.CodeUnknown, contract.CodeRefusal, contract.CodeQuotaExhausted, contract.CodeMergeConflict, contract.CodeMissing, contract.CodeRejected}).Draw(t, "code"),
+			Code:  rapid.SampledFrom([]contract.Code{contract.CodeUnknown, contract.CodeRefusal, contract.CodeQuotaExhausted, contract.CodeMergeConflict, contract.CodeMissing, contract.CodeUnauthorized}).Draw(t, "code"),
 		}
 		var tried []contract.HealAction
 		for {
@@ -86,4 +92,28 @@ func TestARowCannotBeChangedFromOutside(t *testing.T) {
 	t.Parallel()
 	fault.HealOf(contract.ClassAssertion, "")[0] = contract.HealAskPerson
 	require.Equal(t, contract.HealRepair, fault.HealOf(contract.ClassAssertion, "")[0])
+}
+
+func TestAdviceIsThatOfTheCodeWhereItSaysMoreThanTheClass(t *testing.T) {
+	t.Parallel()
+	seen := map[string]contract.Code{}
+	for code, word := range map[contract.Code]string{
+		contract.CodeBranchConflict: "branch", contract.CodeUnauthorized: "key", contract.CodeIntegrity: "checksum", contract.CodeModelNotFound: "rgpt models",
+		contract.CodeQuotaExhausted: "limit", contract.CodeInvalidConfig: "set what", contract.CodeStepBudget: "execution.step", contract.CodeMissing: "install",
+		contract.CodeRepository: "base commit", contract.CodeDiskFull: "disk space", contract.CodeIsolation: "rgpt doctor",
+	} {
+		for _, class := range contract.Classes() {
+			text := fault.Advice(class, code)
+			require.Contains(t, text, word, code)
+			require.NotEqual(t, fault.Advice(class, contract.CodeUnknown), text, "%s adds to what %s says", code, class)
+			if other, ok := seen[text]; ok {
+				require.Equal(t, code, other, "one text for two codes")
+			}
+			seen[text] = code
+		}
+	}
+	for _, class := range contract.Classes() {
+		require.NotEmpty(t, fault.Advice(class, contract.CodeUnknown), class)
+	}
+	require.Equal(t, fault.Advice(contract.ClassRuntime, ""), fault.Advice("NEW_ERROR", ""))
 }

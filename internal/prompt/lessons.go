@@ -63,6 +63,8 @@ type RepairTask struct {
 	RootCause       string
 	Evidence        string
 	Earlier         []string // repairs that did not help: what became of them, and their diffs
+	Generation      int      // of the agent; above 1 it follows a revoked one
+	Handoff         string   // what that one left in writing
 	Files           string   // a listing
 }
 

@@ -48,10 +48,17 @@ type Result struct {
 	Begun         bool           `json:"begun"` // a worker is at it
 }
 
+// Temporal is where the workflows of runs are.
+type Temporal struct {
+	client.Client
+	Namespace string
+	Converter converter.DataConverter // of the client: histories can be read with it alone
+}
+
 // Replay does a run again from a phase on. It refuses, with a reason and as a
 // HUMAN_ERROR, a run that is still under way, a phase that the run never
 // reached, and a run whose history Temporal has forgotten.
-func Replay(ctx context.Context, temporal client.Client, st *store.Store, namespace string, o Order) (Result, error) {
+func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Result, error) {
 	run, err := st.Run(ctx, o.RunID)
 	if err != nil {
 		return Result{}, err
@@ -78,7 +85,7 @@ func Replay(ctx context.Context, temporal client.Client, st *store.Store, namesp
 		return Result{}, err
 	}
 	again, err := temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace:                 namespace,
+		Namespace:                 temporal.Namespace,
 		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: contract.RunWorkflowID(o.RunID), RunId: workflowRun},
 		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
 		WorkflowTaskFinishEventId: at,
@@ -169,7 +176,7 @@ func refuse(format string, args ...any) error {
 
 // resetPoint finds the workflow task in which the run's last execution of a
 // phase began: history up to there stays, what follows is done again.
-func resetPoint(ctx context.Context, temporal client.Client, o Order) (event int64, workflowRun string, err error) {
+func resetPoint(ctx context.Context, temporal Temporal, o Order) (event int64, workflowRun string, err error) {
 	id := contract.RunWorkflowID(o.RunID)
 	described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
@@ -185,7 +192,7 @@ func resetPoint(ctx context.Context, temporal client.Client, o Order) (event int
 		if err != nil {
 			return 0, "", unreadable(err, o)
 		}
-		if began(e) == o.Phase {
+		if began(e, temporal.Converter) == o.Phase {
 			event = e.GetMarkerRecordedEventAttributes().GetWorkflowTaskCompletedEventId()
 		}
 	}
@@ -197,7 +204,7 @@ func resetPoint(ctx context.Context, temporal client.Client, o Order) (event int
 
 // closed waits for the end of a workflow, which comes a little after that of
 // its run. How it ended does not matter.
-func closed(ctx context.Context, temporal client.Client, id, workflowRun string) error {
+func closed(ctx context.Context, temporal Temporal, id, workflowRun string) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	err := temporal.GetWorkflow(ctx, id, workflowRun).Get(ctx, nil)
@@ -218,11 +225,11 @@ func unreadable(err error, o Order) error {
 
 // began returns the phase whose execution an event says has begun, if any: the
 // answer to a record is in the marker of its local activity.
-func began(e *historypb.HistoryEvent) contract.Phase {
+func began(e *historypb.HistoryEvent, from converter.DataConverter) contract.Phase {
 	marker := e.GetMarkerRecordedEventAttributes()
 	for _, payload := range marker.GetDetails()["result"].GetPayloads() {
 		var result contract.RecordResult
-		if converter.GetDefaultDataConverter().FromPayload(payload, &result) == nil && result.Execution.ID > 0 && result.Execution.Step == "" {
+		if from.FromPayload(payload, &result) == nil && result.Execution.ID > 0 && result.Execution.Step == "" {
 			return result.Execution.Phase
 		}
 	}
@@ -230,11 +237,22 @@ func began(e *historypb.HistoryEvent) contract.Phase {
 }
 
 // changes returns what the completed steps of a run's plan did, the last of each.
+// What the Repair agent made of a step that had failed stands for that step.
 // What was done for an earlier plan is no part of it.
 func changes(ctx context.Context, st *store.Store, runID int64) (map[string]contract.StepOutput, error) {
 	executions, err := st.Executions(ctx, runID)
 	if err != nil {
 		return nil, err
+	}
+	heals, err := st.Heals(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	repaired := map[int64][]contract.StepOutput{} // by the execution that had failed
+	for _, h := range heals {
+		if c := h.Output().Change; c != nil {
+			repaired[h.ExecutionID] = append(repaired[h.ExecutionID], *c)
+		}
 	}
 	done := map[string]contract.StepOutput{}
 	for _, e := range executions {
@@ -247,6 +265,9 @@ func changes(ctx context.Context, st *store.Store, runID int64) (map[string]cont
 			done[e.Step] = c
 		default: // a later attempt came to nothing
 			delete(done, e.Step)
+		}
+		for _, c := range repaired[e.ID] {
+			done[c.Step] = c
 		}
 	}
 	return done, nil

@@ -137,7 +137,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 
 // Connect connects to Temporal, and waits a while for it to be there.
 func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
-	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: telemetry.TemporalLogger(log)}
+	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
 	if t.TLS.Enabled {
 		secure, err := tlsConfig(t.TLS)
 		if err != nil {

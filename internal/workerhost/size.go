@@ -15,6 +15,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
+// Converter returns what turns values into what histories hold, and back: that
+// of every client and worker of an installation.
+func Converter() converter.DataConverter { return converter.GetDefaultDataConverter() }
+
 // fits says why values cannot go into a history: they take more than
 // contract.PayloadLimit, or are not JSON at all.
 func fits(what string, values ...any) error {
@@ -37,7 +41,7 @@ func encoded(values []any) (*commonpb.Payloads, error) {
 			return done, nil
 		}
 	}
-	return converter.GetDefaultDataConverter().ToPayloads(values...)
+	return Converter().ToPayloads(values...)
 }
 
 // refused is fits for workflow code, which meets failures as they cross Temporal.

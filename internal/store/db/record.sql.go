@@ -116,11 +116,15 @@ WITH prior AS (
                         WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
     WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
 ), asked AS (
-    INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline, created_at)
-    SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, n.action_required, 'open', n.deadline, $12
+    -- A question, or what a person has to do although the run waits no longer.
+    INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline,
+                                                   answer, words, resolved_by, created_at, resolved_at)
+    SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, coalesce(n.action_required, ''), n.status, n.deadline,
+           coalesce(n.answer, ''), coalesce(n.words, ''), coalesce(n.resolved_by, ''), $12, CASE WHEN n.status = 'open' THEN NULL ELSE $12 END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, phase text, reason text, action_required text, status text, deadline timestamptz)
-    WHERE n.status = 'open'
+    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
+        deadline timestamptz, answer text, words text, resolved_by text)
+    WHERE n.reason IS NOT NULL
     ON CONFLICT (run_id, number, workflow_run_id) DO NOTHING
 ), answered AS (
     UPDATE orchestrator_manual_interventions i
