@@ -111,7 +111,7 @@ func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *
 			if run.Status.Terminal() || run.WorkflowID == "" || time.Since(run.UpdatedAt) < abandonedQuiet {
 				continue
 			}
-			if err := closeIfEnded(ctx, c, db, run); err != nil {
+			if err := closeIfEnded(ctx, latestOf(c), db, run.ID); err != nil {
 				log.Warn("Could not see whether a run still has its workflow", "run", run.ID, "error", err)
 			}
 		}
@@ -119,27 +119,103 @@ func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *
 }
 
 // lastRecord is the number of the record that closes a run for its workflow:
-// whatever the workflow still had on its way is late after that.
+// whatever the workflow still had on its way is late after that. The numbers
+// before it, one for each execution, are those of the ends of executions.
 const lastRecord = math.MaxInt64
 
-func closeIfEnded(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
-	answer, err := c.DescribeWorkflowExecution(ctx, run.WorkflowID, "")
-	if err != nil {
-		return fmt.Errorf("look at workflow %s: %w", run.WorkflowID, err)
+// latest says how the newest workflow run of a workflow id is, as Temporal does.
+type latest func(ctx context.Context, workflowID string) (workflowRunID string, state enumspb.WorkflowExecutionStatus, err error)
+
+// latestOf asks Temporal.
+func latestOf(c client.Client) latest {
+	return func(ctx context.Context, id string) (string, enumspb.WorkflowExecutionStatus, error) {
+		answer, err := c.DescribeWorkflowExecution(ctx, id, "")
+		if err != nil {
+			return "", 0, fmt.Errorf("look at workflow %s: %w", id, err)
+		}
+		info := answer.GetWorkflowExecutionInfo()
+		return info.GetExecution().GetRunId(), info.GetStatus(), nil
 	}
-	info := answer.GetWorkflowExecutionInfo()
-	state := info.GetStatus()
-	if state == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || state == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
-		return nil
+}
+
+// ongoing reports whether a workflow in a state will still say something.
+func ongoing(state enumspb.WorkflowExecutionStatus) bool {
+	return state == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || state == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+}
+
+// closeIfEnded ends the row of a run whose workflow ended without saying so,
+// and all that the run had begun. A run that has said meanwhile how it ended, or
+// that is being done again, is left alone.
+func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
+	workflow := contract.RunWorkflowID(id)
+	ended, state, err := look(ctx, workflow)
+	if err != nil || ongoing(state) {
+		return err
+	}
+	run, err := db.Run(ctx, id) // after the look: a workflow writes its end before it ends
+	if err != nil || run.Status.Terminal() {
+		return err
+	}
+	// Still the newest: then nobody replayed the run between the look and the row.
+	if now, _, err := look(ctx, workflow); err != nil || now != ended {
+		return err
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 		"the run's workflow ended (%s) without saying how the run ended; its partial results are kept, start it anew", state).Failure
-	_, err = db.Record(ctx, store.Source{WorkflowID: run.WorkflowID, WorkflowRunID: info.GetExecution().GetRunId()}, contract.Record{
-		RunID: run.ID, Seq: lastRecord,
+	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
+	if err := closeExecutions(ctx, db, from, id, &failure); err != nil {
+		return err
+	}
+	heals, events, err := openHeals(ctx, db, id)
+	if err != nil {
+		return err
+	}
+	_, err = db.Record(ctx, from, contract.Record{
+		RunID: id, Seq: lastRecord,
 		Run:    &contract.RunChange{Phase: run.Phase, Status: contract.StatusFailed, RetryCount: run.RetryCount, Failure: &failure, Finished: true},
-		Events: []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}},
+		Events: append(events, contract.EventDraft{Type: contract.EventRunFailed, Payload: failure}),
+		Heals:  heals,
 	})
 	return err
+}
+
+// closeExecutions ends what a run had begun and nobody will end.
+func closeExecutions(ctx context.Context, db *store.Store, from store.Source, id int64, why *contract.Failure) error {
+	all, err := db.Executions(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if e.Status != contract.ExecutionRunning {
+			continue
+		}
+		if _, err := db.Record(ctx, from, contract.Record{
+			RunID: id, Seq: lastRecord - e.ID, End: &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCancelled, Failure: why},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openHeals says of the heals of a run that nobody will settle that it ended first.
+func openHeals(ctx context.Context, db *store.Store, id int64) ([]contract.HealNote, []contract.EventDraft, error) {
+	const result = "the run ended first"
+	all, err := db.Heals(ctx, id)
+	var notes []contract.HealNote
+	var events []contract.EventDraft
+	for _, h := range all {
+		if h.Status != contract.HealStarted && h.Status != contract.HealApplied {
+			continue
+		}
+		notes = append(notes, contract.HealNote{
+			Number: h.Number, Status: contract.HealFailed, ErrorType: h.ErrorType, Action: h.HealAction, Output: contract.HealOutput{Result: result},
+		})
+		events = append(events, contract.EventDraft{Type: contract.EventHealFailed, Payload: map[string]any{
+			"heal": h.Number, "heal_action": h.HealAction, "error_type": h.ErrorType, "error_code": h.ErrorCode, "result": result,
+		}})
+	}
+	return notes, events, err
 }
 
 // sweep removes what this host's cache holds of ended runs, which the run itself

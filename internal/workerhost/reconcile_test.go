@@ -1,0 +1,115 @@
+package workerhost
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+const terminated = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+
+// healingRun is a run whose workflow "first" is inside a heal of its builder.
+func healingRun(t *testing.T) (*store.Store, int64) {
+	t.Helper()
+	db := storetest.New(t)
+	run, _, err := db.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
+	require.NoError(t, err)
+	record(t, db, run.ID, "first", contract.Record{
+		Seq: 1, Run: &contract.RunChange{Phase: contract.PhaseBuilder, Status: contract.StatusSelfHeal, RetryCount: 1},
+		Begin:         &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Agent: contract.AgentBuilder},
+		Events:        []contract.EventDraft{{Type: contract.PhaseBuilder.Started()}, {Type: contract.EventHealStarted}},
+		Heals:         []contract.HealNote{{Number: 1, Status: contract.HealStarted, Phase: contract.PhaseBuilder, ErrorType: contract.ClassLLM, Action: contract.HealRegenerate}},
+		Interventions: []contract.InterventionNote{{Number: 1, Status: "open", Phase: contract.PhaseBuilder, Reason: "r", ActionRequired: "a"}},
+	})
+	return db, run.ID
+}
+
+func record(t *testing.T, db *store.Store, id int64, workflowRun string, r contract.Record) {
+	t.Helper()
+	r.RunID, r.At = id, time.Now()
+	_, err := db.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(id), WorkflowRunID: workflowRun}, r)
+	require.NoError(t, err)
+}
+
+func details(t *testing.T, db *store.Store, id int64) store.RunDetails {
+	t.Helper()
+	d, err := db.RunDetails(t.Context(), id)
+	require.NoError(t, err)
+	return d
+}
+
+// sees answers looks at a workflow in turn, the last again and again.
+func sees(runs ...string) latest {
+	n := 0
+	return func(context.Context, string) (string, enumspb.WorkflowExecutionStatus, error) {
+		run := runs[min(n, len(runs)-1)]
+		n++
+		return run, terminated, nil
+	}
+}
+
+func TestARunWhoseWorkflowWasTerminatedIsClosedOnceWithAllThatItBegan(t *testing.T) {
+	t.Parallel()
+	db, id := healingRun(t)
+	for range 3 {
+		require.NoError(t, closeIfEnded(t.Context(), sees("first"), db, id))
+	}
+	d := details(t, db, id)
+	require.Equal(t, contract.StatusFailed, d.Status)
+	require.Equal(t, contract.CodeWorkerLost, d.Failure.Code)
+	require.Equal(t, contract.ExecutionCancelled, d.Executions[0].Status)
+	require.Equal(t, contract.HealFailed, d.SelfHealEvents[0].Status)
+	require.Equal(t, "the run ended first", d.SelfHealEvents[0].Output().Result)
+	require.Equal(t, "expired", d.Interventions[0].Status)
+	var kinds []contract.EventType
+	for _, e := range d.Events {
+		kinds = append(kinds, e.Type)
+	}
+	require.Equal(t, []contract.EventType{
+		contract.EventRunCreated, contract.PhaseBuilder.Started(), contract.EventHealStarted, contract.EventHealFailed, contract.EventRunFailed,
+	}, kinds)
+}
+
+func TestARunThatSaidHowItEndedOrIsDoneAgainIsNotClosed(t *testing.T) {
+	t.Parallel()
+	ended := contract.Record{
+		Seq: 2, Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusDone, Finished: true},
+		Events: []contract.EventDraft{{Type: contract.PhaseReleaser.CompletedEvent()}},
+	}
+	t.Run("it said so between the list and the look", func(t *testing.T) {
+		t.Parallel()
+		db, id := healingRun(t)
+		record(t, db, id, "first", ended)
+		before := details(t, db, id)
+		require.NoError(t, closeIfEnded(t.Context(), sees("first"), db, id))
+		require.Equal(t, before, details(t, db, id), "an ended run fails no more")
+	})
+	t.Run("it was replayed between the look and the row", func(t *testing.T) {
+		t.Parallel()
+		db, id := healingRun(t)
+		record(t, db, id, "first", ended)
+		record(t, db, id, "second", contract.Record{
+			Seq: 2, Run: &contract.RunChange{Phase: contract.PhaseTester, Status: contract.PhaseTester.Running()},
+			Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester},
+		})
+		before := details(t, db, id)
+		require.NoError(t, closeIfEnded(t.Context(), sees("first", "second"), db, id))
+		require.Equal(t, before, details(t, db, id), "the replay goes on")
+	})
+	t.Run("its workflow is at work", func(t *testing.T) {
+		t.Parallel()
+		db, id := healingRun(t)
+		before := details(t, db, id)
+		require.NoError(t, closeIfEnded(t.Context(), func(context.Context, string) (string, enumspb.WorkflowExecutionStatus, error) {
+			return "first", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+		}, db, id))
+		require.Equal(t, before, details(t, db, id))
+	})
+}
