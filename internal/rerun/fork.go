@@ -42,6 +42,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	if err != nil {
 		return store.NewRun{}, err
 	}
+	takenOver(done, old)
 	fork := &contract.Fork{RunID: o.RunID, Step: o.Step, Reason: o.Reason}
 	for _, id := range plan.Requires(o.Step) {
 		c, ok := done[id]
@@ -73,6 +74,19 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 		Tenant: old.Tenant, Project: old.Project, GoalTitle: old.GoalTitle, GoalDescription: description,
 		Settings: s, MaxRetries: s.MaxRetries, Spec: old.Spec, GivenPlan: &plan,
 	}, nil
+}
+
+// takenOver adds what a run that is a fork itself took over from the run before
+// and never did again.
+func takenOver(done map[string]contract.StepOutput, run store.Run) {
+	if run.Settings.Fork == nil {
+		return
+	}
+	for _, s := range run.Settings.Fork.Kept {
+		if _, again := done[s.Step]; !again {
+			done[s.Step] = s
+		}
+	}
 }
 
 func forkedPlan(ctx context.Context, st *store.Store, o ForkOrder) (contract.Plan, error) {

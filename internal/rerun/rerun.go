@@ -289,15 +289,10 @@ func keep(ctx context.Context, st *store.Store, run store.Run, o Order) ([]contr
 	if err != nil {
 		return nil, err
 	}
+	takenOver(done, run)
 	var kept []contract.StepOutput
 	for _, id := range plan.Order() {
 		c, ok := done[id]
-		if f := run.Settings.Fork; f != nil && !ok {
-			i := slices.IndexFunc(f.Kept, func(s contract.StepOutput) bool { return s.Step == id })
-			if ok = i >= 0; ok {
-				c = f.Kept[i] // of the run that this one was forked from
-			}
-		}
 		again := id == o.Step || o.Step != "" && slices.Contains(plan.Requires(id), o.Step)
 		if ok && !again {
 			kept = append(kept, c)
