@@ -200,18 +200,55 @@ func (a *app) send(ctx context.Context, p *parts, id int64, name string, c contr
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	c.ID, c.By = uuid.NewString(), caller()
-	handle, err := p.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.RunWorkflowID(id), UpdateID: c.ID, UpdateName: name, Args: []any{c}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	var ack contract.Ack
-	if err == nil {
-		err = handle.Get(ctx, &ack)
+	c.By = caller()
+	ack, err := tell(ctx, p, id, name, c)
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && caughtUp(ctx, p, id) {
+		ack, err = tell(ctx, p, id, name, c)
 	}
 	if err != nil {
 		return steerError(ctx, p.Store, id, name, err)
 	}
 	return a.acknowledge(id, ack)
+}
+
+// tell sends a command to a run's workflow and returns its answer.
+func tell(ctx context.Context, p *parts, id int64, name string, c contract.Command) (contract.Ack, error) {
+	c.ID = uuid.NewString()
+	var ack contract.Ack
+	handle, err := p.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: contract.RunWorkflowID(id), UpdateID: c.ID, UpdateName: name, Args: []any{c}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &ack)
+	}
+	return ack, err
+}
+
+// catchUpPoll is how often a run is asked whether it is where its row says.
+const catchUpPoll = 200 * time.Millisecond
+
+// caughtUp waits until a run whose row says that it waits for an answer says so
+// itself, and reports whether it does. A worker that died right after it had
+// written the row takes its workflow a moment back; what was refused then is
+// worth another try.
+func caughtUp(ctx context.Context, p *parts, id int64) bool {
+	tick := time.NewTicker(catchUpPoll)
+	defer tick.Stop()
+	for {
+		run, err := p.Store.Run(ctx, id)
+		if err != nil || run.Status != contract.StatusWaitingForApproval {
+			return false
+		}
+		if view, err := stateOf(ctx, p.Temporal, id); err == nil && view.Status == run.Status {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
 }
 
 // steerError says why a command had no effect.
