@@ -136,10 +136,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	}
 	err := child.Get(ctx, &d)
 	r.heals.underWay = 0
-	if ctx.Err() != nil {
-		if err == nil && d.Failed == "" {
-			r.heals.open = &appliedHeal{d, p, r.failed.step}
-		}
+	if err != nil && ctx.Err() != nil {
 		return d, ctx.Err()
 	}
 	if err != nil {
@@ -164,7 +161,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	if d.Blame != nil {
 		r.blame(ctx, contract.AgentRepair, *d.Blame)
 	}
-	return d, nil
+	return d, ctx.Err() // one that was stopped has begun, and counts
 }
 
 // triedAt names the failure at which actions count as tried. Other tests that

@@ -537,3 +537,21 @@ func TestAHealIsSettledHoweverItsRunEnds(t *testing.T) {
 		})
 	}
 }
+
+func TestAChangeMadeForTheReleaserIsTestedBeforeItIsReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failTimes(contract.ActivityRelease, 1, fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "red after the rebase"))
+	change := contract.Change{Step: "heal-1", From: contract.Workspace{Tree: "step-001.2.0"}, To: contract.Workspace{Tree: "mended"}}
+	w.env.OnWorkflow(contract.WorkflowSelfHeal, mock.Anything, mock.Anything).Return(contract.Directive{
+		Number: 1, Action: contract.HealRepair, Class: contract.ClassAssertion, Back: contract.PhaseReleaser, Change: &change, Credit: &contract.Credit{Step: "heal-1"},
+	}, nil).Once()
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	statuses := w.statuses()
+	at := slices.Index(statuses, contract.StatusSelfHeal)
+	require.Equal(t, []contract.Status{
+		contract.PhaseReleaser.Error(), contract.StatusSelfHeal, contract.PhaseTester.Running(), contract.PhaseReleaser.Running(),
+	}, statuses[at-1:at+3])
+	require.Equal(t, 2, w.begun["tester/"])
+	require.Equal(t, "mended", w.released.Workspace.Tree)
+}

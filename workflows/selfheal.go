@@ -20,6 +20,10 @@ func SelfHeal(ctx workflow.Context, in contract.HealInput) (contract.Directive, 
 	if err := h.diagnose(ctx); err != nil {
 		return contract.Directive{}, err
 	}
+	// A paused run begins no action.
+	if err := workflow.Await(ctx, func() bool { return !h.orders.Paused }); err != nil {
+		return contract.Directive{}, err
+	}
 	action := h.choose()
 	if err := h.began(ctx, action); err != nil {
 		return contract.Directive{}, err
