@@ -49,7 +49,7 @@ func Default() *Config {
 		},
 		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
 		Worker: Worker{
-			MaxConcurrentActivities: 32, MaxConcurrentWorkflowTasks: 32, StopTimeout: 30 * time.Second, Roles: []string{},
+			MaxConcurrentActivities: 32, MaxConcurrentWorkflowTasks: 32, CachedWorkflows: 2000, StopTimeout: 30 * time.Second, Roles: []string{},
 		},
 		Database: Database{MaxConns: 16},
 	}

@@ -50,6 +50,7 @@ type TemporalTLS struct {
 type Worker struct {
 	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Activities at the same time, for each role."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Workflow tasks at the same time, for each role."`
+	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Workflows that are kept in memory between their tasks. 0: none; each task does the whole history again, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may go on when the worker is told to stop."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port on which the worker serves /metrics and /healthz. Empty: it serves nothing."`
 	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"What this worker does: run, planner, builder, tester, releaser, analyzer, repair. Empty: everything."`

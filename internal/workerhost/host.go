@@ -198,7 +198,7 @@ func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
 
 // start starts a Temporal worker for each role.
 func start(c client.Client, parts *activities.Activities, o Options) ([]worker.Worker, error) {
-	worker.SetStickyWorkflowCacheSize(cachedWorkflows)
+	worker.SetStickyWorkflowCacheSize(o.Config.Worker.CachedWorkflows)
 	var started []worker.Worker
 	for _, role := range activities.Roles() {
 		if !has(o, role.Name) {
@@ -243,9 +243,6 @@ func stop(workers []worker.Worker) {
 	}
 	done.Wait()
 }
-
-// cachedWorkflows is how many workflows a worker keeps in memory between their tasks.
-const cachedWorkflows = 2000
 
 // has reports whether the worker has a role; it has all when none is named.
 func has(o Options, role string) bool {
