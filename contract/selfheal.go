@@ -132,6 +132,12 @@ type InterventionNote struct {
 	Words          string     `json:"words,omitempty"`
 }
 
+// What a question to a person is about, beside plan and release.
+const (
+	InterventionHelp  = "intervention" // no action is left
+	InterventionQuota = "quota"        // a provider's limit is waited for
+)
+
 // InterventionID names a question to a person, as answers do: run-42/intervention/1.
 func InterventionID(runID int64, number int) string {
 	return fmt.Sprintf("run-%d/intervention/%d", runID, number)

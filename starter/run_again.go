@@ -11,7 +11,6 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -62,8 +61,8 @@ func (a *app) withTemporal(ctx context.Context, arg string, f func(*parts, store
 }
 
 func newRunReplay(a *app) *cobra.Command {
-	var phase, model string
-	var temperature float64
+	var phase string
+	var model modelFlags
 	var wait bool
 	o := rerun.Order{}
 	cmd := &cobra.Command{
@@ -86,13 +85,8 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
 				o.RunID = run.ID
-				if model != "" || cmd.Flags().Changed("temperature") {
-					if o.Model, err = otherModel(p, run, o.Phase, model); err != nil {
-						return err
-					}
-					if cmd.Flags().Changed("temperature") {
-						o.Model.Temperature = &temperature
-					}
+				if o.Model, err = model.choice(p.Config, run.Settings.Models[contract.AgentOf(o.Phase)]); err != nil {
+					return err
 				}
 				return a.replay(cmd.Context(), p, o, run, wait)
 			})
@@ -100,29 +94,10 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "planner, builder, tester or releaser")
 	cmd.Flags().StringVar(&o.Step, "step", "", "of the builder: this step and those that depend on it, no others")
-	cmd.Flags().StringVar(&model, "model", "", "another model for the phase, as provider/model")
-	cmd.Flags().Float64Var(&temperature, "temperature", 0, "how much answers vary, for the phase")
+	model.add(cmd, "another model for the phase, as provider/model", "how much answers vary, for the phase")
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end")
 	return cmd
-}
-
-// otherModel returns the model that a phase is done again with: the named one,
-// else the one that the run has for it.
-func otherModel(p *parts, run store.Run, phase contract.Phase, name string) (*contract.ModelChoice, error) {
-	if name == "" {
-		m := run.Settings.Models[contract.AgentOf(phase)]
-		return &m, nil
-	}
-	provider, model, ok := strings.Cut(name, "/")
-	if !ok || provider == "" || model == "" {
-		return nil, usageError{fmt.Errorf("--model %q is not of the form provider/model", name)}
-	}
-	if _, known := p.Config.Models.Providers[provider]; !known {
-		return nil, usageError{fmt.Errorf("no model provider is called %q; see rgpt models", provider)}
-	}
-	choice := setup.Timed(p.Config, contract.ModelChoice{Provider: provider, Model: model})
-	return &choice, nil
 }
 
 // replay does a run again and says so, or follows it.
@@ -224,7 +199,15 @@ func (a *app) printInterventions(list []store.Intervention) {
 		}
 		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", clean(i.Reason), clean(i.ActionRequired))
 		if i.Status == "open" {
-			fmt.Fprintf(a.out, "  Try again: rgpt run approve %d   Other action: rgpt run heal %d --action ACTION   Give up: rgpt run reject %d\n", i.RunID, i.RunID, i.RunID)
+			fmt.Fprintln(a.out, "  "+waysOut(i))
 		}
 	}
+}
+
+// waysOut says by which commands an open question can be answered.
+func waysOut(i store.Intervention) string {
+	if i.Kind == contract.InterventionQuota { // it is known what will be done
+		return fmt.Sprintf("Go on now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
+	}
+	return fmt.Sprintf("Try again: rgpt run approve %d   Other action: rgpt run heal %d --action ACTION   Give up: rgpt run reject %d", i.RunID, i.RunID, i.RunID)
 }

@@ -272,15 +272,12 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 	if choice == "" {
 		return nil
 	}
-	provider, name, ok := strings.Cut(choice, "/")
-	if !ok || name == "" {
-		return usageError{fmt.Errorf("--model %q is not of the form provider/model", choice)}
-	}
-	if _, known := cfg.Models.Providers[provider]; !known {
-		return usageError{fmt.Errorf("no model provider is called %q; see rgpt models", provider)}
+	chosen, err := parseModel(cfg, choice)
+	if err != nil {
+		return err
 	}
 	for agent := range s.Models {
-		s.Models[agent] = setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name})
+		s.Models[agent] = chosen
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 )
 
 func newRunFork(a *app) *cobra.Command {
-	var model, planFile string
-	var temperature float64
+	var planFile string
+	var model modelFlags
 	var wait bool
 	o := rerun.ForkOrder{}
 	cmd := &cobra.Command{
@@ -38,13 +38,8 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
 				o.RunID = run.ID
-				if model != "" || cmd.Flags().Changed("temperature") {
-					if o.Model, err = otherModel(p, run, contract.PhaseBuilder, model); err != nil {
-						return err
-					}
-					if cmd.Flags().Changed("temperature") {
-						o.Model.Temperature = &temperature
-					}
+				if o.Model, err = model.choice(p.Config, run.Settings.Models[contract.AgentBuilder]); err != nil {
+					return err
 				}
 				return a.fork(cmd.Context(), p, o, wait)
 			})
@@ -53,8 +48,7 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Step, "step", "", "the step to go on from (default: the plan's first)")
 	f.IntVar(&o.Turn, "turn", -1, "take over the step's conversation and workspace up to this turn (default: the step begins anew)")
-	f.StringVar(&model, "model", "", "another model for the builder, as provider/model")
-	f.Float64Var(&temperature, "temperature", 0, "how much answers vary")
+	model.add(cmd, "another model for the builder, as provider/model", "how much answers vary")
 	f.StringVar(&o.Instructions, "instructions", "", "what the model is told on top")
 	f.StringVar(&planFile, "plan", "", "another plan (YAML or JSON) that has the step")
 	f.StringVar(&o.Reason, "reason", "", "why, for the record")

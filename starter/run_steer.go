@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -18,7 +17,6 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -145,35 +143,30 @@ func newRunAdvance(a *app) *cobra.Command {
 }
 
 func newRunSwitchModel(a *app) *cobra.Command {
-	var model, agent string
-	var temperature float64
+	var agent string
+	var model modelFlags
 	cmd := &cobra.Command{
 		Use: "switch-model RUN --model PROVIDER/MODEL", Short: "Let a run use another model from the next call on", Args: oneRun,
 		Example: `  rgpt run switch-model 42 --model openai/gpt-5
   rgpt run switch-model 42 --model ollama/qwen3-coder --agent builder --temperature 0.2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			provider, name, ok := strings.Cut(model, "/")
-			if !ok || provider == "" || name == "" {
-				return usageError{fmt.Errorf("--model %q is not of the form provider/model", model)}
-			}
 			cfg, err := a.config()
 			if err != nil {
 				return err
 			}
-			if _, known := cfg.Models.Providers[provider]; !known {
-				return usageError{fmt.Errorf("no model provider is called %q; see rgpt models", provider)}
+			chosen, err := model.choice(cfg, contract.ModelChoice{})
+			if err != nil {
+				return err
 			}
-			choice := setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name})
-			c := contract.Command{Agent: contract.Agent(agent), Model: &choice}
-			if cmd.Flags().Changed("temperature") {
-				c.Model.Temperature = &temperature
+			if chosen == nil || chosen.Model == "" {
+				return usageError{errors.New("switch-model needs --model provider/model")}
 			}
+			c := contract.Command{Agent: contract.Agent(agent), Model: chosen}
 			return a.steer(cmd.Context(), args[0], contract.UpdateSwitchModel, c)
 		},
 	}
-	cmd.Flags().StringVar(&model, "model", "", "the model, as provider/model")
-	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: planner, builder, …")
-	cmd.Flags().Float64Var(&temperature, "temperature", 0, "how much answers vary")
+	model.add(cmd, "the model, as provider/model", "how much answers vary")
+	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: planner, builder, repair, …")
 	return cmd
 }
 

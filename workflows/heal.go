@@ -357,8 +357,8 @@ func (r *run) settled(p contract.Phase, failure *contract.Failure) ([]contract.H
 
 // The kinds of questions to people beside plan and release.
 const (
-	kindIntervention = "intervention"
-	kindQuota        = "quota"
+	kindIntervention = contract.InterventionHelp
+	kindQuota        = contract.InterventionQuota
 )
 
 // reminderShare is the part of the time for an answer after which a person is

@@ -74,7 +74,8 @@ func healOf(h db.SelfHealEvent) HealEvent {
 type Intervention struct {
 	ID             int64          `json:"id"`
 	RunID          int64          `json:"runId"`
-	Number         int            `json:"number"` // of the run's interventions, from 1
+	Number         int            `json:"number"`         // of the run's interventions, from 1; a replay counts on from where it began
+	Kind           string         `json:"kind,omitempty"` // intervention, quota, or the approval that was not given: plan or release
 	Phase          contract.Phase `json:"phase,omitempty"`
 	Reason         string         `json:"reason"`
 	ActionRequired string         `json:"action_required"`
@@ -87,9 +88,9 @@ type Intervention struct {
 	Words          string         `json:"words,omitempty"`  // of who answered
 }
 
-func interventionOf(m db.ManualIntervention) Intervention {
+func interventionOf(m db.ManualIntervention, kind string) Intervention {
 	return Intervention{
-		ID: m.ID, RunID: m.RunID, Number: int(m.Number), Phase: contract.Phase(m.Phase), Reason: m.Reason, ActionRequired: m.ActionRequired,
+		Kind: kind, ID: m.ID, RunID: m.RunID, Number: int(m.Number), Phase: contract.Phase(m.Phase), Reason: m.Reason, ActionRequired: m.ActionRequired,
 		Status: m.Status, Deadline: m.Deadline, CreatedAt: m.CreatedAt, ResolvedAt: m.ResolvedAt, ResolvedBy: m.ResolvedBy,
 		Answer: m.Answer, Words: m.Words,
 	}
@@ -222,7 +223,7 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 	if err != nil {
 		return err
 	}
-	d.Interventions = convert(interventions, interventionOf)
+	d.Interventions = convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
 	usage, err := s.q.UsageByModel(ctx, id)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (s *Store) OpenInterventions(ctx context.Context, most int) ([]Intervention
 	if err != nil {
 		return nil, explain(err, "read what waits for a person")
 	}
-	return convert(rows, interventionOf), nil
+	return convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), nil
 }
 
 // AddReplay stores what is to be different when a phase of a run is done again,

@@ -191,6 +191,44 @@ func TestApprovalIsAnsweredOnce(t *testing.T) {
 	require.NotNil(t, got.DecidedAt)
 }
 
+func TestAnInterventionIsKeptOpenOrResolvedWithItsKind(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := time.Now()
+	about := func(number int, kind string) map[string]any {
+		return map[string]any{"intervention_id": contract.InterventionID(b.run.ID, number), "kind": kind}
+	}
+	b.record(t, contract.Record{
+		At: at, Interventions: []contract.InterventionNote{{Number: 1, Status: "open", Phase: contract.PhaseBuilder, Reason: "no quota", ActionRequired: "none"}},
+		Events: []contract.EventDraft{{Type: contract.EventInterventionRequested, Payload: about(1, "quota")}},
+	})
+	open, err := b.OpenInterventions(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, "quota", open[0].Kind)
+	b.record(t, contract.Record{
+		At: at, Interventions: []contract.InterventionNote{{Number: 1, Status: "resolved", By: "ann", Answer: "retry"}},
+		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{"intervention_id": contract.InterventionID(b.run.ID, 1)}}},
+	})
+	b.record(t, contract.Record{
+		At: at, Interventions: []contract.InterventionNote{{
+			Number: 2, Status: "resolved", Phase: contract.PhasePlanner, Reason: "ann rejected the plan", ActionRequired: "resume", By: "ann", Answer: "give_up", Words: "too large",
+		}},
+		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: about(2, "plan")}},
+	})
+	details, err := b.RunDetails(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Len(t, details.Interventions, 2)
+	quota, plan := details.Interventions[0], details.Interventions[1]
+	require.Equal(t, []string{"quota", "resolved", "ann", "retry"}, []string{quota.Kind, quota.Status, quota.ResolvedBy, quota.Answer})
+	require.Equal(t, []string{"plan", "resolved", "ann", "give_up", "too large", "ann rejected the plan", "resume"},
+		[]string{plan.Kind, plan.Status, plan.ResolvedBy, plan.Answer, plan.Words, plan.Reason, plan.ActionRequired})
+	require.NotNil(t, plan.ResolvedAt, "it was never open")
+	open, err = b.OpenInterventions(t.Context(), 10)
+	require.NoError(t, err)
+	require.Empty(t, open)
+}
+
 func TestRecordOfAnUnknownRunOrExecutionIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

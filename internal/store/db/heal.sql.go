@@ -58,34 +58,45 @@ func (q *Queries) DropReplay(ctx context.Context, id int64) error {
 }
 
 const openInterventions = `-- name: OpenInterventions :many
-SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions WHERE status = 'open' ORDER BY id LIMIT $1
+SELECT i.id, i.run_id, i.reason, i.action_required, i.status, i.deadline, i.created_at, i.resolved_at, i.resolved_by, i.number, i.workflow_run_id, i.phase, i.answer, i.words, coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
+    WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
+      AND e.payload ->> 'intervention_id' = 'run-' || i.run_id || '/intervention/' || i.number AND e.payload ? 'kind'
+    ORDER BY abs(extract(epoch FROM e.created_at - i.created_at)) LIMIT 1), '')::text AS kind
+FROM orchestrator_manual_interventions i
+WHERE i.status = 'open' ORDER BY i.id LIMIT $1
 `
 
+type OpenInterventionsRow struct {
+	ManualIntervention ManualIntervention
+	Kind               string
+}
+
 // What waits for a person, oldest first.
-func (q *Queries) OpenInterventions(ctx context.Context, most int32) ([]ManualIntervention, error) {
+func (q *Queries) OpenInterventions(ctx context.Context, most int32) ([]OpenInterventionsRow, error) {
 	rows, err := q.db.Query(ctx, openInterventions, most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ManualIntervention{}
+	items := []OpenInterventionsRow{}
 	for rows.Next() {
-		var i ManualIntervention
+		var i OpenInterventionsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.RunID,
-			&i.Reason,
-			&i.ActionRequired,
-			&i.Status,
-			&i.Deadline,
-			&i.CreatedAt,
-			&i.ResolvedAt,
-			&i.ResolvedBy,
-			&i.Number,
-			&i.WorkflowRunID,
-			&i.Phase,
-			&i.Answer,
-			&i.Words,
+			&i.ManualIntervention.ID,
+			&i.ManualIntervention.RunID,
+			&i.ManualIntervention.Reason,
+			&i.ManualIntervention.ActionRequired,
+			&i.ManualIntervention.Status,
+			&i.ManualIntervention.Deadline,
+			&i.ManualIntervention.CreatedAt,
+			&i.ManualIntervention.ResolvedAt,
+			&i.ManualIntervention.ResolvedBy,
+			&i.ManualIntervention.Number,
+			&i.ManualIntervention.WorkflowRunID,
+			&i.ManualIntervention.Phase,
+			&i.ManualIntervention.Answer,
+			&i.ManualIntervention.Words,
+			&i.Kind,
 		); err != nil {
 			return nil, err
 		}

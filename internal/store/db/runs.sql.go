@@ -368,33 +368,45 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 }
 
 const manualInterventions = `-- name: ManualInterventions :many
-SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions WHERE run_id = $1 ORDER BY id
+SELECT i.id, i.run_id, i.reason, i.action_required, i.status, i.deadline, i.created_at, i.resolved_at, i.resolved_by, i.number, i.workflow_run_id, i.phase, i.answer, i.words, coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
+    WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
+      AND e.payload ->> 'intervention_id' = 'run-' || i.run_id || '/intervention/' || i.number AND e.payload ? 'kind'
+    ORDER BY abs(extract(epoch FROM e.created_at - i.created_at)) LIMIT 1), '')::text AS kind
+FROM orchestrator_manual_interventions i
+WHERE i.run_id = $1 ORDER BY i.id
 `
 
-func (q *Queries) ManualInterventions(ctx context.Context, runID int64) ([]ManualIntervention, error) {
+type ManualInterventionsRow struct {
+	ManualIntervention ManualIntervention
+	Kind               string
+}
+
+// What each is about is told by the event that goes with it.
+func (q *Queries) ManualInterventions(ctx context.Context, runID int64) ([]ManualInterventionsRow, error) {
 	rows, err := q.db.Query(ctx, manualInterventions, runID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ManualIntervention{}
+	items := []ManualInterventionsRow{}
 	for rows.Next() {
-		var i ManualIntervention
+		var i ManualInterventionsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.RunID,
-			&i.Reason,
-			&i.ActionRequired,
-			&i.Status,
-			&i.Deadline,
-			&i.CreatedAt,
-			&i.ResolvedAt,
-			&i.ResolvedBy,
-			&i.Number,
-			&i.WorkflowRunID,
-			&i.Phase,
-			&i.Answer,
-			&i.Words,
+			&i.ManualIntervention.ID,
+			&i.ManualIntervention.RunID,
+			&i.ManualIntervention.Reason,
+			&i.ManualIntervention.ActionRequired,
+			&i.ManualIntervention.Status,
+			&i.ManualIntervention.Deadline,
+			&i.ManualIntervention.CreatedAt,
+			&i.ManualIntervention.ResolvedAt,
+			&i.ManualIntervention.ResolvedBy,
+			&i.ManualIntervention.Number,
+			&i.ManualIntervention.WorkflowRunID,
+			&i.ManualIntervention.Phase,
+			&i.ManualIntervention.Answer,
+			&i.ManualIntervention.Words,
+			&i.Kind,
 		); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,11 @@
 -- name: OpenInterventions :many
 -- What waits for a person, oldest first.
-SELECT * FROM orchestrator_manual_interventions WHERE status = 'open' ORDER BY id LIMIT @most;
+SELECT sqlc.embed(i), coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
+    WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
+      AND e.payload ->> 'intervention_id' = 'run-' || i.run_id || '/intervention/' || i.number AND e.payload ? 'kind'
+    ORDER BY abs(extract(epoch FROM e.created_at - i.created_at)) LIMIT 1), '')::text AS kind
+FROM orchestrator_manual_interventions i
+WHERE i.status = 'open' ORDER BY i.id LIMIT @most;
 
 -- name: AddReplay :one
 -- Runs under the lock of the run. No row: the run's workflow is not the given

@@ -69,7 +69,13 @@ LIMIT @most::int;
 SELECT * FROM orchestrator_self_heal_events WHERE run_id = @run_id ORDER BY id;
 
 -- name: ManualInterventions :many
-SELECT * FROM orchestrator_manual_interventions WHERE run_id = @run_id ORDER BY id;
+-- What each is about is told by the event that goes with it.
+SELECT sqlc.embed(i), coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
+    WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
+      AND e.payload ->> 'intervention_id' = 'run-' || i.run_id || '/intervention/' || i.number AND e.payload ? 'kind'
+    ORDER BY abs(extract(epoch FROM e.created_at - i.created_at)) LIMIT 1), '')::text AS kind
+FROM orchestrator_manual_interventions i
+WHERE i.run_id = @run_id ORDER BY i.id;
 
 -- name: Approvals :many
 SELECT * FROM orchestrator_approvals WHERE run_id = @run_id ORDER BY created_at, id;

@@ -1,0 +1,155 @@
+package rerun
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
+
+func TestThePhaseThatBeganIsReadWithTheConverterOfTheClient(t *testing.T) {
+	t.Parallel()
+	own := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true}))
+	result, err := own.ToPayloads(contract.RecordResult{Execution: contract.ExecutionRef{ID: 7, RunID: 1, Phase: contract.PhaseTester}})
+	require.NoError(t, err)
+	event := &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_MarkerRecordedEventAttributes{
+		MarkerRecordedEventAttributes: &historypb.MarkerRecordedEventAttributes{Details: map[string]*commonpb.Payloads{"result": result}},
+	}}
+	require.Equal(t, contract.PhaseTester, began(event, own))
+	require.Empty(t, began(event, converter.GetDefaultDataConverter()), "another converter reads nothing of it")
+}
+
+// book writes the rows of a run as its workflows do.
+type book struct {
+	*store.Store
+	t   *testing.T
+	run store.Run
+	seq int64
+}
+
+func newBook(t *testing.T, steps ...contract.Step) *book {
+	t.Helper()
+	b := &book{Store: storetest.New(t), t: t}
+	run, _, err := b.CreateRun(t.Context(), store.NewRun{
+		Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t0"}},
+		GivenPlan: &contract.Plan{Summary: "s", Steps: steps},
+	})
+	require.NoError(t, err)
+	b.run, err = b.Run(t.Context(), run.ID)
+	require.NoError(t, err)
+	return b
+}
+
+func (b *book) record(r contract.Record) contract.ExecutionRef {
+	b.t.Helper()
+	b.seq++
+	r.RunID, r.Seq = b.run.ID, b.seq
+	out, err := b.Record(b.t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(b.run.ID), WorkflowRunID: "first"}, r)
+	require.NoError(b.t, err)
+	return out.Execution
+}
+
+// attempt is an execution of the builder, or of the planner, that came to a tree
+// or, without one, failed.
+func (b *book) attempt(p contract.Phase, step, from, to string) contract.ExecutionRef {
+	b.t.Helper()
+	e := b.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: p, Step: step, Agent: contract.AgentOf(p)}})
+	end := &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted, Output: json.RawMessage(`{}`)}
+	switch {
+	case to == "":
+		end.Status, end.Output = contract.ExecutionFailed, nil
+		end.Failure = &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeCommandCrashed, Message: "it crashed"}
+	case step != "":
+		var err error
+		end.Output, err = json.Marshal(output(step, from, to))
+		require.NoError(b.t, err)
+	}
+	b.record(contract.Record{End: end})
+	return e
+}
+
+func output(step, from, to string) contract.StepOutput {
+	return contract.StepOutput{
+		Change: contract.Change{Step: step, From: contract.Workspace{Tree: from}, To: contract.Workspace{Tree: to}}, Credit: contract.Credit{Step: step, Model: "m"},
+	}
+}
+
+// heal is a repair of what failed; without a tree it came to nothing.
+func (b *book) heal(number int, failed contract.ExecutionRef, step, from, to string) {
+	b.t.Helper()
+	note := contract.HealNote{Number: number, Status: contract.HealStarted, Phase: contract.PhaseBuilder, Step: step, ExecutionID: failed.ID, ErrorType: contract.ClassRuntime, Action: contract.HealRepair}
+	b.record(contract.Record{Heals: []contract.HealNote{note}})
+	note = contract.HealNote{Number: number, Status: contract.HealFailed, Output: contract.HealOutput{Result: "it changed nothing"}}
+	if to != "" {
+		change := output(step, from, to)
+		note.Status, note.Output = contract.HealApplied, contract.HealOutput{Change: &change}
+	}
+	b.record(contract.Record{Heals: []contract.HealNote{note}})
+}
+
+// kept returns the trees to which the steps lead that are not done again.
+func (b *book) kept(o Order) map[string]string {
+	b.t.Helper()
+	o.RunID, o.Phase = b.run.ID, contract.PhaseBuilder
+	all, err := keep(b.t.Context(), b.Store, b.run, o)
+	require.NoError(b.t, err)
+	trees := map[string]string{}
+	for _, c := range all {
+		trees[c.Step] = c.To.Tree
+	}
+	return trees
+}
+
+func TestAStepThatWasRepairedIsKept(t *testing.T) {
+	t.Parallel()
+	a, c := contract.Step{ID: "a", Name: "a"}, contract.Step{ID: "c", Name: "c"}
+	t.Run("it had failed", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(t, a, c)
+		failed := b.attempt(contract.PhaseBuilder, "a", "t0", "")
+		b.heal(1, failed, "a", "t0", "mended")
+		b.attempt(contract.PhaseBuilder, "repair", "t0", "mended")
+		b.attempt(contract.PhaseBuilder, "c", "t0", "")
+		require.Equal(t, map[string]string{"a": "mended"}, b.kept(Order{OnlyMissing: true}))
+		require.Equal(t, map[string]string{"a": "mended"}, b.kept(Order{Step: "c"}))
+		require.Empty(t, b.kept(Order{Step: "a"}), "it is done again when that is asked for")
+	})
+	t.Run("it had conflicted", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(t, a, c)
+		b.attempt(contract.PhaseBuilder, "a", "t0", "done")
+		done := b.attempt(contract.PhaseBuilder, "c", "t0", "conflicting")
+		b.heal(1, done, "c", "done", "together")
+		require.Equal(t, map[string]string{"a": "done", "c": "together"}, b.kept(Order{OnlyMissing: true}))
+	})
+	t.Run("the repair came to nothing", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(t, a)
+		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "", "")
+		require.Empty(t, b.kept(Order{OnlyMissing: true}))
+	})
+	t.Run("a later attempt counts", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(t, a)
+		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "t0", "mended")
+		b.attempt(contract.PhaseBuilder, "a", "t0", "")
+		require.Empty(t, b.kept(Order{OnlyMissing: true}), "it was done again and failed")
+	})
+	t.Run("of another plan", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(t, a)
+		b.heal(1, b.attempt(contract.PhaseBuilder, "a", "t0", ""), "a", "t0", "mended")
+		b.attempt(contract.PhasePlanner, "", "", "planned")
+		require.Empty(t, b.kept(Order{OnlyMissing: true}))
+	})
+}
