@@ -555,3 +555,32 @@ func TestAChangeMadeForTheReleaserIsTestedBeforeItIsReleased(t *testing.T) {
 	require.Equal(t, 2, w.begun["tester/"])
 	require.Equal(t, "mended", w.released.Workspace.Tree)
 }
+
+func TestARunIsOverInItsRowWhenAllIsSaidOfItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassHuman, contract.CodeRepository, "the wrong repository"))
+	w.after(time.Minute, func() { // the second is written when the run is already ending
+		w.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
+		w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
+	})
+	require.Equal(t, contract.StatusCancelled, w.orchestrate(t, healing).Status)
+	at := slices.IndexFunc(w.records, func(r contract.Record) bool { return r.Run != nil && r.Run.Status.Terminal() })
+	require.GreaterOrEqual(t, at, 0)
+	require.Len(t, w.records[at].Heals, 1, "%+v", w.records[at])
+	require.True(t, slices.ContainsFunc(w.records[at].Events, func(e contract.EventDraft) bool { return e.Type == contract.EventRunFailed }))
+}
+
+func TestAHealThatIsCancelledBeforeItBeginsEndsAsOneThatWasWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(0, w.env.CancelWorkflow)
+	w.env.ExecuteWorkflow(contract.WorkflowSelfHeal, contract.HealInput{
+		RunID: 7, Number: 1, Phase: contract.PhasePlanner, Failure: fault.New(contract.ClassLLM, contract.CodeRefusal, "no").Failure,
+	})
+	require.NoError(t, w.env.GetWorkflowError())
+	var d contract.Directive
+	require.NoError(t, w.env.GetWorkflowResult(&d))
+	require.Equal(t, contract.HealRegenerate, d.Action)
+	require.Equal(t, contract.HealApplied, w.healNotes()[1].Status, "a run whose heal was written knows of it")
+}

@@ -77,8 +77,21 @@ func (h *selfHeal) passOn(ctx workflow.Context) {
 	})
 }
 
+// steady makes a context for short work between two records, which a stop does
+// not interrupt. A workflow task that a cancellation meets may be thrown away
+// after its records were written; when it is done again it must come to the
+// same records, or rows would say what no history knows.
+func steady(ctx workflow.Context) (workflow.Context, workflow.CancelFunc) {
+	if ctx.Err() != nil && workflow.GetVersion(ctx, "heals end as they are written", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return workflow.WithCancel(ctx)
+	}
+	return workflow.NewDisconnectedContext(ctx)
+}
+
 // diagnose looks at what the failed execution left behind.
 func (h *selfHeal) diagnose(ctx workflow.Context) error {
+	ctx, done := steady(ctx)
+	defer done()
 	var d contract.Diagnosis
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
 		Execution: h.in.Execution, Failure: h.in.Failure,
@@ -336,6 +349,8 @@ func refusal(j contract.Judgement) contract.Failure {
 
 // judge says why a patch is refused, if it is, and keeps what it changed.
 func (h *selfHeal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
+	ctx, done := steady(ctx)
+	defer done()
 	judged, err := quickly(ctx, contract.QueueRepair, contract.ActivityJudge, 0, func(quick bool) any {
 		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, Quick: quick}
 	}, func(j contract.Judgement) bool { return j.Cold })

@@ -311,10 +311,7 @@ func (w *faultWorld) cancelled(t *testing.T) {
 
 func (w *faultWorld) endedFirst(t *testing.T) {
 	id := w.start(t, "healed-slowly")
-	harness.Await(t, "the healed step to wait for the model", longest, func() (bool, string) {
-		all, err := w.Store(t).ModelCalls(t.Context(), id)
-		return len(all) == 3, fmt.Sprint(len(all), " calls ", err)
-	})
+	w.reach(t, id, moment{name: "the builder begins again", reached: told(contract.PhaseBuilder.Started(), "", 2)})
 	w.OK(t, "run", "stop", arg(id))
 	w.end(t, id, contract.StatusCancelled)
 	run := w.Inspect(t, id)
