@@ -67,19 +67,49 @@ func seed(tb testing.TB) uint64 {
 
 // work is a run of six steps, three of them side by side, with commands in the
 // sandbox and a model that takes its time, so that kills meet all kinds of work.
+// It is healed twice: its first plan is none, and its test is red until the
+// Repair agent has been there.
 func work() harness.Rules {
 	step := func(id string, needs ...string) harness.Step {
 		file := id + ".txt"
 		return harness.Step{ID: id, Needs: needs, Turns: [][]harness.Call{
 			{{Name: "list_files", Arguments: map[string]any{}}, {Name: "read_file", Arguments: map[string]any{"path": "notes.txt"}}},
-			{{Name: "create_file", Arguments: map[string]any{"path": file, "content": "made by " + id + "\n"}}},
+			{{Name: "create_file", Arguments: map[string]any{"path": file, "content": verb(id) + " by " + id + "\n"}}},
 			{{Name: "run_command", Arguments: map[string]any{"command": "echo more >> " + file + " && ./test.sh"}}},
 			{{Name: "read_file", Arguments: map[string]any{"path": file}}, harness.Finish("made " + file)},
 		}}
 	}
-	return harness.PlanRules("120ms",
+	const latency = "120ms"
+	usage := map[string]any{"prompt_tokens": 50, "completion_tokens": 10}
+	return append(harness.Rules{
+		{"when": map[string]any{"agent": "planner", "attempt": 1}, "latency": latency, "usage": usage, "reply": map[string]any{"text": "Here is the plan: first"}},
+		{"when": map[string]any{"agent": "repair", "turn": 1}, "latency": latency, "usage": usage, "reply": map[string]any{"tool_calls": []any{
+			map[string]any{"name": "edit_file", "arguments": map[string]any{"path": "step-006.txt", "old_text": "wrong", "new_text": "made"}},
+		}}},
+		{"when": map[string]any{"agent": "repair", "turn": 2}, "latency": latency, "usage": usage, "reply": map[string]any{"tool_calls": []any{
+			map[string]any{"name": "finish", "arguments": map[string]any{"summary": "mended it"}},
+		}}},
+	}, harness.PlanRules(latency,
 		step("step-001"), step("step-002", "step-001"), step("step-003", "step-001"),
-		step("step-004", "step-001"), step("step-005", "step-002", "step-003"), step("step-006", "step-005"))
+		step("step-004", "step-001"), step("step-005", "step-002", "step-003"), step("step-006", "step-005"))...)
+}
+
+// verb is what a step says that it did: the last one is wrong.
+func verb(id string) string {
+	if id == "step-006" {
+		return "wrong"
+	}
+	return "made"
+}
+
+// repository is one whose test is red where something is wrong.
+func repository(tb testing.TB, dir string) string {
+	tb.Helper()
+	return harness.Repo(tb, dir, map[string]string{
+		"notes.txt": "one\ntwo\nthree\n",
+		"test.sh":   "#!/bin/sh\nif grep -n wrong *.txt; then echo '--- FAIL: wrong'; exit 1; fi\necho ok\n",
+		"rgpt.yaml": "verification:\n  auto_detect: false\n  test:\n    command: ./test.sh\n    format: exit-code\n",
+	})
 }
 
 // wanted is what the branch of a good run adds to the repository.
@@ -107,7 +137,7 @@ func TestKillingAnyProcessAtAnyMomentLosesRepeatsAndOverspendsNothing(t *testing
 	random := rand.New(rand.NewPCG(seed, seed))
 	s := harness.Start(t, harness.Options{Scenario: work()})
 	db := s.Store(t)
-	repo := harness.ShellRepo(t, filepath.Join(s.Dir, "repo"))
+	repo := repository(t, filepath.Join(s.Dir, "repo"))
 
 	var order []devstack.Role
 	for range size.kills {
@@ -197,6 +227,9 @@ func (k killer) complete(run store.Run) {
 	for file, text := range wanted() {
 		require.Equal(k, text, harness.Git(k, k.repo, "show", run.ReleaseBranch+":"+file), "run %d", run.ID)
 	}
+	heals, err := k.db.Heals(k.Context(), run.ID)
+	require.NoError(k, err)
+	require.Len(k, heals, 2, "run %d was healed twice", run.ID)
 }
 
 // next is how long after the start of the new process the first activity of the
