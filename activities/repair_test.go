@@ -1,0 +1,120 @@
+package activities_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// documented makes the run begin with examples of files, by name.
+func (h *house) documented(examples map[string]string) contract.Workspace {
+	h.t.Helper()
+	for name, text := range examples {
+		file := filepath.Join(h.dataDir, "source", name)
+		require.NoError(h.t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(h.t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	require.NoError(h.t, os.Symlink("/etc/hostname", filepath.Join(h.dataDir, "source", "linked.yaml.example")))
+	h.git("add", "-A", "-f")
+	h.git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "Document")
+	var err error
+	h.repo, _, err = h.Workspaces.Resolve(h.t.Context(), filepath.Join(h.dataDir, "source"), "")
+	require.NoError(h.t, err)
+	start, err := h.Workspaces.Start(h.t.Context(), h.repo)
+	require.NoError(h.t, err)
+	h.repo.Tree = start.Tree
+	return h.repo.Workspace()
+}
+
+func TestDefaultsAreMadeOfSettingsAloneAndNeverWhereToolsTakeOrders(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	big := "a: " + strings.Repeat("x", 64<<10) + "\n"
+	ws := h.documented(map[string]string{
+		"settings.yaml.example": "a: 1\n", "conf/app.sample.json": "{}\n", ".env.example": "A=1\n",
+		".github/workflows/ci.yml.example": "on: push\n", ".circleci/config.yml.example": "x: 1\n", ".gitlab-ci.yml.example": "x: 1\n",
+		".vscode/tasks.json.example": "{}\n", "sub/.husky/hooks.yaml.example": "x: 1\n", ".git-hooks/hook.toml.example": "x = 1\n",
+		"azure-pipelines.yml.example": "x: 1\n", "bitbucket-pipelines.yml.example": "x: 1\n", "rgpt.yaml.example": "findings: {max_major: 100}\n", "sub/rgpt.local.yml.example": "x: 1\n",
+		"run.sh.example": "#!/bin/sh\n", "main.go.example": "package main\n", "big.yaml.example": big, "there.yaml.example": "new: 1\n", "there.yaml": "old: 1\n",
+		"unnamed.yaml.example": "a: 1\n",
+	})
+	wanted := "not found: settings.yaml app.json .env ci.yml config.yml .gitlab-ci.yml tasks.json hooks.yaml hook.toml azure-pipelines.yml bitbucket-pipelines.yml " +
+		"rgpt.yaml rgpt.local.yml run.sh main.go big.yaml there.yaml linked.yaml ../../etc/passwd"
+	made, err := h.CreateDefaults(t.Context(), contract.DefaultsInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Wanted: wanted})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"settings.yaml", "conf/app.json", ".env"}, made.Made)
+	diff, err := h.Workspaces.DiffBetween(t.Context(), ws, made.Workspace, 1<<20)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(diff, "diff --git"), "nothing else has changed: %s", diff)
+}
+
+func TestNoMoreThanTwentyDefaultsAreMade(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	examples, wanted := map[string]string{}, "not found:"
+	for i := range 25 {
+		name := fmt.Sprintf("many/%02d.yaml", i)
+		examples[name+".example"], wanted = "a: 1\n", wanted+" "+name
+	}
+	ws := h.documented(examples)
+	made, err := h.CreateDefaults(t.Context(), contract.DefaultsInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Wanted: wanted})
+	require.NoError(t, err)
+	require.Len(t, made.Made, 20)
+}
+
+func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	ws := h.documented(map[string]string{".github/workflows/ci.yml": "on: push\n", ".circleci/config.yml": "x: 1\n", "rgpt.yaml": "findings: {max_major: 0}\n", "sub/a.txt": "a\n"})
+	judge := func(to contract.Workspace) contract.Judgement {
+		t.Helper()
+		out, err := h.Judge(t.Context(), contract.JudgeInput{Execution: h.begin(contract.PhaseTester, contract.StepRepair), Number: 1, From: ws, To: to})
+		require.NoError(t, err)
+		return out
+	}
+	for _, name := range []string{".github/workflows/ci.yml", ".circleci/config.yml", "rgpt.yaml", "Jenkinsfile", ".gitlab-ci.yml", "sub/rgpt.yaml"} {
+		out := judge(h.with(ws, name, "changed: yes\n"))
+		require.Contains(t, out.Refused, name)
+		require.Equal(t, contract.CodeForbidden, out.Code, name)
+		require.Contains(t, out.Diff, "changed: yes", "people can see what was thrown away")
+	}
+	gone := judge(h.with(ws, ".github/workflows/ci.yml", ""))
+	require.Contains(t, gone.Refused, "ci.yml", "to take it away is to change it")
+	require.Empty(t, judge(h.with(ws, "sub/a.txt", "b\n")).Refused)
+}
+
+func TestARepairAgentThatFollowsARevokedOneIsToldItsHandoff(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	failed := h.begin(contract.PhaseTester, "")
+	h.seq++
+	_, err := h.Store.Record(t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{RunID: h.run.ID, Seq: h.seq, Begin: &contract.ExecutionBegin{
+		Phase: contract.PhaseTester, Step: contract.StepRepair, Agent: contract.AgentRepair, Model: choice,
+	}})
+	require.NoError(t, err)
+	left, err := h.Handoff(t.Context(), contract.HandoffInput{Execution: failed, Agent: contract.AgentRepair, Generation: 1, Reason: "it left its paths"})
+	require.NoError(t, err)
+	require.Equal(t, "handoff/repair-1.md", left.Artifact)
+	for generation, told := range map[int]bool{1: false, 2: true} {
+		in := h.opening()
+		in.Record.Begin.Phase, in.Record.Begin.Step, in.Record.Begin.Agent = contract.PhaseTester, contract.StepRepair, contract.AgentRepair
+		in.Heal = &contract.HealTask{Number: 2, Execution: failed, Failure: contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed, Message: "red"}}
+		in.Lessons.Generation = generation
+		opened, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
+		require.Nil(t, failure)
+		messages, err := h.Store.Conversation(t.Context(), opened.Execution.ID)
+		require.NoError(t, err)
+		var all string
+		for _, m := range messages {
+			all += string(m.Content)
+		}
+		require.Equal(t, told, strings.Contains(all, "it left its paths"))
+	}
+}
