@@ -1,5 +1,7 @@
 package contract
 
+import "time"
+
 // Class is the kind of a failure. It decides how often an activity is retried
 // with the same parameters and what self-heal may do. As the type of a Temporal
 // application error it crosses process borders.
@@ -78,6 +80,9 @@ type Failure struct {
 	Code    Code   `json:"code,omitempty"`
 	Message string `json:"error_message"`
 	Cause   string `json:"cause,omitempty"`
+	// Wait is how long whoever refused asks to wait, where that is known and only
+	// waiting helps: for the window of an exhausted quota.
+	Wait time.Duration `json:"wait,omitempty"`
 }
 
 // Error makes a Failure usable as a Go error.

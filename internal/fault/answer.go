@@ -62,7 +62,7 @@ func OfAnswer(a Answer) *contract.Failure {
 		ofRefusalField, ofLoop, ofFinish, ofCalls, ofEmptiness, ofText, ofContent,
 	} {
 		if v, cause := check(a); v.class != "" {
-			return v.failure(Output{}, finding{cause: clip(readable(cause), MaxOutputCause)})
+			return v.failure(Output{}, finding{cause: Clip(readable(cause), MaxOutputCause)})
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func ofText(a Answer) (verdict, string) {
 	}
 	if len(a.Tools) > 0 && len(a.ToolCalls) == 0 {
 		if at := calledInProse.FindStringIndex(text); at != nil {
-			return unusableForm, "a tool call was written as text: " + clip(text[at[0]:], maxShownLine)
+			return unusableForm, "a tool call was written as text: " + Clip(text[at[0]:], maxShownLine)
 		}
 	}
 	if !a.WantJSON || len(a.ToolCalls) > 0 {

@@ -72,9 +72,9 @@ func OfHTTP(status int, body []byte) *contract.Failure {
 	if name := http.StatusText(status); name != "" {
 		head += " " + name
 	}
-	cause = clip(hideLogins(readable(strings.TrimSpace(head+"\n"+cause))), MaxOutputCause)
+	cause = Clip(hideLogins(readable(strings.TrimSpace(head+"\n"+cause))), MaxOutputCause)
 	message := fmt.Sprintf("the model provider answered %s: %s", head, oneLine(strings.TrimPrefix(cause, head), maxShownLine))
-	return &contract.Failure{Class: class, Code: code, Message: clip(strings.TrimSuffix(message, ": ")+"; "+httpTodo(code), MaxOutputMessage), Cause: cause}
+	return &contract.Failure{Class: class, Code: code, Message: Clip(strings.TrimSuffix(message, ": ")+"; "+httpTodo(code), MaxOutputMessage), Cause: cause}
 }
 
 func classOfBody(status int, words string) (contract.Class, contract.Code) {

@@ -99,7 +99,7 @@ func (v verdict) failure(o Output, f finding) *contract.Failure {
 	}
 	return &contract.Failure{
 		Class: v.class, Code: v.code,
-		Message: clip(b.String(), MaxOutputMessage), Cause: clip(hideLogins(f.cause), MaxOutputCause),
+		Message: Clip(b.String(), MaxOutputMessage), Cause: Clip(hideLogins(f.cause), MaxOutputCause),
 	}
 }
 

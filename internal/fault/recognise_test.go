@@ -21,7 +21,7 @@ func TestHintsNeverHideWhatAPatternWouldFind(t *testing.T) {
 		var samples []struct{ Name, Text string }
 		require.NoError(t, yaml.Unmarshal(data, &samples))
 		for _, s := range samples {
-			text := clip(readable(s.Text), maxScanLine)
+			text := Clip(readable(s.Text), maxScanLine)
 			for _, r := range recognisers {
 				r.exits = nil
 				if r.pattern.MatchString(text) {

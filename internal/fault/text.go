@@ -54,15 +54,15 @@ func readable(s string) string {
 	b.Grow(len(s))
 	for line := range strings.Lines(s) {
 		if len(line) > maxScanLine {
-			line = clip(line, maxScanLine) + "\n"
+			line = Clip(line, maxScanLine) + "\n"
 		}
 		b.WriteString(line)
 	}
 	return b.String()
 }
 
-// clip cuts a text to n bytes, at a rune.
-func clip(s string, n int) string {
+// Clip cuts a text to n bytes, at a rune, and marks that it did.
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -80,14 +80,14 @@ func hideLogins(s string) string { return logins.ReplaceAllString(s, "://***@") 
 // oneLine is a text in one line of at most n bytes.
 func oneLine(s string, n int) string {
 	const factor = 4 // spaces and control characters that go away
-	s = strings.ToValidUTF8(clip(s, factor*n), "�")
+	s = strings.ToValidUTF8(Clip(s, factor*n), "�")
 	s = strings.Map(func(r rune) rune {
 		if r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 			return ' '
 		}
 		return r
 	}, s)
-	return clip(hideLogins(strings.Join(strings.Fields(s), " ")), n)
+	return Clip(hideLogins(strings.Join(strings.Fields(s), " ")), n)
 }
 
 // firstLine is the first line that says something.

@@ -15,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // call is one call under way.
@@ -180,7 +181,7 @@ func checkCall(i int, c *ToolCall) error {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(c.Arguments), &object); err != nil || object == nil {
-		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("the arguments of tool call %d (%s) are no JSON object", i+1, clip(c.Name, 64))}
+		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("the arguments of tool call %d (%s) are no JSON object", i+1, fault.Clip(c.Name, 64))}
 	}
 	return nil
 }

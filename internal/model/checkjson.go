@@ -149,7 +149,7 @@ func places(e *jsonschema.ValidationError) string {
 	visit = func(e *jsonschema.ValidationError) {
 		if len(e.Causes) == 0 {
 			where := "/" + strings.Join(e.InstanceLocation, "/")
-			all = append(all, clip("at "+where+": "+e.ErrorKind.LocalizedString(printer), mostWords))
+			all = append(all, fault.Clip("at "+where+": "+e.ErrorKind.LocalizedString(printer), mostWords))
 		}
 		for _, c := range e.Causes {
 			visit(c)
@@ -179,12 +179,4 @@ func unfence(text string) string {
 		return text
 	}
 	return body
-}
-
-// clip shortens a text of uncertain origin for a message.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -19,6 +19,13 @@ import (
 // is shortened, since a limit that lasts is better met by another provider.
 const MaxRetryAfter = 60 * time.Second
 
+// The bounds of the time for which a run waits because a provider says when an
+// exhausted quota is there again. Beyond MaxQuotaWait it asks the provider anew.
+const (
+	MinQuotaWait = time.Second
+	MaxQuotaWait = 24 * time.Hour
+)
+
 // explain turns whatever ended a call into a failure without secrets.
 func (x *call) explain(ctx context.Context, err error) *fault.Error {
 	var typed *fault.Error
@@ -49,7 +56,7 @@ func (x *call) explain(ctx context.Context, err error) *fault.Error {
 
 // who names provider, address and model.
 func (x *call) who() string {
-	return fmt.Sprintf("model %s of provider %s (%s)", clip(x.req.Choice.Model, 80), x.provider.Name, x.provider.Address())
+	return fmt.Sprintf("model %s of provider %s (%s)", fault.Clip(x.req.Choice.Model, 80), x.provider.Name, x.provider.Address())
 }
 
 // explainEnd explains a call whose context ended.
@@ -110,17 +117,9 @@ func (e apiError) code() string {
 	return ""
 }
 
-// The words by which providers tell what a status does not. Each looks at
-// "type code status message", in lower case.
-var (
-	saysQuota    = regexp.MustCompile(`insufficient_quota|exceeded your current quota|credit balance is too low|insufficient credits|billing_hard_limit`)
-	saysOverflow = regexp.MustCompile(`context_length_exceeded|maximum context length|context (window|length)|prompt is too long|input is too long|input token count .* exceeds|too many tokens in|string_above_max_length`)
-	saysRefused  = regexp.MustCompile(`content_filter|content_policy|content management policy|prohibited_content`)
-	saysBadKey   = regexp.MustCompile(`invalid_api_key|api_key_invalid|api key not valid|invalid api key|incorrect api key|authentication_error`)
-	saysBadJSON  = regexp.MustCompile(`json_validate_failed|tool_use_failed|failed to generate json`)
-	saysNoModel  = regexp.MustCompile(`model_not_found|not a valid model id|model .{0,80}(does not exist|not found)`)
-	saysNoStream = regexp.MustCompile(`\bstream(ing|_options)?\b[^.]{0,80}\b(not|un|isn't|unknown|unrecognized|unsupported|invalid)[ _-]?(support|avail|allow|implement|permitted|enabled|\b)|\b(unsupported|unknown|unrecognized|not support|cannot|can't|does not|doesn't|extra)\b[^.]{0,80}\bstream(ing|_options)?\b`)
-)
+// saysNoStream matches "type code status message", in lower case, of providers
+// that do not stream. All else that their words tell is for [fault.OfHTTP].
+var saysNoStream = regexp.MustCompile(`\bstream(ing|_options)?\b[^.]{0,80}\b(not|un|isn't|unknown|unrecognized|unsupported|invalid)[ _-]?(support|avail|allow|implement|permitted|enabled|\b)|\b(unsupported|unknown|unrecognized|not support|cannot|can't|does not|doesn't|extra)\b[^.]{0,80}\bstream(ing|_options)?\b`)
 
 func (e apiError) words() string {
 	return strings.ToLower(strings.Join([]string{e.Type, e.code(), e.Status, e.Message}, " "))
@@ -148,7 +147,12 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s: the address redirects elsewhere (HTTP %d), which is not followed; set base_url to the final address", x.who(), e.status)
 	}
-	return x.explainAPIError(e.status, said).After(retryAfter(e.header, time.Now()))
+	wait := retryAfter(e.header, time.Now())
+	failed := x.explainAPIError(e.status, e.body, said).After(min(wait, MaxRetryAfter))
+	if failed.Code == contract.CodeQuotaExhausted && wait > 0 {
+		failed.Wait = min(max(wait, MinQuotaWait), MaxQuotaWait)
+	}
+	return failed
 }
 
 // explainReported explains an error that came with HTTP 200.
@@ -156,16 +160,17 @@ func (x *call) explainReported(e *providerError) *fault.Error {
 	said := readAPIError(e.body)
 	status, err := strconv.Atoi(said.code())
 	if err != nil || status < 400 || status > 599 {
-		status = http.StatusBadGateway // unknown, and the same request may well succeed
+		status = http.StatusOK
 	}
-	return x.explainAPIError(status, said)
+	return x.explainAPIError(status, e.body, said)
 }
 
-func (x *call) explainAPIError(status int, said apiError) *fault.Error {
-	class, code := classOf(status, said.words())
+func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Error {
+	known := fault.OfHTTP(status, body)
+	class, code := known.Class, known.Code
 	detail := fmt.Sprintf("HTTP %d", status)
 	if said.Message != "" {
-		detail += ": " + clip(x.scrub.clean(said.Message), 400)
+		detail += ": " + fault.Clip(x.scrub.clean(said.Message), 400)
 	}
 	hint := ""
 	switch code {
@@ -180,48 +185,37 @@ func (x *call) explainAPIError(status int, said apiError) *fault.Error {
 	return fault.New(class, code, "%s answered %s%s", x.who(), detail, hint)
 }
 
-// classOf finds class and code: by the provider's words where they tell more
-// than the status.
-func classOf(status int, words string) (contract.Class, contract.Code) {
-	switch {
-	case status >= http.StatusInternalServerError:
-		return fault.OfHTTPStatus(status)
-	case saysQuota.MatchString(words):
-		return contract.ClassInfra, contract.CodeQuotaExhausted
-	case status == http.StatusTooManyRequests, status == http.StatusUnauthorized:
-		return fault.OfHTTPStatus(status)
-	case saysBadKey.MatchString(words):
-		return contract.ClassConfig, contract.CodeUnauthorized
-	case saysOverflow.MatchString(words):
-		return contract.ClassLLM, contract.CodeContextOverflow
-	case saysRefused.MatchString(words):
-		return contract.ClassLLM, contract.CodeRefusal
-	case saysBadJSON.MatchString(words):
-		return contract.ClassLLM, contract.CodeInvalidOutput
-	case saysNoModel.MatchString(words):
-		return contract.ClassConfig, contract.CodeModelNotFound
-	}
-	return fault.OfHTTPStatus(status)
-}
-
-// retryAfter reads how long a provider asks to wait, at most MaxRetryAfter.
+// retryAfter reads how long a provider asks to wait, at most MaxQuotaWait.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	limit := func(d time.Duration) time.Duration { return min(max(d, 0), MaxRetryAfter) }
-	number := func(name string, unit time.Duration) (time.Duration, bool) {
+	limit := func(d time.Duration) time.Duration { return min(max(d, 0), MaxQuotaWait) }
+	number := func(name string) (float64, bool) {
 		n, err := strconv.ParseFloat(strings.TrimSpace(h.Get(name)), 64)
-		if err != nil || n != n {
-			return 0, false
-		}
-		return limit(time.Duration(min(max(n, 0), MaxRetryAfter.Seconds()*1000) * float64(unit))), true
+		return n, err == nil && n == n
 	}
-	if d, ok := number("Retry-After-Ms", time.Millisecond); ok {
-		return d
+	lasting := func(n float64, unit time.Duration) time.Duration {
+		return limit(time.Duration(min(max(n, 0), float64(MaxQuotaWait/unit)) * float64(unit)))
 	}
-	if d, ok := number("Retry-After", time.Second); ok {
-		return d
+	if n, ok := number("Retry-After-Ms"); ok {
+		return lasting(n, time.Millisecond)
+	}
+	if n, ok := number("Retry-After"); ok {
+		return lasting(n, time.Second)
 	}
 	if t, err := http.ParseTime(h.Get("Retry-After")); err == nil {
 		return limit(t.Sub(now))
 	}
+	// When the window begins anew: seconds since 1970, with some milliseconds.
+	if n, ok := number("X-RateLimit-Reset"); ok && n > millisecondsFrom {
+		return lasting(n-float64(now.UnixMilli()), time.Millisecond)
+	} else if ok && n > secondsFrom {
+		return lasting(n-float64(now.Unix()), time.Second)
+	}
 	return 0
 }
+
+// What a number must at least be to stand for a time since 1970 in seconds, and
+// in milliseconds: 2001, which is not the number of seconds of any wait.
+const (
+	secondsFrom      = 1e9
+	millisecondsFrom = 1e12
+)

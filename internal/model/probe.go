@@ -87,7 +87,7 @@ func ask(ctx context.Context, client *http.Client, p Provider, key, path string)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if resp.StatusCode == http.StatusBadRequest && saysBadKey.MatchString(readAPIError(body).words()) {
+	if resp.StatusCode == http.StatusBadRequest && fault.OfHTTP(resp.StatusCode, body).Code == contract.CodeUnauthorized {
 		return http.StatusUnauthorized, nil // Gemini
 	}
 	return resp.StatusCode, nil

@@ -96,6 +96,7 @@ func TestEveryFaultOfAScenarioIsTypedAndLogged(t *testing.T) {
 		code   contract.Code
 		status int
 		after  time.Duration
+		wait   time.Duration // that a run should wait, once and long
 	}{
 		"400":                {fault: `{status: 400}`, class: contract.ClassConfig, code: contract.CodeBadRequest, status: 400},
 		"401":                {fault: `{status: 401}`, class: contract.ClassConfig, code: contract.CodeUnauthorized, status: 401},
@@ -107,6 +108,9 @@ func TestEveryFaultOfAScenarioIsTypedAndLogged(t *testing.T) {
 		"429":                {fault: `{status: 429}`, class: contract.ClassInfra, code: contract.CodeRateLimited, status: 429},
 		"429 with a wait":    {fault: `{status: 429, retry_after: 250ms}`, class: contract.ClassInfra, code: contract.CodeRateLimited, status: 429, after: 250 * time.Millisecond},
 		"429 with long wait": {fault: `{status: 429, retry_after: 10m}`, class: contract.ClassInfra, code: contract.CodeRateLimited, status: 429, after: MaxRetryAfter},
+		"429 for a quota":    {fault: `{status: 429, code: insufficient_quota}`, class: contract.ClassInfra, code: contract.CodeQuotaExhausted, status: 429},
+		"429 for its window": {fault: `{status: 429, code: insufficient_quota, retry_after: 10m}`, class: contract.ClassInfra, code: contract.CodeQuotaExhausted, status: 429, after: MaxRetryAfter, wait: 10 * time.Minute},
+		"429 for an instant": {fault: `{status: 429, code: insufficient_quota, retry_after: 1ms}`, class: contract.ClassInfra, code: contract.CodeQuotaExhausted, status: 429, after: time.Millisecond, wait: MinQuotaWait},
 		"500":                {fault: `{status: 500}`, class: contract.ClassInfra, code: contract.CodeUnavailable, status: 500},
 		"503 with a wait":    {fault: `{status: 503, retry_after: 2s}`, class: contract.ClassInfra, code: contract.CodeUnavailable, status: 503, after: 2 * time.Second},
 		"529":                {fault: `{status: 529}`, class: contract.ClassInfra, code: contract.CodeUnavailable, status: 529},
@@ -124,6 +128,7 @@ func TestEveryFaultOfAScenarioIsTypedAndLogged(t *testing.T) {
 					r, err := c.Complete(t.Context(), req)
 					f := requireFault(t, err, tc.class, tc.code)
 					require.Equal(t, tc.after, f.RetryAfter)
+					require.Equal(t, tc.wait, f.Wait)
 					require.Contains(t, f.Message, "model m of provider p (http://127.0.0.1:")
 
 					// Exactly one request was made, and what the client books is what

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -165,6 +166,9 @@ func (c *checker) call(key string, d *callDoc) toolCall {
 	return call
 }
 
+// errorCode matches the codes of providers.
+var errorCode = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`)
+
 func (c *checker) fault(key string, d *faultDoc) *faultSpec {
 	f := &faultSpec{timeout: d.Timeout, truncate: d.Truncate, malformed: d.Malformed, disconnect: d.Disconnect}
 	kinds := 0
@@ -180,6 +184,13 @@ func (c *checker) fault(key string, d *faultDoc) *faultSpec {
 		f.status = int(c.whole(key+".status", d.Status, http.StatusBadRequest))
 		if f.status > 599 {
 			c.add(key+".status", "is %d; an HTTP status of a failure is 400 to 599", f.status)
+		}
+	}
+	if d.Code != nil {
+		if f.code = *d.Code; d.Status == nil {
+			c.add(key+".code", "goes with status only")
+		} else if !errorCode.MatchString(f.code) {
+			c.add(key+".code", "is %q; an error's code is one word, as insufficient_quota is", f.code)
 		}
 	}
 	if d.RetryAfter != nil {

@@ -28,6 +28,8 @@
 //
 // A fault is one of:
 //
+//	{status: 429, code: insufficient_quota}
+//	                    that status, with another code than goes with it
 //	{status: 500}       that HTTP status (400 to 599), with retry_after if given
 //	{timeout: true}     no answer at all; ends when the client gives up
 //	{truncate: true}    the answer is cut in its middle, with finish_reason "length"

@@ -121,6 +121,9 @@ func statusError(f *faultSpec) apiError {
 			e.kind, e.code = "server_error", "server_error"
 		}
 	}
+	if f.code != "" {
+		e.kind, e.code = f.code, f.code
+	}
 	return e
 }
 

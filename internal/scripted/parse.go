@@ -56,6 +56,7 @@ type usageDoc struct {
 
 type faultDoc struct {
 	Status     any     `yaml:"status"`
+	Code       *string `yaml:"code"`
 	RetryAfter *string `yaml:"retry_after"`
 	Timeout    bool    `yaml:"timeout"`
 	Truncate   bool    `yaml:"truncate"`

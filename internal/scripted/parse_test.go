@@ -50,6 +50,8 @@ func TestMistakesAreNamedByFileLineAndKey(t *testing.T) {
 		"status of success":      {"rules:\n  - fault: {status: 200}\n", []string{"rules[0].fault.status: is 200"}},
 		"status too high":        {"rules:\n  - fault: {status: 700}\n", []string{"rules[0].fault.status: is 700"}},
 		"a wait without status":  {"rules:\n  - fault: {timeout: true, retry_after: 1s}\n", []string{"rules[0].fault.retry_after: goes with status only"}},
+		"a code without status":  {"rules:\n  - fault: {timeout: true, code: insufficient_quota}\n", []string{"rules[0].fault.code: goes with status only"}},
+		"a code of words":        {"rules:\n  - fault: {status: 429, code: no money}\n", []string{"rules[0].fault.code: is \"no money\""}},
 		"a wait without unit":    {"rules:\n  - fault: {status: 429, retry_after: 1}\n", []string{"rules[0].fault.retry_after"}},
 		"a flag as text":         {"rules:\n  - fault: {timeout: often}\n", []string{"s.yaml:2: rules[0].fault.timeout: is a text where a true or false belongs"}},
 		"a reply with a status":  {"rules:\n  - fault: {status: 500}\n    reply: {text: a}\n", []string{"rules[0].reply"}},

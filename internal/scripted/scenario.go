@@ -58,6 +58,7 @@ type usage struct {
 // faultSpec is what goes wrong instead of a plain answer; one of its kinds is set.
 type faultSpec struct {
 	status     int
+	code       string // of the error; "": what goes with the status
 	retryAfter time.Duration
 	timeout    bool
 	truncate   bool

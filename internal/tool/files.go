@@ -96,7 +96,7 @@ func explain(name string, err error) error {
 	case errors.Is(err, syscall.EISDIR):
 		return refuse("", "%s is a directory, not a file.", name)
 	case errors.Is(err, syscall.ENAMETOOLONG):
-		return refuse("", "The path %s is too long.", clip(name, 100))
+		return refuse("", "The path %s is too long.", fault.Clip(name, 100))
 	case errors.Is(err, syscall.ELOOP):
 		return refuse("", "%s is a symbolic link that leads to itself.", name)
 	case errors.Is(err, fs.ErrPermission):

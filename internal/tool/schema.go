@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // typed is a tool whose arguments are the struct P.
@@ -94,7 +95,7 @@ func problems(e *jsonschema.ValidationError) []string {
 		if i := strings.LastIndex(text, "at '"); i >= 0 {
 			text = text[i:]
 		}
-		return []string{clip(text, 300)}
+		return []string{fault.Clip(text, 300)}
 	}
 	var all []string
 	for _, cause := range e.Causes {
@@ -106,12 +107,4 @@ func problems(e *jsonschema.ValidationError) []string {
 // failed is a result that tells the model why.
 func failed(code contract.Code, format string, args ...any) Result {
 	return Result{Code: code, Text: fmt.Sprintf(format, args...)}
-}
-
-// clip cuts a text after n bytes, at a rune's border.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -230,7 +230,7 @@ func (s *Set) Definition(name string) (Definition, bool) {
 func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessage) (Result, error) {
 	e, ok := s.registry.find(name)
 	if !ok {
-		return failed(contract.CodeInvalidOutput, "There is no tool %q. The tools are: %s.", clip(name, 100), strings.Join(s.names(), ", ")), nil
+		return failed(contract.CodeInvalidOutput, "There is no tool %q. The tools are: %s.", fault.Clip(name, 100), strings.Join(s.names(), ", ")), nil
 	}
 	if !slices.Contains(s.allowed, name) {
 		return failed(contract.CodeForbidden, "The tool %s is not allowed here. The tools are: %s.", name, strings.Join(s.names(), ", ")), nil

@@ -209,12 +209,21 @@ func (w *healWorld) healCases() map[string]healCase {
 			},
 		},
 		"quota-elsewhere": {
-			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(402), 0)),
+			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(429, "code", "insufficient_quota"), 0)),
 			status: contract.StatusDone, heals: []string{"INFRA_ERROR quota_exhausted other_provider success"},
 			check: func(t *testing.T, run store.RunDetails) {
 				t.Helper()
 				require.True(t, slices.ContainsFunc(run.ModelUsage, func(u store.ModelUsage) bool { return u.Model == "safer" }), "%v", run.ModelUsage)
 				require.Equal(t, "spare/safer", run.SelfHealEvents[0].Output().After["model"])
+			},
+		},
+		"quota-says-when": {
+			rules: first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(429, "code", "insufficient_quota", "retry_after", "2s"), 0)),
+			args:  []string{"--set", noFallback}, status: contract.StatusDone, heals: []string{"INFRA_ERROR quota_exhausted wait success"},
+			check: func(t *testing.T, run store.RunDetails) {
+				t.Helper()
+				require.Equal(t, "2s", run.SelfHealEvents[0].Output().After["wait"], "not execution.quota_wait, which is an hour")
+				require.Equal(t, "the clock", run.Interventions[0].ResolvedBy)
 			},
 		},
 		"quota-waits": {
