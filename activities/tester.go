@@ -48,11 +48,33 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	if err != nil {
 		return contract.TestPlanResult{}, err
 	}
-	done, ok, err := a.comparePins(ctx, in, run.Settings.Repo, spec)
-	if err != nil || !ok {
+	return a.planOfTests(ctx, in, run.Settings.Repo.Workspace(), spec, pipeline.Stages)
+}
+
+// planOfTests adds to a plan what concerns the tests of the change themselves.
+func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, base contract.Workspace, spec setup.RunSpec, stages [][]contract.Check) (contract.TestPlanResult, error) {
+	out := contract.TestPlanResult{Stages: stages}
+	if !spec.Verification.PinnedTests.On() && !spec.Verification.NewTests.On() {
+		return out, nil
+	}
+	started := time.Now()
+	files, err := a.pinned(ctx, base, in.Workspace)
+	if err != nil || in.Quick && len(files) > quickPins {
 		return contract.TestPlanResult{Cold: true}, err
 	}
-	return contract.TestPlanResult{Stages: pipeline.Stages, Done: done}, nil
+	if spec.Verification.NewTests.On() && hasTests(stages) {
+		tests, err := a.toProve(ctx, base, in.Workspace, files)
+		if err != nil {
+			return contract.TestPlanResult{}, err
+		}
+		if len(tests) > 0 {
+			out.Stages = append(out.Stages, []contract.Check{verdict.ProofCheck()})
+		}
+	}
+	if spec.Verification.PinnedTests.On() {
+		out.Done, err = a.comparePins(ctx, in, files, spec.Verification.PinnedTests, started)
+	}
+	return out, err
 }
 
 // quick reports whether a workspace can be laid out in a moment: its repository
@@ -84,6 +106,9 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 
 // Verify carries out one check on a clean checkout of its own.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+	if in.Check.ID == contract.CheckNewTests {
+		return a.prove(ctx, in)
+	}
 	spec, err := a.spec(ctx, in.Execution.RunID)
 	if err != nil {
 		return contract.CheckResult{}, err
@@ -97,11 +122,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	defer func() {
-		if err := cache.Discard(); err != nil {
-			a.Log.WarnContext(ctx, "Could not remove the build cache of a check", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
-		}
-	}()
+	defer a.discard(ctx, in, cache)
 	env := a.verifyEnv(spec, cache)
 	started := time.Now()
 	a.fillBase(ctx, in, dir.Path(), env, cache)
@@ -113,6 +134,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
+	redact(&outcome)
 	log, err := a.keepFiles(ctx, in, dir.Path(), outcome)
 	if err != nil {
 		return contract.CheckResult{}, err
@@ -125,6 +147,13 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	return result, a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, result, outcome.Cases, outcome.Findings, log)
 }
 
+// discard gives back what a check compiled. What is left is swept later.
+func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache *buildcache.Cache) {
+	if err := cache.Discard(); err != nil {
+		a.Log.WarnContext(ctx, "Could not remove the build cache of a check", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
+	}
+}
+
 func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) verify.Env {
 	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
@@ -135,6 +164,18 @@ func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) veri
 	return verify.Env{
 		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
 		ReadOnly: command.ReadOnly, Writable: command.Writable, NodeModules: os.Getenv("RGPT_NODE_MODULES"),
+	}
+}
+
+// redact takes secrets out of what tests and tools said: it is stored, told in
+// events, and put into prompts.
+func redact(o *verify.Outcome) {
+	o.Message = telemetry.Redact(o.Message)
+	for i := range o.Cases {
+		o.Cases[i].Message = telemetry.Redact(o.Cases[i].Message)
+	}
+	for i := range o.Findings {
+		o.Findings[i].Message = telemetry.Redact(o.Findings[i].Message)
 	}
 }
 

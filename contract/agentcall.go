@@ -260,6 +260,10 @@ type Check struct {
 // those of its base. It runs no command.
 const CheckPinnedTests = "pinned-tests"
 
+// CheckNewTests is the id of the check that runs a change's new tests where the
+// rest of the change is not: they must fail there.
+const CheckNewTests = "new-tests"
+
 // Again returns the check as one of several re-tests, with an id of its own:
 // test-go-1~2 is what runs test-go-1 the second time.
 func (c Check) Again(retest, retests int) Check {

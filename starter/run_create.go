@@ -236,35 +236,29 @@ func (a *app) resolve(ctx context.Context, cfg *config.Config, workspaces *works
 	if info.Dirty {
 		fmt.Fprintf(a.errs, "Note: %s has changes that are in no commit. They are no part of the run, which starts from %.12s.\n", info.Path, repo.Base)
 	}
-	if info.Path != "" {
-		cfg, err = a.repositoryConfig(cfg, info)
-		return repo, cfg, err
-	}
-	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, maxConfig)
-	if err == nil && found {
-		cfg, err = config.LoadRepository(cfg, data, config.FileName+" of the repository")
-	}
+	cfg, err = repositoryConfig(ctx, workspaces, cfg, start, info)
 	return repo, cfg, err
 }
 
 // maxConfig is the largest rgpt.yaml that is read from a repository.
 const maxConfig = 1 << 20
 
-// repositoryConfig merges the rgpt.yaml of a work tree on this host, which may
-// set less than the operator's.
-func (a *app) repositoryConfig(cfg *config.Config, info workspace.Info) (*config.Config, error) {
-	file := filepath.Join(info.Path, config.FileName)
-	if here, err := filepath.Abs(config.FileName); err == nil && here == file {
-		return cfg, nil // read as the operator's already
+// repositoryConfig merges the rgpt.yaml of the commit that a run starts from,
+// which may set less than the operator's. What is in no commit does not count,
+// nor what the run makes of the file: nobody reads it again.
+func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *config.Config, start contract.Workspace, info workspace.Info) (*config.Config, error) {
+	name := config.FileName + " of the repository"
+	if info.Path != "" {
+		name = filepath.Join(info.Path, config.FileName)
+		if here, err := filepath.Abs(config.FileName); err == nil && here == name {
+			return cfg, nil // read as the operator's already
+		}
 	}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return cfg, nil
+	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, maxConfig)
+	if err != nil || !found {
+		return cfg, err
 	}
-	if err != nil {
-		return nil, usageError{fmt.Errorf("cannot read %s: %w", file, err)}
-	}
-	return config.LoadRepository(cfg, data, file)
+	return config.LoadRepository(cfg, data, name)
 }
 
 // chooseModel sets the model of all agents, as provider/model.

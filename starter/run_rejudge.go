@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 type rejudgeOrder struct {
 	most contract.Thresholds
 	pins string
+	news string
 }
 
 func newRunRejudge(a *app) *cobra.Command {
@@ -32,13 +34,15 @@ thresholds given, those of the run where none is given, and its planner's answer
 this version. Nothing runs, no model is asked, and the run stays as it is. Exits with 2 when
 something is worse than it was judged then.`,
 		Example: `  rgpt run rejudge 42 --max-major 0
-  rgpt run rejudge 42 --pinned-tests enforce --json`,
+  rgpt run rejudge 42 --pinned-tests enforce --prove-new-tests enforce --json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.rejudge(cmd, o, args[0]) },
 	}
 	cmd.Flags().IntVar(&o.most.MaxMajor, "max-major", 0, "major findings that a run may have (default: the run's findings.max_major)")
 	cmd.Flags().IntVar(&o.most.MaxMedium, "max-medium", 0, "medium findings after which it warns (default: the run's findings.max_medium)")
 	cmd.Flags().StringVar(&o.pins, "pinned-tests", "", "how changes of tests count (default: the run's verification.pinned_tests)")
-	complete(cmd, "pinned-tests", verdict.Modes())
+	cmd.Flags().StringVar(&o.news, "prove-new-tests", "", "how new tests count that do not need their change (default: the run's verification.prove_new_tests)")
+	complete(cmd, "pinned-tests", verdict.PinnedModes())
+	complete(cmd, "prove-new-tests", verdict.NewModes())
 	return cmd
 }
 
@@ -80,9 +84,12 @@ type retrials struct {
 	RunID       int64               `json:"runId"`
 	Thresholds  contract.Thresholds `json:"thresholds"`
 	PinnedTests verdict.PinnedTests `json:"pinned_tests"`
+	NewTests    verdict.NewTests    `json:"prove_new_tests"`
 	Retrials    []retrial           `json:"retrials"`
 	Worse       bool                `json:"worse"`
 	Notes       []string            `json:"notes,omitempty"`
+
+	unproved bool // the run did not look at its new tests
 }
 
 func (a *app) rejudge(cmd *cobra.Command, o rejudgeOrder, arg string) error {
@@ -95,7 +102,10 @@ func (a *app) rejudge(cmd *cobra.Command, o rejudgeOrder, arg string) error {
 			return usageError{fmt.Errorf("--%s %d: a number of findings, from 0", name, n)}
 		}
 	}
-	if err := oneOf("pinned-tests", verdict.PinnedTests(o.pins), verdict.Modes()); err != nil {
+	if err := oneOf("pinned-tests", verdict.PinnedTests(o.pins), verdict.PinnedModes()); err != nil {
+		return err
+	}
+	if err := oneOf("prove-new-tests", verdict.NewTests(o.news), verdict.NewModes()); err != nil {
 		return err
 	}
 	p, err := a.open(cmd.Context(), 0)
@@ -108,7 +118,7 @@ func (a *app) rejudge(cmd *cobra.Command, o rejudgeOrder, arg string) error {
 		return err
 	}
 	out := retrials{RunID: id, Thresholds: run.Settings.Thresholds}
-	if out.PinnedTests, err = frozenPins(run); err != nil {
+	if out.PinnedTests, out.NewTests, err = frozenModes(run); err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("max-major") {
@@ -117,8 +127,12 @@ func (a *app) rejudge(cmd *cobra.Command, o rejudgeOrder, arg string) error {
 	if cmd.Flags().Changed("max-medium") {
 		out.Thresholds.MaxMedium = o.most.MaxMedium
 	}
+	out.unproved = !out.NewTests.On()
 	if o.pins != "" {
 		out.PinnedTests = verdict.PinnedTests(o.pins)
+	}
+	if o.news != "" {
+		out.NewTests = verdict.NewTests(o.news)
 	}
 	if err := out.judge(cmd.Context(), p.Store, run); err != nil {
 		return err
@@ -130,18 +144,16 @@ func (a *app) rejudge(cmd *cobra.Command, o rejudgeOrder, arg string) error {
 	return nil
 }
 
-// frozenPins returns how changes of tests counted when the run was made.
-func frozenPins(run store.Run) (verdict.PinnedTests, error) {
+// frozenModes returns how changes of tests and new tests counted when the run was
+// made.
+func frozenModes(run store.Run) (verdict.PinnedTests, verdict.NewTests, error) {
 	var spec setup.RunSpec
 	if len(run.Spec) > 0 {
 		if err := json.Unmarshal(run.Spec, &spec); err != nil {
-			return "", fmt.Errorf("read the settings of run %d: %w", run.ID, err)
+			return "", "", fmt.Errorf("read the settings of run %d: %w", run.ID, err)
 		}
 	}
-	if spec.Verification.PinnedTests == "" {
-		return verdict.PinnedOff, nil
-	}
-	return spec.Verification.PinnedTests, nil
+	return cmp.Or(spec.Verification.PinnedTests, verdict.PinnedOff), cmp.Or(spec.Verification.NewTests, verdict.NewOff), nil
 }
 
 func (r *retrials) judge(ctx context.Context, db *store.Store, run store.Run) error {
@@ -213,11 +225,16 @@ func (r *retrials) tests(ctx context.Context, db *store.Store, executions []stor
 		if err != nil {
 			return err
 		}
-		compared := slices.ContainsFunc(recorded, func(c verdict.Recorded) bool { return c.Result.Check.ID == contract.CheckPinnedTests })
-		if r.PinnedTests.On() && !compared {
+		was := func(id string) bool {
+			return slices.ContainsFunc(recorded, func(c verdict.Recorded) bool { return c.Result.Check.ID == id })
+		}
+		if r.PinnedTests.On() && !was(contract.CheckPinnedTests) {
 			r.Notes = append(r.Notes, "what the change did to tests is not known: it was not compared (verification.pinned_tests was off)")
 		}
-		now := verdict.Again(recorded, r.Thresholds, r.PinnedTests)
+		if r.NewTests.On() && r.unproved {
+			r.Notes = append(r.Notes, "whether new tests fail without the change is not known: they were not run without it (verification.prove_new_tests was off)")
+		}
+		now := verdict.Again(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
 		r.Retrials = append(r.Retrials, retrial{
 			What: "tester", Attempt: e.Attempt, ExecutionID: e.ID, Before: opinionOf(e.Failure), Now: opinionOf(now.Failure),
 			Major: now.Major, Medium: now.Medium, Minor: now.Minor, Warning: now.Warning,
@@ -255,8 +272,8 @@ func (a *app) printRetrials(out retrials) {
 		a.printJSON(out)
 		return
 	}
-	fmt.Fprintf(a.out, "Run %d, judged with at most %d major and %d medium findings, pinned tests: %s\n",
-		out.RunID, out.Thresholds.MaxMajor, out.Thresholds.MaxMedium, out.PinnedTests)
+	fmt.Fprintf(a.out, "Run %d, judged with at most %d major and %d medium findings, pinned tests: %s, new tests: %s\n",
+		out.RunID, out.Thresholds.MaxMajor, out.Thresholds.MaxMedium, out.PinnedTests, out.NewTests)
 	for _, r := range out.Retrials {
 		name := r.What
 		if r.Attempt > 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
@@ -19,7 +20,7 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 	t.Helper()
 	ctx := t.Context()
 	run, _, err := p.CreateRun(ctx, store.NewRun{
-		Project: "p", GoalTitle: "g", Spec: setup.RunSpec{Verification: verify.Settings{PinnedTests: verdict.PinnedReport}},
+		Project: "p", GoalTitle: "g", Spec: setup.RunSpec{Verification: verify.Settings{PinnedTests: verdict.PinnedReport, NewTests: verdict.NewWarn}},
 		Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}, Thresholds: contract.Thresholds{MaxMajor: 1, MaxMedium: 5}},
 	})
 	require.NoError(t, err)
@@ -44,6 +45,8 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: "TestA is deleted", Rule: "pinned-tests/deleted",
 	}}, verdict.PinnedReport)
 	require.NoError(t, p.SaveCheck(ctx, tester, pins.Check.ID, pins, nil, findings, ""))
+	news, findings := verdict.Proved([]contract.Finding{pin.Added{Path: "a_test.go", Line: 1, Name: "TestB"}.Finding("passes also without the change")}, verdict.NewWarn)
+	require.NoError(t, p.SaveCheck(ctx, tester, news.Check.ID, news, nil, findings, ""))
 	lint := contract.CheckResult{Check: contract.Check{ID: "lint-go", Category: contract.CategoryLint}, Major: 1, Message: "a.go:1: unused", Summary: contract.TestSummary{}}
 	require.NoError(t, p.SaveCheck(ctx, tester, "lint-go", lint, nil,
 		[]contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryLint, Message: "unused", Location: "a.go:1"}}, ""))
@@ -83,10 +86,10 @@ func TestARunJudgedByItsOwnRulesIsAsItWas(t *testing.T) {
 	p := withStore(t)
 	id := contract.RunWorkflowID(p.tested(t, goodPlan))
 	r := p.ok(t, "run", "rejudge", id)
-	require.Contains(t, r.out, "at most 1 major and 5 medium findings, pinned tests: report")
+	require.Contains(t, r.out, "at most 1 major and 5 medium findings, pinned tests: report, new tests: warn")
 	require.Contains(t, r.out, "planner, attempt 1: same\n  then: good\n  now:  good\n")
 	require.Contains(t, r.out, "plan: same\n")
-	require.Contains(t, r.out, "tester, attempt 1: same\n  then: good\n  now:  good\n  findings: 1 major, 1 medium, 0 minor\n")
+	require.Contains(t, r.out, "tester, attempt 1: same\n  then: good\n  now:  good\n  findings: 1 major, 2 medium, 0 minor\n")
 }
 
 func TestStricterRulesAreWorseAndSayWhyAndChangeNothing(t *testing.T) {
@@ -96,7 +99,7 @@ func TestStricterRulesAreWorseAndSayWhyAndChangeNothing(t *testing.T) {
 	id := contract.RunWorkflowID(run)
 	before, err := p.RunDetails(t.Context(), run)
 	require.NoError(t, err)
-	for _, rules := range [][]string{{"--max-major", "0"}, {"--pinned-tests", "enforce"}} {
+	for _, rules := range [][]string{{"--max-major", "0"}, {"--pinned-tests", "enforce"}, {"--prove-new-tests", "enforce"}} {
 		r := p.run(t, append([]string{"run", "rejudge", id, "--json"}, rules...)...)
 		require.Equal(t, exitFailed, r.code, "%s%s", r.out, r.errs)
 		out := r.retrials(t)
@@ -110,6 +113,8 @@ func TestStricterRulesAreWorseAndSayWhyAndChangeNothing(t *testing.T) {
 	require.Contains(t, r.out, "2 major findings, more than the 1 allowed")
 	require.Contains(t, r.out, "TestA is deleted")
 	p.ok(t, "run", "rejudge", id, "--pinned-tests", "enforce", "--max-major", "2")
+	r = p.run(t, "run", "rejudge", id, "--prove-new-tests", "enforce", "--pinned-tests", "off")
+	require.Contains(t, r.out, "TestB passes also without the change")
 	after, err := p.RunDetails(t.Context(), run)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
@@ -133,6 +138,8 @@ func TestARedTestStaysRedHoweverManyFindingsAreAllowed(t *testing.T) {
 	require.Equal(t, "same", last.Change)
 	require.False(t, last.Now.OK)
 	require.Contains(t, out.Notes[0], "it was not compared")
+	out = p.ok(t, "run", "rejudge", contract.RunWorkflowID(out.RunID), "--prove-new-tests", "enforce", "--json").retrials(t)
+	require.Contains(t, out.Notes[0], "they were not run without it")
 }
 
 func TestWhatCannotBeJudgedAgainIsRefused(t *testing.T) {

@@ -108,3 +108,32 @@ func TestAStopBetweenReTestsEndsThem(t *testing.T) {
 	require.Equal(t, contract.StatusCancelled, w.orchestrate(t, retesting(20), func(s *contract.Settings) { s.RunBudget.Time = time.Hour }).Status)
 	require.Less(t, len(w.ids()), 40)
 }
+
+// proving adds the check of new tests to the plan.
+func (w *world) proving() {
+	w.checks = append(w.checks, []contract.Check{{ID: contract.CheckNewTests, Category: contract.CategoryTest}})
+}
+
+func TestNewTestsAreProvenOnceAfterAllElseIsGreen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.proving()
+	w.onVerify = green
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, retesting(1)).Status)
+	require.ElementsMatch(t, []string{"build-go", "test-go-1", "test-go-2", contract.CheckNewTests, "test-go-1~2", "test-go-2~2"}, w.ids())
+	require.Equal(t, contract.CheckNewTests, w.ids()[3])
+}
+
+func TestNewTestsAreNotProvenWhereTestsAreRed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.proving()
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		if in.Check.ID == "test-go-1" {
+			return contract.CheckResult{Code: contract.CodeTestsFailed, Message: "TestAdd failed", Summary: contract.TestSummary{Failed: 1}}
+		}
+		return green(in)
+	}
+	require.Equal(t, contract.StatusFailed, w.orchestrate(t).Status)
+	require.NotContains(t, w.ids(), contract.CheckNewTests)
+}

@@ -27,7 +27,7 @@ func Default() *Config {
 		},
 		Findings: Findings{MaxMajor: 0, MaxMedium: 10},
 		Verification: Verification{
-			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce",
+			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce", ProveNewTests: "warn",
 			Build: check("major"), Test: check("major"), Lint: check("minor"), Security: check("medium"),
 			Custom: []CustomCheck{},
 		},

@@ -14,7 +14,7 @@ type Execution struct {
 	Sandbox        Sandbox       `yaml:"sandbox" doc:"How commands of models and repositories are confined."`
 	Approval       Approval      `yaml:"approval" doc:"Questions to people."`
 	Intervention   Intervention  `yaml:"intervention" doc:"Requests for a person's help, when self-heal has nothing left to try."`
-	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for the window of a provider's limit, where no other provider can take over. A person can refuse."`
+	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for the window of a provider's limit, where no other provider can take over and the provider does not say how long. A person can refuse."`
 	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"A person approves each plan before it is built."`
 	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"A person approves each release."`
 }
@@ -66,8 +66,8 @@ type Intervention struct {
 
 // Findings are thresholds.
 type Findings struct {
-	MaxMajor  int `yaml:"max_major" validate:"min=0,max=1000000" doc:"More major findings than this fail the run."`
-	MaxMedium int `yaml:"max_medium" validate:"min=0,max=1000000" doc:"More medium findings than this warn."`
+	MaxMajor  int `yaml:"max_major" repo:"lower" validate:"min=0,max=1000000" doc:"More major findings than this fail the run."`
+	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"More medium findings than this warn."`
 }
 
 // Git says how work is committed and where it goes.

@@ -10,11 +10,11 @@ import (
 // LoadRepository merges what a repository's own rgpt.yaml says over the
 // operator's settings. A repository is less trusted than the operator:
 //
-//   - it may set findings, verification, models.phases and git.branch_prefix,
+//   - it may set verification, models.phases and git.branch_prefix,
 //     git.author_name and git.author_email;
-//   - it may lower the limits of execution and of verification.timeout, ask for
-//     more approvals and re-tests, and be stricter about changes of tests, but
-//     not the reverse;
+//   - it may lower the limits of execution, of findings and of
+//     verification.timeout, ask for more approvals and re-tests, and be stricter
+//     about changes of tests and about new ones, but not the reverse;
 //   - it may let a check use the network only where the operator allows that
 //     check or the sandbox to;
 //   - all else is refused, unless it says what the operator says anyway.
@@ -127,7 +127,7 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 
 // strictness has the values of settings that a repository may tighten, the
 // strictest first. What is none of them is refused when values are checked.
-var strictness = []string{"enforce", "report", "off"}
+var strictness = []string{"enforce", "report", "warn", "off"}
 
 func number(v any) int64 {
 	r := reflect.ValueOf(v)

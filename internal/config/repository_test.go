@@ -18,7 +18,7 @@ execution:
   approve_release: true
   step: {turns: 10, cost_usd: 0.50}
   run: {time: 1h}
-findings: {max_major: 2, max_medium: 100}
+findings: {max_major: 0, max_medium: 5}
 verification:
   test: {enabled: true, command: make test, format: junit, report: "out/*.xml"}
   lint: {enabled: false}
@@ -35,7 +35,7 @@ models:
 	require.Equal(t, 400_000, int(c.Execution.Step.Tokens), "what it does not say stays")
 	require.Equal(t, config.MicroUSD(500_000), c.Execution.Step.CostUSD)
 	require.Equal(t, time.Hour, c.Execution.Run.Time)
-	require.Equal(t, 2, c.Findings.MaxMajor)
+	require.Equal(t, 5, c.Findings.MaxMedium)
 	require.Equal(t, "make test", c.Verification.Test.Command)
 	require.Equal(t, config.Off, c.Verification.Lint.Enabled)
 	require.Equal(t, "licences", c.Verification.Custom[0].Name)
@@ -70,6 +70,9 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"more time for commands", "execution: {command_timeout: 1h}", "rgpt.yaml:1: execution.command_timeout: a repository may lower this but not raise it; the operator's configuration says 5m"},
 		{"more time for checks", "verification: {timeout: 1h}", "rgpt.yaml:1: verification.timeout: a repository may lower this but not raise it; the operator's configuration says 15m"},
 		{"more time for its own check", "verification:\n  custom:\n    - name: a\n      command: b\n      timeout: 1h", "rgpt.yaml:5: verification.custom[0].timeout: a repository may not allow more time than the operator's verification.timeout, 15m"},
+		{"more major findings", "findings: {max_major: 1000}", "rgpt.yaml:1: findings.max_major: a repository may lower this but not raise it; the operator's configuration says 0"},
+		{"more medium findings", "findings:\n  max_medium: 11", "rgpt.yaml:2: findings.max_medium: a repository may lower this but not raise it; the operator's configuration says 10"},
+		{"new tests that prove nothing", "verification: {prove_new_tests: off}", "rgpt.yaml:1: verification.prove_new_tests: a repository may make this stricter but not laxer; the operator's configuration says \"warn\""},
 		{"the network", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
 		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: true}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
 		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", `rgpt.yaml:1: models.phases.builder.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "evil"`},
@@ -135,7 +138,7 @@ func TestEverySettingHasItsTrust(t *testing.T) {
 	trust := config.Trust()
 	for key, want := range map[string]string{
 		"execution.parallel_steps": "lower only", "execution.step.tokens": "lower only", "execution.sandbox.network": "no",
-		"execution.approve_plan": "true only", "findings.max_major": "yes", "verification.custom[].command": "yes",
+		"execution.approve_plan": "true only", "findings.max_major": "lower only", "verification.custom[].command": "yes",
 		"verification.test.network": "where the operator allows it", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
 		"models.phases.<name>.model": "yes", "models.providers.<name>.base_url": "no", "models.default.model": "no",
 		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",

@@ -4,17 +4,18 @@ import "time"
 
 // Verification says how a change is built, tested and checked.
 type Verification struct {
-	AutoDetect   bool          `yaml:"auto_detect" repo:"yes" doc:"Find out from the repository's files what to run where no command is given."`
-	Shards       int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Parts into which tests are split that can be, to run side by side."`
-	Timeout      time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one check may take."`
-	RerunFailed  int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests run again to tell flaky ones from broken ones."`
-	RequireTests bool          `yaml:"require_tests" repo:"stricter" doc:"A change for which no test was found to run is a failure."`
-	PinnedTests  string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"What deleted, skipped, emptied or weakened tests count as: enforce makes them major findings, report medium ones, for goals that are about the tests themselves; off does not look."`
-	Build        Check         `yaml:"build" repo:"yes" doc:"Builds the project."`
-	Test         Check         `yaml:"test" repo:"yes" doc:"Runs its tests."`
-	Lint         Check         `yaml:"lint" repo:"yes" doc:"Runs its linters."`
-	Security     Check         `yaml:"security" repo:"yes" doc:"Looks for vulnerabilities."`
-	Custom       []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"More checks, which run last and in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
+	AutoDetect    bool          `yaml:"auto_detect" repo:"yes" doc:"Find out from the repository's files what to run where no command is given."`
+	Shards        int           `yaml:"shards" repo:"yes" validate:"min=1,max=32" doc:"Parts into which tests are split that can be, to run side by side."`
+	Timeout       time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one check may take."`
+	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests run again to tell flaky ones from broken ones."`
+	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"A change for which no test was found to run is a failure."`
+	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"What deleted, skipped, emptied or weakened tests count as: enforce makes them major findings, report medium ones, for goals that are about the tests themselves; off does not look."`
+	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"What a new test counts as that does not fail without the change it came with: enforce makes it a major finding, warn a medium one; off does not run new tests without their change."`
+	Build         Check         `yaml:"build" repo:"yes" doc:"Builds the project."`
+	Test          Check         `yaml:"test" repo:"yes" doc:"Runs its tests."`
+	Lint          Check         `yaml:"lint" repo:"yes" doc:"Runs its linters."`
+	Security      Check         `yaml:"security" repo:"yes" doc:"Looks for vulnerabilities."`
+	Custom        []CustomCheck `yaml:"custom" repo:"yes" validate:"max=50,dive" doc:"More checks, which run last and in this order." example:"[{name: licences, command: ./scripts/licences.sh}]"`
 }
 
 // Check is one kind of check.

@@ -16,6 +16,8 @@
 //   - configuration (package.json, pytest.ini, Makefile, workflows, …) by the
 //     lines that decide which tests run and whether their result counts.
 //
+// [NewTests] says which tests a change adds, with the same knowledge.
+//
 // What was moved or renamed with the same body is no problem, nor are comments
 // and formatting. Helpers are counted where they are known: unchanged files may
 // be passed along, so that assertions which moved into them are found.
@@ -107,14 +109,16 @@ type Problem struct {
 }
 
 // Finding is the problem as it is stored and shown.
-func (p Problem) Finding() contract.Finding {
+func (p Problem) Finding() contract.Finding { return p.finding("pinned-tests/" + string(p.Kind)) }
+
+func (p Problem) finding(rule string) contract.Finding {
 	location := p.Path
 	if p.Line > 0 {
 		location = fmt.Sprintf("%s:%d", p.Path, p.Line)
 	}
 	return contract.Finding{
 		Severity: p.Severity, Category: contract.CategoryTest, Message: p.Message,
-		Location: location, Rule: "pinned-tests/" + string(p.Kind),
+		Location: location, Rule: rule,
 	}
 }
 

@@ -172,6 +172,9 @@ func checkOf(id string, c contract.Category) string {
 func checksOf(s Side) map[string]string {
 	out := map[string]string{}
 	for _, c := range s.Checks {
+		if c.Result.Check.ID == contract.CheckNewTests {
+			continue // there is one where there are new tests; its findings say the rest
+		}
 		k := checkOf(c.Result.Check.ID, c.Result.Check.Category)
 		switch {
 		case !c.Result.OK:

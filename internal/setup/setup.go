@@ -147,8 +147,8 @@ func Verification(cfg *config.Config) verify.Settings {
 	}
 	out := verify.Settings{
 		AutoDetect: v.AutoDetect, Shards: v.Shards, RerunFailed: v.RerunFailed, RequireTests: v.RequireTests,
-		PinnedTests: verdict.PinnedTests(v.PinnedTests),
-		Build:       stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
+		PinnedTests: verdict.PinnedTests(v.PinnedTests), NewTests: verdict.NewTests(v.ProveNewTests),
+		Build: stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
 	}
 	for _, c := range v.Custom {
 		out.Custom = append(out.Custom, verify.Custom{

@@ -20,8 +20,8 @@ const (
 	PinnedOff     PinnedTests = "off"     // nobody looks
 )
 
-// Modes returns the ways in which a change of tests may count.
-func Modes() []PinnedTests { return []PinnedTests{PinnedEnforce, PinnedReport, PinnedOff} }
+// PinnedModes returns the ways in which a change of tests may count.
+func PinnedModes() []PinnedTests { return []PinnedTests{PinnedEnforce, PinnedReport, PinnedOff} }
 
 // On reports whether tests are compared with those of the base at all.
 func (p PinnedTests) On() bool { return p == PinnedEnforce || p == PinnedReport }
@@ -50,13 +50,18 @@ const shownProblems = 3
 // Pinned makes the outcome of the check of pinned tests from its findings, and
 // returns both as they count in a mode. It must be on.
 func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult, []contract.Finding) {
-	out := contract.CheckResult{
-		Check: contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"},
-	}
+	return judged(contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"}, findings, mode.grade,
+		"put these tests back, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report")
+}
+
+// judged makes the outcome of a check that counts by its findings, as a mode
+// grades them. todo says what to do about one that is red.
+func judged(check contract.Check, findings []contract.Finding, grade func(contract.Finding) contract.Finding, todo string) (contract.CheckResult, []contract.Finding) {
+	out := contract.CheckResult{Check: check}
 	graded := make([]contract.Finding, len(findings))
 	var worst, others []string
 	for i, f := range findings {
-		graded[i] = mode.grade(f)
+		graded[i] = grade(f)
 		switch graded[i].Severity {
 		case contract.SeverityMajor:
 			out.Major++
@@ -76,7 +81,7 @@ func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult
 	}
 	if !out.OK {
 		out.Code = contract.CodeFindings
-		out.Message += "; put these tests back, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report"
+		out.Message += "; " + todo
 	}
 	return out, graded
 }
@@ -87,16 +92,28 @@ type Recorded struct {
 	Findings []contract.Finding
 }
 
-// Again judges recorded outcomes under other thresholds and another mode of
-// pinned tests. Nothing runs again.
-func Again(recorded []Recorded, most contract.Thresholds, mode PinnedTests) contract.TestReportResult {
+// Modes are the ways in which changes of tests and new tests count.
+type Modes struct {
+	Pinned PinnedTests
+	New    NewTests
+}
+
+// Again judges recorded outcomes under other thresholds and modes. Nothing runs
+// again.
+func Again(recorded []Recorded, most contract.Thresholds, modes Modes) contract.TestReportResult {
 	var checks []contract.CheckResult
 	for _, r := range recorded {
-		if r.Result.Check.ID == contract.CheckPinnedTests {
-			if !mode.On() {
+		switch r.Result.Check.ID {
+		case contract.CheckPinnedTests:
+			if !modes.Pinned.On() {
 				continue
 			}
-			r.Result, _ = Pinned(r.Findings, mode)
+			r.Result, _ = Pinned(r.Findings, modes.Pinned)
+		case contract.CheckNewTests:
+			if !modes.New.On() {
+				continue
+			}
+			r.Result, _ = Proved(r.Findings, modes.New)
 		}
 		checks = append(checks, r.Result)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // Of sums up the checks of one execution of the tester and says whether the run
-// may go on. A red test or build always stops it; other checks, that of pinned
-// tests among them, count by their findings.
+// may go on. A red test or build always stops it; other checks, those of pinned
+// and of new tests among them, count by their findings.
 func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
 	var out contract.TestReportResult
 	for _, c := range checks {
@@ -74,7 +74,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 func stops(c contract.CheckResult) bool {
 	switch c.Check.Category {
 	case contract.CategoryTest:
-		return c.Check.ID != contract.CheckPinnedTests
+		return c.Check.ID != contract.CheckPinnedTests && c.Check.ID != contract.CheckNewTests
 	case contract.CategoryBuild:
 		return true
 	default:

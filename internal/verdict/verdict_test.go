@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
@@ -94,9 +95,9 @@ func TestRecordedOutcomesAreJudgedAgainAsTheyWouldHaveBeen(t *testing.T) {
 	t.Parallel()
 	pins, findings := verdict.Pinned([]contract.Finding{deleted}, verdict.PinnedReport)
 	recorded := []verdict.Recorded{{Result: pins, Findings: findings}, {Result: passed}}
-	require.Nil(t, verdict.Again(recorded, contract.Thresholds{MaxMedium: 9}, verdict.PinnedReport).Failure)
-	require.Equal(t, contract.CodeFindings, verdict.Again(recorded, contract.Thresholds{}, verdict.PinnedEnforce).Failure.Code)
-	require.Zero(t, verdict.Again(recorded, contract.Thresholds{}, verdict.PinnedOff).Medium)
+	require.Nil(t, verdict.Again(recorded, contract.Thresholds{MaxMedium: 9}, verdict.Modes{Pinned: verdict.PinnedReport}).Failure)
+	require.Equal(t, contract.CodeFindings, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{Pinned: verdict.PinnedEnforce}).Failure.Code)
+	require.Zero(t, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{Pinned: verdict.PinnedOff}).Medium)
 }
 
 func TestWhatCouldNotBeCarriedOutIsNoVerdict(t *testing.T) {
@@ -104,4 +105,31 @@ func TestWhatCouldNotBeCarriedOutIsNoVerdict(t *testing.T) {
 	require.False(t, verdict.Judged(nil))
 	require.False(t, verdict.Judged(&contract.Failure{Class: contract.ClassInfra, Code: contract.CodeTimeout}))
 	require.False(t, verdict.Judged(&contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown}))
+}
+
+func TestANewTestThatProvesNothingIsMajorWhereThatIsEnforcedAndMediumWhereItWarns(t *testing.T) {
+	t.Parallel()
+	unproven := pin.Added{Path: "a_test.go", Line: 3, Name: "TestA"}.Finding("passes also without the change")
+	warned, findings := verdict.Proved([]contract.Finding{unproven}, verdict.NewWarn)
+	require.True(t, warned.OK)
+	require.Equal(t, contract.SeverityMedium, findings[0].Severity)
+	require.Nil(t, verdict.Of([]contract.CheckResult{passed, warned}, contract.Thresholds{}).Failure)
+
+	enforced, findings := verdict.Proved(findings, verdict.NewEnforce)
+	require.Equal(t, contract.SeverityMajor, findings[0].Severity)
+	out := verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{})
+	require.Equal(t, contract.ClassAssertion, out.Failure.Class)
+	require.Equal(t, contract.CodeFindings, out.Failure.Code)
+	require.Contains(t, out.Failure.Message, "new-tests: TestA passes also without the change; let each fail where the change is missing")
+	require.Contains(t, out.Failure.Message, "verification.prove_new_tests=warn")
+	require.Nil(t, verdict.Of([]contract.CheckResult{passed, enforced}, contract.Thresholds{MaxMajor: 1}).Failure, "it counts by its findings")
+
+	recorded := []verdict.Recorded{{Result: passed}, {Result: warned, Findings: findings}}
+	require.NotNil(t, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{New: verdict.NewEnforce}).Failure)
+	require.Equal(t, 1, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{New: verdict.NewWarn}).Medium)
+	require.Zero(t, verdict.Again(recorded, contract.Thresholds{}, verdict.Modes{}).Medium, "runs of before have it off")
+
+	clean, _ := verdict.Proved(nil, verdict.NewEnforce)
+	require.True(t, clean.OK)
+	require.Empty(t, clean.Message)
 }

@@ -67,7 +67,7 @@ func Compile(ctx context.Context, root string, env Env) error {
 			case result.TimedOut, result.LimitExceeded != "":
 				return errors.New("verify: compiling a checkout " + ended(result))
 			case bytes.Contains(result.Stderr, []byte("GOCACHEPROG")):
-				return fmt.Errorf("verify: %s has no build cache: %s", strings.Join(args, " "), shorten(tellingLine(result.Stderr), 300))
+				return fmt.Errorf("verify: %s has no build cache: %s", strings.Join(args, " "), fault.Clip(tellingLine(result.Stderr), 300))
 			}
 		}
 	}

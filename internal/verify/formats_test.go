@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 var update = flag.Bool("update", false, "write golden files instead of comparing them")
@@ -132,7 +133,7 @@ func TestTextsOfToolsAreMadeHarmless(t *testing.T) {
 	require.Equal(t, "bad � bytes", clean("bad \xff\xfe bytes"))
 	require.Equal(t, "evil txt.exe", clean("evil \u202etxt.exe"))
 	require.Len(t, message(strings.Repeat("é", 5000)), maxMessage)
-	require.True(t, strings.HasSuffix(shorten(strings.Repeat("é", 500), 100), "… "[:3]))
+	require.True(t, strings.HasSuffix(fault.Clip(strings.Repeat("é", 500), 100), "… "[:3]))
 }
 
 func TestALongLogKeepsHeadAndTail(t *testing.T) {

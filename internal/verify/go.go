@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
 // goModule is a module of the checkout, or the workspace that joins several.
@@ -141,7 +142,7 @@ func planGoTests(t *tree, modules []goModule, shards int) []job {
 		var runs []invocation
 		for n, m := range modules {
 			if slices.ContainsFunc(packages, func(p goPackage) bool { return p.module == n }) {
-				runs = append(runs, goTest(m, m.patterns))
+				runs = append(runs, goTest(modules, n, m.patterns))
 			}
 		}
 		return shardJobs("go", "go test", [][]invocation{runs})
@@ -156,25 +157,31 @@ func planGoTests(t *tree, modules []goModule, shards int) []job {
 func goShard(modules []goModule, packages []goPackage) []invocation {
 	byModule := map[int][]string{}
 	for _, p := range packages {
-		pattern := "./" + relTo(modules[p.module].dir, p.dir)
-		if p.dir == modules[p.module].dir {
-			pattern = "."
-		}
-		byModule[p.module] = append(byModule[p.module], pattern)
+		byModule[p.module] = append(byModule[p.module], goPattern(modules[p.module], p.dir))
 	}
 	var runs []invocation
 	for _, n := range slices.Sorted(maps.Keys(byModule)) {
-		runs = append(runs, goTest(modules[n], byModule[n]))
+		runs = append(runs, goTest(modules, n, byModule[n]))
 	}
 	return runs
 }
 
-// goTest runs packages. Without -count=1 a cached result would be a result of
-// another checkout.
-func goTest(m goModule, patterns []string) invocation {
+// goPattern is what the package in a directory is called in its module.
+func goPattern(m goModule, dir string) string {
+	if dir == m.dir {
+		return "."
+	}
+	return "./" + relTo(m.dir, dir)
+}
+
+// goTest runs packages of one of the modules. Without -count=1 a cached result
+// would be a result of another checkout.
+func goTest(modules []goModule, n int, patterns []string) invocation {
+	m := modules[n]
 	run := m.run(append([]string{"go", "test", "-json", "-count=1"}, patterns...), FormatGoTest)
 	run.audit = dropUndeclared
 	run.again = func(failed []testCase) invocation { return goTestAgain(m, failed) }
+	run.only = func(tests []pin.Added) (invocation, []pin.Added) { return goTestOnly(modules, n, tests) }
 	return run
 }
 

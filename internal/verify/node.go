@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
 // manifest is what matters of a package.json.
@@ -247,6 +248,10 @@ func nodeTest(dir string, files []string) invocation {
 		}
 		return nodeTest(dir, files)
 	}
+	run.only = func(tests []pin.Added) (invocation, []pin.Added) {
+		covered, has := inFiles(tests, files)
+		return nodeTest(dir, has), covered
+	}
 	return run
 }
 
@@ -288,6 +293,13 @@ func caseFiles(failed []testCase, ran []string) []string {
 // testScript runs the script test of a project so that its results can be
 // read: by a reporter of the runner that it names, else by what it prints.
 func (p nodeProject) testScript(script string) invocation {
+	run := p.reporting(script)
+	whole := run
+	run.only = func(tests []pin.Added) (invocation, []pin.Added) { return whole, inScripts(tests, p.dir) }
+	return run
+}
+
+func (p nodeProject) reporting(script string) invocation {
 	report := scratch("npm", p.dir, 1) + ".xml"
 	switch {
 	case nodeRunner.MatchString(script):

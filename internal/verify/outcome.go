@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // outcome sums up what ran.
@@ -130,7 +131,7 @@ func caseMessage(c testCase, what string) string {
 	if line := firstLine(c.Message); line != "" {
 		text += ": " + line
 	}
-	return shorten(text, maxMessage)
+	return fault.Clip(text, maxMessage)
 }
 
 // severity grades what a tool calls an error, a warning or a note.
@@ -151,7 +152,7 @@ func (r *run) severity(l level) contract.Severity {
 
 // brokenMessage says what ended a command and what to do about it.
 func brokenMessage(e *execution, r *run) string {
-	command := shorten(clean(e.run.String()), 200)
+	command := fault.Clip(clean(e.run.String()), 200)
 	switch {
 	case e.result.TimedOut:
 		limit, _ := r.timeout()
@@ -170,14 +171,14 @@ func brokenMessage(e *execution, r *run) string {
 
 // unexplained is the finding about a red command that names no cause itself.
 func unexplained(e *execution) string {
-	text := fmt.Sprintf("`%s` ended with exit code %d", shorten(clean(e.run.String()), 200), e.result.ExitCode)
+	text := fmt.Sprintf("`%s` ended with exit code %d", fault.Clip(clean(e.run.String()), 200), e.result.ExitCode)
 	switch {
 	case len(e.parsed.cases) > 0 && len(e.parsed.failed()) == 0:
 		text += " although no test failed"
 	case e.counted && len(e.parsed.cases) == 0:
 		text += " without running a test"
 	}
-	return shorten(text+because(e), maxMessage)
+	return fault.Clip(text+because(e), maxMessage)
 }
 
 // because quotes the line of the output that tells most.
@@ -189,7 +190,7 @@ func because(e *execution) string {
 	if line == "" {
 		return ""
 	}
-	return ": " + shorten(line, 300)
+	return ": " + fault.Clip(line, 300)
 }
 
 // tellingLine is the last line that speaks of an error, else the last line.
@@ -379,7 +380,7 @@ func (r *run) telling(o Outcome) string {
 		text = best.Location + ": " + text
 	}
 	if more := o.Summary.Failed - 1; more > 0 {
-		text = shorten(text, maxMessage-40) + fmt.Sprintf(" (and %d more failed tests)", more)
+		text = fault.Clip(text, maxMessage-40) + fmt.Sprintf(" (and %d more failed tests)", more)
 	}
 	return text
 }

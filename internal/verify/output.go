@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
@@ -16,7 +17,7 @@ type output struct {
 }
 
 func (r *run) output(inv invocation) *output {
-	fmt.Fprintf(&r.log, "$ %s\n", shorten(clean(inv.String()), maxMessage))
+	fmt.Fprintf(&r.log, "$ %s\n", fault.Clip(clean(inv.String()), maxMessage))
 	o := &output{r: r}
 	if inv.format == FormatGoTest {
 		o.text = &goText{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
 // Pipeline is what the verification of a checkout consists of.
@@ -62,6 +63,9 @@ type invocation struct {
 	audit func(root *os.Root, s site, p *parsed)
 	// again narrows the command to failed cases; nil runs all of it again.
 	again func(failed []testCase) invocation
+	// only narrows the command to some tests, and says which of them it runs; nil
+	// runs all of it for all of them.
+	only func(tests []pin.Added) (invocation, []pin.Added)
 }
 
 // String is the command as a person would type it.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
 var playwrightConfigs = []string{
@@ -32,7 +34,7 @@ func planPlaywright(t *tree, p planning) []job {
 	projects := nodeProjects(t, p.network)
 	for n := range runs {
 		for _, dir := range dirs {
-			run := playwright(dir, n+1, shards)
+			run := playwright(dir, tests, n+1, shards)
 			if i := slices.IndexFunc(projects, func(p nodeProject) bool { return p.dir == dir }); i >= 0 {
 				runs[n] = append(runs[n], projects[i].prepared(run)...)
 			} else {
@@ -58,8 +60,8 @@ func playwrightTests(t *tree) (dirs, tests []string) {
 	return dirs, tests
 }
 
-// playwright is one shard.
-func playwright(dir string, shard, shards int) invocation {
+// playwright is one shard of the tests below a directory.
+func playwright(dir string, known []string, shard, shards int) invocation {
 	var args []string
 	if shards > 1 {
 		args = append(args, "--shard="+strconv.Itoa(shard)+"/"+strconv.Itoa(shards))
@@ -78,6 +80,14 @@ func playwright(dir string, shard, shards int) invocation {
 		}
 		slices.Sort(files)
 		return playwrightRun(dir, again, slices.Compact(files))
+	}
+	run.only = func(tests []pin.Added) (invocation, []pin.Added) {
+		covered, has := inFiles(tests, slices.DeleteFunc(slices.Clone(known), func(f string) bool { return !below(f, dir) }))
+		var files []string
+		for _, f := range has {
+			files = append(files, regexp.QuoteMeta(relTo(dir, f)))
+		}
+		return playwrightRun(dir, scratch("playwright", dir, shard), files), covered
 	}
 	return run
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
 var pythonMarkers = []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py"}
@@ -85,15 +86,27 @@ func pytest(t *tree, files []string, shard int) invocation {
 		}
 		return pytest(t, files, shard)
 	}
+	run.only = func(tests []pin.Added) (invocation, []pin.Added) {
+		covered, has := inFiles(tests, files)
+		narrow := pytest(t, has, shard)
+		// A file that cannot be imported must not keep the tests of others from running.
+		narrow.args = append(narrow.args, "--continue-on-collection-errors")
+		return narrow, covered
+	}
 	return run
 }
 
 func unittest(t *tree, files []string) invocation {
-	return invocation{
+	run := invocation{
 		args: append([]string{"python3", "-m", "unittest", "-v"}, files...),
 		env:  pythonEnv(t, files), format: formatUnittest,
 		audit: func(root *os.Root, _ site, p *parsed) { needPytest(root, files, p) },
 	}
+	run.only = func(tests []pin.Added) (invocation, []pin.Added) {
+		covered, has := inFiles(tests, files)
+		return unittest(t, has), covered
+	}
+	return run
 }
 
 var (

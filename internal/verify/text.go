@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // Bounds on what hostile tools can make us keep.
@@ -47,27 +48,14 @@ func clean(s string) string {
 	}, s)
 }
 
-// shorten cuts a text to n bytes, at a rune.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	const mark = " …"
-	cut := max(0, n-len(mark))
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + mark
-}
-
 // message is a text as findings and cases show it.
 func message(s string) string {
-	return shorten(strings.TrimSpace(clean(bound(s, 8*maxMessage))), maxMessage)
+	return fault.Clip(strings.TrimSpace(clean(bound(s, 8*maxMessage))), maxMessage)
 }
 
 // name is a text as names of cases and rules show it, in one line.
 func name(s string) string {
-	return shorten(strings.Join(strings.Fields(clean(bound(s, 8*maxName))), " "), maxName)
+	return fault.Clip(strings.Join(strings.Fields(clean(bound(s, 8*maxName))), " "), maxName)
 }
 
 // bound keeps the cost of cleaning a text within reason.

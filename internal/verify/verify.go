@@ -3,7 +3,7 @@
 //
 // [Plan] looks at the files of a checkout and the settings and lists the
 // checks, stage by stage. [Run] carries out one of them in the sandbox. [Merge]
-// sums them up.
+// sums them up. [Prove] runs new tests where the change that they came with is not.
 //
 // The checkout, its tools and all they print are hostile. What follows from
 // that runs through the whole package:
@@ -71,6 +71,9 @@ type Settings struct {
 	RequireTests bool          `json:"require_tests"` // no tests is a major finding, else a minor one, or a medium one where all were skipped
 	// PinnedTests says how a change of tests counts. No check of Plan depends on it.
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
+	// NewTests says how a new test counts that does not need its change. No check
+	// of Plan depends on it.
+	NewTests verdict.NewTests `json:"prove_new_tests,omitempty"`
 }
 
 // StageSettings configures one stage. A command replaces what detection finds.

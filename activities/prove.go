@@ -1,0 +1,179 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/buildcache"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// provenTests is how many new tests of a change are proven one by one. Of a
+// change with more, the first in the order of files are.
+const provenTests = 500
+
+// toProve lists the new tests of a change that are to fail without it: none where
+// the change has nothing but tests, for then there is nothing that they could be
+// about.
+func (a *Activities) toProve(ctx context.Context, base, ws contract.Workspace, files []pin.File) ([]pin.Added, error) {
+	tests := pin.NewTests(files)
+	if len(tests) == 0 {
+		return nil, nil
+	}
+	code, err := a.Workspaces.Changed(ctx, base, ws, pin.IsCode, 0)
+	if err != nil || len(code) == 0 {
+		return nil, err
+	}
+	return tests[:min(len(tests), provenTests)], nil
+}
+
+// prove carries out the check of new tests: it runs them on the commit that the
+// run started from, to which only the change's files of tests are added.
+func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	base := run.Settings.Repo.Workspace()
+	files, err := a.pinned(ctx, base, in.Workspace)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	tests, err := a.toProve(ctx, base, in.Workspace, files)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	dir, err := a.withoutChange(ctx, in, base)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	defer dir.Close()
+	cache, err := a.checkCache(in)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	defer a.discard(ctx, in, cache)
+	proof, err := a.runProof(ctx, in, spec, dir.Path(), tests, cache)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	// The log is kept for people, not as that of a red check: what failed there
+	// was meant to.
+	if _, err := a.keepFiles(ctx, in, dir.Path(), verify.Outcome{Log: proof.Log}); err != nil {
+		return contract.CheckResult{}, err
+	}
+	var found []contract.Finding
+	for _, u := range proof.Unproven {
+		found = append(found, u.Test.Finding(u.Why))
+	}
+	result, findings := verdict.Proved(found, spec.Verification.NewTests)
+	result.DurationMS = proof.Duration.Milliseconds()
+	for _, f := range findings {
+		telemetry.CountFinding(f.Severity, f.Category)
+	}
+	return result, a.Store.SaveCheck(ctx, in.Execution, result.Check.ID, result, nil, findings, "")
+}
+
+func (a *Activities) runProof(
+	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, dir string, tests []pin.Added, cache *buildcache.Cache,
+) (verify.Proof, error) {
+	env := a.verifyEnv(spec, cache)
+	started := time.Now()
+	a.fillBase(ctx, in, dir, env, cache)
+	env.Limits.Timeout = timeLeft(in, started)
+	return verify.Prove(ctx, dir, tests, env)
+}
+
+// withoutChange lays out what a run started from, with the files of tests of its
+// change: those that it added or edited are there, those that it removed are not.
+func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput, base contract.Workspace) (*workspace.Dir, error) {
+	changed, err := a.Workspaces.Changed(ctx, base, in.Workspace, pin.OfTests, 0)
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.Workspaces.View(ctx, in.Workspace, directory(in.Execution)+"/plan")
+	if err != nil {
+		return nil, err
+	}
+	defer after.Close()
+	dir, err := a.Workspaces.Open(ctx, base, directory(in.Execution)+"/"+in.Check.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range changed {
+		if err = transfer(after.Path(), dir.Path(), f.Path, f.Exists); err != nil {
+			dir.Close()
+			return nil, fault.Wrap(err, contract.ClassInfra, "", "the tests of a change could not be laid out without it")
+		}
+	}
+	return dir, nil
+}
+
+// transfer makes a file of one directory the same in another, or takes it away
+// where it is gone. Neither end may lead out of its directory.
+func transfer(from, to, name string, exists bool) error {
+	source, err := os.OpenRoot(from)
+	if err != nil {
+		return fmt.Errorf("open the changed checkout: %w", err)
+	}
+	defer source.Close()
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return fmt.Errorf("open the checkout: %w", err)
+	}
+	defer target.Close()
+	local := filepath.FromSlash(name)
+	if err := target.RemoveAll(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	if !exists {
+		return nil
+	}
+	in, err := source.Open(local)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if err := target.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o755); err != nil {
+		return fmt.Errorf("make the folder of %s: %w", name, err)
+	}
+	out, err := target.OpenFile(local, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm())
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return out.Close()
+}
+
+// hasTests reports whether a plan runs tests at all.
+func hasTests(stages [][]contract.Check) bool {
+	return slices.ContainsFunc(stages, func(stage []contract.Check) bool {
+		return slices.ContainsFunc(stage, func(c contract.Check) bool { return c.Category == contract.CategoryTest })
+	})
+}

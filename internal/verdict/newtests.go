@@ -1,0 +1,47 @@
+package verdict
+
+import (
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+)
+
+// NewTests says how a new test counts that does not fail without the change that
+// it came with (verification.prove_new_tests).
+type NewTests string
+
+// The ways in which such a test counts. Empty means off: the run was made before
+// there was a choice.
+const (
+	NewEnforce NewTests = "enforce" // it is major
+	NewWarn    NewTests = "warn"    // it is medium: people see it, the run goes on
+	NewOff     NewTests = "off"     // nobody looks
+)
+
+// NewModes returns the ways in which such a test may count.
+func NewModes() []NewTests { return []NewTests{NewEnforce, NewWarn, NewOff} }
+
+// On reports whether new tests are run without their change at all.
+func (n NewTests) On() bool { return n == NewEnforce || n == NewWarn }
+
+func (n NewTests) grade(f contract.Finding) contract.Finding {
+	if f.Rule != pin.RuleUnproven {
+		return f
+	}
+	f.Severity = contract.SeverityMajor
+	if n == NewWarn {
+		f.Severity = contract.SeverityMedium
+	}
+	return f
+}
+
+// ProofCheck is the check that runs new tests without the change.
+func ProofCheck() contract.Check {
+	return contract.Check{ID: contract.CheckNewTests, Category: contract.CategoryTest, Name: "New tests without the change"}
+}
+
+// Proved makes the outcome of the check of new tests from its findings, and
+// returns both as they count in a mode. It must be on.
+func Proved(findings []contract.Finding, mode NewTests) (contract.CheckResult, []contract.Finding) {
+	return judged(ProofCheck(), findings, mode.grade,
+		"let each fail where the change is missing; where it is meant to hold on both sides, as in a refactoring, start the run with --set verification.prove_new_tests=warn")
+}
