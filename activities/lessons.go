@@ -9,6 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 const (
@@ -74,7 +75,7 @@ func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, e
 		if err != nil {
 			return "", err
 		}
-		return redChecks(checks), nil
+		return clipped(telemetry.Redact(redChecks(checks)), evidenceBytes), nil
 	}
 	messages, err := a.Store.Conversation(ctx, e.ID)
 	if err != nil {
@@ -82,7 +83,7 @@ func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, e
 	}
 	for i := len(messages) - 1; i > 1; i-- { // the first two are the prompt
 		if messages[i].Role == "assistant" {
-			return "The last answer:\n" + clipped(string(messages[i].Content), evidenceBytes/2), nil
+			return "The last answer:\n" + clipped(telemetry.Redact(string(messages[i].Content)), evidenceBytes/2), nil
 		}
 	}
 	return "", nil
@@ -95,7 +96,7 @@ func redChecks(checks []store.Check) string {
 		if c.Result.OK {
 			continue
 		}
-		fmt.Fprintf(&b, "%s is red: %s\n", c.Result.Check.Name, clipped(c.Result.Message, caseBytes))
+		fmt.Fprintf(&b, "%s is red: %s\n", c.Result.Check.Name, clipped(telemetry.Redact(c.Result.Message), caseBytes))
 		for _, t := range c.Cases {
 			if t.Status != contract.TestFailed || b.Len() > evidenceBytes {
 				continue
@@ -104,10 +105,10 @@ func redChecks(checks []store.Check) string {
 			if t.Location != "" {
 				fmt.Fprintf(&b, " at %s", t.Location)
 			}
-			fmt.Fprintf(&b, "\n%s\n", clipped(t.Message, caseBytes))
+			fmt.Fprintf(&b, "\n%s\n", clipped(telemetry.Redact(t.Message), caseBytes))
 		}
 	}
-	return clipped(b.String(), evidenceBytes)
+	return b.String()
 }
 
 // clipped cuts a text at its end, with a note.

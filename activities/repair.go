@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 const (
@@ -38,7 +39,8 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	if in.Failure.Code == contract.CodeInvalidOutput && in.Execution.Step != "" {
 		return out, a.readRefusal(ctx, in.Execution.ID, &out)
 	}
-	if in.Execution.Phase != contract.PhaseTester || in.Execution.Step != "" {
+	// A step has checks too, where it was carried out strictly.
+	if (in.Execution.Phase != contract.PhaseTester || in.Execution.Step != "") && !verdict.Judged(&in.Failure) {
 		return out, nil
 	}
 	checks, err := a.Store.Checks(ctx, in.Execution.ID)
