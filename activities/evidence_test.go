@@ -130,7 +130,7 @@ func (h *house) proved(ws contract.Workspace) (found []store.Finding, ran bool) 
 			found = append(found, f)
 		}
 	}
-	require.Equal(h.t, result.Major+result.Medium, len(found))
+	require.Len(h.t, found, result.Major+result.Medium)
 	return found, true
 }
 

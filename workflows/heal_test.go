@@ -235,6 +235,25 @@ func TestAnExhaustedQuotaIsWaitedOutUnlessAPersonRefuses(t *testing.T) {
 	}
 }
 
+func TestAnExhaustedQuotaIsWaitedOutForAsLongAsTheProviderSays(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[time.Duration]string{0: time.Minute.String(), 5 * time.Hour: (5 * time.Hour).String(), time.Second: time.Second.String()} {
+		w := newWorld(t)
+		spent := fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "spent")
+		spent.Wait = said
+		w.failTimes(contract.ActivityPlan, 1, spent)
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+		require.Equal(t, []contract.HealAction{contract.HealWait}, w.actions())
+		var waits []any
+		for _, rec := range w.records {
+			for _, n := range rec.Heals {
+				waits = append(waits, n.Output.After["wait"])
+			}
+		}
+		require.Contains(t, waits, want)
+	}
+}
+
 func TestAnExhaustedQuotaFailsOverToAnotherProvider(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

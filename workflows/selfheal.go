@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -213,7 +212,10 @@ func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contra
 		}
 		h.after("once more with another model", "model", again.Model.Provider+"/"+again.Model.Model)
 	case contract.HealWait:
-		again.Wait, again.Reason = cmp.Or(h.failure.Wait, h.in.QuotaWait), h.failure.Message
+		again.Wait, again.Reason = h.failure.Wait, h.failure.Message
+		if again.Wait == 0 { // nobody says how long
+			again.Wait = h.in.QuotaWait
+		}
 		h.after(fmt.Sprintf("waits %s for the limit's window, then once more", again.Wait), "wait", again.Wait.String())
 	case contract.HealRefinePlan:
 		again.Back = contract.PhasePlanner

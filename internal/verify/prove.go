@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -106,50 +107,59 @@ func (p Pipeline) testRuns(env Env) []invocation {
 	return runs
 }
 
-// prove runs what runs the tests, and says of each why it proves nothing, or ""
-// where it does.
+// prove runs what runs the tests, and says of each why it proves nothing; those
+// that prove something are left out. Of several commands one is enough.
 func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]string, error) {
-	seen := map[pin.Added]string{}
-	proven := map[pin.Added]bool{}
+	seen, proven := map[pin.Added]string{}, map[pin.Added]bool{}
 	var prepare []invocation
 	for _, inv := range r.job.runs {
 		if inv.prepare {
 			prepare = append(prepare, inv)
 			continue
 		}
-		inv, ok, err := r.choose(ctx, inv)
+		inv, covered, err := r.narrow(ctx, inv, tests)
 		if err != nil {
 			return nil, err
 		}
-		covered := tests
-		if ok && inv.only != nil {
-			inv, covered = inv.only(tests)
-		}
-		if !ok || len(covered) == 0 {
+		if len(covered) == 0 {
 			continue
 		}
-		for _, p := range append(prepare, inv) {
-			e, err := r.execute(ctx, p)
-			if err != nil {
-				return nil, err
-			}
-			if p.prepare {
-				continue
-			}
-			for _, t := range covered {
-				why := e.unproven(t)
-				proven[t] = proven[t] || why == ""
-				seen[t] = why
-			}
+		e, err := r.prepared(ctx, prepare, inv)
+		if err != nil {
+			return nil, err
 		}
 		prepare = nil
-	}
-	for t := range proven {
-		if proven[t] {
-			delete(seen, t)
+		for _, t := range covered {
+			seen[t] = e.unproven(t)
+			proven[t] = proven[t] || seen[t] == ""
 		}
 	}
+	maps.DeleteFunc(seen, func(t pin.Added, _ string) bool { return proven[t] })
 	return seen, nil
+}
+
+// narrow is what of a command runs tests, and which of them: none where it runs
+// none, or its tool is not installed.
+func (r *run) narrow(ctx context.Context, inv invocation, tests []pin.Added) (invocation, []pin.Added, error) {
+	inv, ok, err := r.choose(ctx, inv)
+	if err != nil || !ok {
+		return inv, nil, err
+	}
+	if inv.only == nil {
+		return inv, tests, nil
+	}
+	inv, covered := inv.only(tests)
+	return inv, covered, nil
+}
+
+// prepared runs a command after those that it needs.
+func (r *run) prepared(ctx context.Context, before []invocation, inv invocation) (*execution, error) {
+	for _, p := range before {
+		if _, err := r.execute(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	return r.execute(ctx, inv)
 }
 
 // unproven says why the outcome of a command does not prove a test, "" if it does.
