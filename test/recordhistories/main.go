@@ -11,14 +11,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
@@ -30,11 +33,50 @@ import (
 // ending is one way in which a run can go.
 type ending struct {
 	name     string
-	scenario string   // within examples/go
+	scenario string   // within examples/go, or quick
+	faults   []fault  // that come before what the scenario answers
 	args     []string // more arguments of run create
 	steer    []string // a command to send once the run waits or works: approve, reject, stop, pause+resume
 	when     contract.Status
+	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
+	again    []string // what is done with it once it is over; a fork's own histories are written then
 }
+
+// fault is what the model's first calls of an agent are answered with.
+type fault struct {
+	agent  contract.Agent
+	step   string
+	status int
+	times  int
+}
+
+// everyAction is a run that a person heals by each action in turn: those of the
+// planner, then one of a step, then those of the tester, of which one finds
+// nothing to do and one mends.
+func everyAction() ending {
+	e := ending{
+		name: "asked", scenario: quick, args: []string{"--set", "models.fallback=[{provider: scripted, model: safer}]", "--set", "execution.quota_wait=1s"},
+	}
+	ofPlanner := []contract.HealAction{
+		contract.HealCorrectJSON, contract.HealRegenerate, contract.HealCompactContext, contract.HealStricterSchema, contract.HealLowerTemperature,
+		contract.HealSaferModel, contract.HealOtherWorker, contract.HealWait, contract.HealRerunStrict, contract.HealPolicyCorrection, contract.HealRefinePlan,
+	}
+	// What cannot be done leads to the next question, not to the next attempt.
+	for _, a := range append([]contract.HealAction{contract.HealOtherProvider}, ofPlanner...) {
+		e.answers = append(e.answers, "heal --action "+string(a))
+	}
+	e.answers = append(e.answers, "heal --action "+string(contract.HealRefineStep), "heal --action "+string(contract.HealCreateDefaults))
+	e.faults = []fault{
+		{agent: contract.AgentPlanner, status: http.StatusUnauthorized, times: len(ofPlanner)},
+		{agent: contract.AgentBuilder, step: "step-001", status: http.StatusUnauthorized, times: 1},
+		{agent: contract.AgentRepair, status: http.StatusUnauthorized, times: 1},
+	}
+	return e
+}
+
+// quick is the scenario of endings that no example shows. It has a repository of
+// its own, whose tests take no time.
+const quick = "quick"
 
 // unhealed lets a run end with its first failure.
 var unhealed = []string{"--set", "execution.max_retries=0"}
@@ -59,13 +101,27 @@ var endings = []ending{
 	{name: "healed-many", scenario: "heal-many"},
 	{name: "unhelped", scenario: "heal-skips-test", args: []string{"--set", "execution.intervention.wait=2s"}},
 	{name: "given-up", scenario: "heal-skips-test", steer: []string{"reject"}, when: contract.StatusWaitingForApproval},
+	{name: "helped", scenario: quick, faults: []fault{{agent: contract.AgentPlanner, status: http.StatusUnauthorized, times: 1}}, answers: []string{"approve"}},
+	{
+		name: "quota-waited", scenario: quick, faults: []fault{{agent: contract.AgentBuilder, step: "step-001", status: http.StatusPaymentRequired, times: 1}},
+		args: []string{"--set", "models.fallback=[]", "--set", "execution.quota_wait=1s"},
+	},
+	{
+		name: "quota-approved", scenario: quick, faults: []fault{{agent: contract.AgentPlanner, status: http.StatusPaymentRequired, times: 1}},
+		args: []string{"--set", "models.fallback=[]"}, answers: []string{"approve"},
+	},
+	everyAction(),
+	{name: "replayed", scenario: quick, again: []string{"replay", "--phase", "tester"}},
+	{name: "resumed", scenario: quick, args: unhealed, again: []string{"resume"}},
+	{name: "forked", scenario: quick, again: []string{"fork", "--step", "step-002"}},
 }
 
 func main() {
 	out := flag.String("out", "workflows/testdata/histories/v1", "folder to write to")
+	only := flag.String("only", "", "names of the endings to record, with commas between; empty for all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := record(ctx, *out)
+	err := record(ctx, *out, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "recordhistories:", err)
@@ -73,7 +129,7 @@ func main() {
 	}
 }
 
-func record(ctx context.Context, out string) error {
+func record(ctx context.Context, out, only string) error {
 	data, err := os.MkdirTemp("", "rgpt-histories-")
 	if err != nil {
 		return err
@@ -83,8 +139,14 @@ func record(ctx context.Context, out string) error {
 	if err := command(ctx, "examples/make-sample.sh", "go", sample); err != nil {
 		return err
 	}
+	if err := quickRepository(ctx, filepath.Join(data, quick)); err != nil {
+		return err
+	}
 	defer func() { _ = command(context.WithoutCancel(ctx), "bin/rgpt", "dev", "stop", "--data-dir", data) }()
 	for _, e := range endings {
+		if only != "" && !slices.Contains(strings.Split(only, ","), e.name) {
+			continue
+		}
 		if err := recordOne(ctx, out, data, sample, e); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -94,8 +156,11 @@ func record(ctx context.Context, out string) error {
 }
 
 func recordOne(ctx context.Context, out, data, sample string, e ending) error {
-	raw, err := exec.CommandContext(ctx, "bin/rgpt", "dev", "--detach", "--json", "--port", "0", "--data-dir", data,
-		"--scenario", "examples/go/"+e.scenario+".yaml").Output()
+	scenario, err := e.file(data)
+	if err != nil {
+		return err
+	}
+	raw, err := exec.CommandContext(ctx, "bin/rgpt", "dev", "--detach", "--json", "--port", "0", "--data-dir", data, "--scenario", scenario).Output()
 	if err != nil {
 		return fmt.Errorf("start the stack: %w", err)
 	}
@@ -105,7 +170,11 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	if err := json.Unmarshal(raw, &stack); err != nil {
 		return fmt.Errorf("read where the stack is: %w", err)
 	}
-	args := append([]string{"run", "create", "--json", "--data-dir", data, "--repo", sample, "--goal", "Record " + e.name}, e.args...)
+	repo := sample
+	if e.scenario == quick {
+		repo = filepath.Join(data, quick)
+	}
+	args := append([]string{"run", "create", "--json", "--data-dir", data, "--repo", repo, "--goal", "Record " + e.name}, e.args...)
 	raw, err = exec.CommandContext(ctx, "bin/rgpt", args...).Output()
 	if err != nil {
 		return fmt.Errorf("create the run: %w", err)
@@ -129,15 +198,129 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 			return err
 		}
 	}
-	if err := await(ctx, c, run.ID, func(v contract.RunView) bool { return v.Status.Terminal() }); err != nil {
+	if err := e.answer(ctx, c, data, run.ID); err != nil {
 		return err
+	}
+	over := func(v contract.RunView) bool { return v.Status.Terminal() }
+	if err := await(ctx, c, run.ID, over); err != nil {
+		return err
+	}
+	if len(e.again) > 0 {
+		if run.ID, err = again(ctx, data, run.ID, e.again); err != nil {
+			return err
+		}
+		if err := await(ctx, c, run.ID, over); err != nil {
+			return err
+		}
 	}
 	return write(ctx, c, out, e.name, run.ID)
 }
 
+// quickRepository makes a repository whose tests look for a word.
+func quickRepository(ctx context.Context, dir string) error {
+	for name, text := range map[string]string{
+		"test.sh":   "#!/bin/sh\nif grep -n wrong *.txt; then\n  echo '--- FAIL: TestNotes'\n  exit 1\nfi\necho ok\n",
+		"notes.txt": "right\n",
+		"rgpt.yaml": "verification:\n  auto_detect: false\n  test:\n    command: sh test.sh\n    format: exit-code\n",
+	} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{
+		{"init", "--quiet", "--initial-branch", "main"}, {"add", "--all"},
+		{"-c", "user.name=Recorder", "-c", "user.email=recorder@localhost", "commit", "--quiet", "--message", "Start"},
+	} {
+		if err := command(ctx, "git", append([]string{"-C", dir}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file returns the scenario's file: that of the example, or a copy of it that
+// begins with the faults.
+func (e ending) file(data string) (string, error) {
+	example := "examples/go/" + e.scenario + ".yaml"
+	if e.scenario == quick {
+		example = "test/recordhistories/quick.yaml"
+	}
+	if len(e.faults) == 0 {
+		return example, nil
+	}
+	raw, err := os.ReadFile(example)
+	if err != nil {
+		return "", err
+	}
+	var doc struct {
+		Rules []map[string]any `yaml:"rules"`
+	}
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return "", fmt.Errorf("read %s: %w", example, err)
+	}
+	var rules []map[string]any
+	for _, f := range e.faults {
+		when := map[string]any{"agent": f.agent}
+		if f.step != "" {
+			when["step"] = f.step
+		}
+		rules = append(rules, map[string]any{"when": when, "times": f.times, "fault": map[string]any{"status": f.status}})
+	}
+	text, err := json.Marshal(map[string]any{"rules": append(rules, doc.Rules...)}) // JSON is YAML
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(data, e.name+".yaml")
+	return file, os.WriteFile(file, text, 0o600)
+}
+
+// answer answers the questions that a run asks, each once.
+func (e ending) answer(ctx context.Context, c client.Client, data string, id int64) error {
+	answered := ""
+	for _, words := range e.answers {
+		args := strings.Fields(words)
+		var asks string
+		err := await(ctx, c, id, func(v contract.RunView) bool {
+			asks = v.ApprovalID
+			// The clock answers while a run waits for a quota; nobody has to.
+			return asks != "" && asks != answered && (args[0] != "heal" || v.WaitingFor == "intervention")
+		})
+		if err != nil {
+			return fmt.Errorf("before the answer %q: %w", words, err)
+		}
+		answered = asks
+		if err := command(ctx, "bin/rgpt", append([]string{"run", args[0], fmt.Sprint(id), "--data-dir", data}, args[1:]...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again does something with a run that is over and returns the run that is at
+// work then: the same, or its fork.
+func again(ctx context.Context, data string, id int64, args []string) (int64, error) {
+	raw, err := exec.CommandContext(ctx, "bin/rgpt", append([]string{"run", args[0], fmt.Sprint(id), "--json", "--data-dir", data}, args[1:]...)...).Output()
+	if err != nil {
+		return 0, fmt.Errorf("rgpt run %s: %w: %s", strings.Join(args, " "), err, raw)
+	}
+	var run struct {
+		ID int64 `json:"runId"`
+	}
+	if err := json.Unmarshal(raw, &run); err != nil {
+		return 0, fmt.Errorf("read which run it is: %w: %s", err, raw)
+	}
+	return run.ID, nil
+}
+
+// longest is how long a run may take to get anywhere, also on a busy machine.
+const longest = 10 * time.Minute
+
 // await waits until a run's state is as wanted.
 func await(ctx context.Context, c client.Client, id int64, wanted func(contract.RunView) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -159,28 +342,52 @@ func await(ctx context.Context, c client.Client, id int64, wanted func(contract.
 }
 
 // mostHeals is how many heals of a run are looked for.
-const mostHeals = 12
+const mostHeals = 60
 
-// write writes the histories of a run, of its steps and of its heals.
+// write writes the histories of a run, of its steps and of its heals. Of heals
+// that went the same way one is enough.
 func write(ctx context.Context, c client.Client, out, name string, id int64) error {
-	ids := map[string]string{contract.RunWorkflowID(id): name + "-run"}
+	ids := [][2]string{{contract.RunWorkflowID(id), name + "-run"}}
 	for _, step := range []string{"step-001", "step-002", "step-003"} {
-		ids[contract.StepWorkflowID(id, step)] = name + "-" + step
+		ids = append(ids, [2]string{contract.StepWorkflowID(id, step), name + "-" + step})
 	}
 	for n := 1; n <= mostHeals; n++ {
-		ids[contract.HealWorkflowID(id, n)] = fmt.Sprintf("%s-heal-%d", name, n)
-		ids[contract.RepairWorkflowID(id, n)] = fmt.Sprintf("%s-heal-%d-repair", name, n)
+		ids = append(ids, [2]string{contract.HealWorkflowID(id, n), fmt.Sprintf("%s-heal-%d", name, n)},
+			[2]string{contract.RepairWorkflowID(id, n), fmt.Sprintf("%s-heal-%d-repair", name, n)})
 	}
-	for workflowID, file := range ids {
-		h, err := history(ctx, c, workflowID)
+	seen := map[string]bool{}
+	for _, w := range ids {
+		h, err := history(ctx, c, w[0])
 		if err != nil {
 			continue // a step that never started, a heal that was not needed
 		}
-		if err := writeHistory(filepath.Join(out, file+".json.gz"), h); err != nil {
+		if strings.Contains(w[0], "/heal/") {
+			key := way(h)
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		if err := writeHistory(filepath.Join(out, w[1]+".json.gz"), h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// way tells histories apart that went another way: what happened, and of a heal
+// by which action.
+func way(h *historypb.History) string {
+	var b strings.Builder
+	for _, e := range h.Events {
+		fmt.Fprintf(&b, "%d ", e.GetEventType())
+	}
+	var d contract.Directive
+	payloads := h.Events[len(h.Events)-1].GetWorkflowExecutionCompletedEventAttributes().GetResult().GetPayloads()
+	if len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &d) == nil {
+		fmt.Fprintf(&b, "%s %t", d.Action, d.Failed != "")
+	}
+	return b.String()
 }
 
 func history(ctx context.Context, c client.Client, workflowID string) (*historypb.History, error) {
