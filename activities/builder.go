@@ -36,6 +36,9 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 		out.At, err = a.goOnFrom(ctx, out.Execution, *in.Talk, out.Workspace)
 		return out, err
 	}
+	if goesOn(in.GoOn, out.Workspace) {
+		out.At = in.GoOn.At.Of(out.Workspace)
+	}
 	return out, a.open(ctx, out.Execution, p)
 }
 
@@ -97,10 +100,10 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	return prompt.Builder(prompt.BuilderTask{
+	return a.builderPrompt(ctx, prompt.BuilderTask{
 		Lessons:   lessons,
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Files: listing(files),
-	})
+		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
+	}, files, in, start)
 }
 
 // Integrate brings the changes of all steps together, in plan order.

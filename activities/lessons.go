@@ -17,6 +17,8 @@ const (
 	evidenceBytes = 12 << 10
 	// caseBytes bounds what it holds of one failing test.
 	caseBytes = 1500
+	// compactEvidence is how often more than the context the evidence is halved.
+	compactEvidence = 2
 	// shownHeals is how many earlier heals a prompt tells of, the newest.
 	shownHeals = 4
 )
@@ -52,6 +54,9 @@ func (a *Activities) lessons(ctx context.Context, runID int64, l contract.Lesson
 			}
 			if lesson.Evidence, err = a.evidence(ctx, e); err != nil {
 				return out, err
+			}
+			if l.Compact > 0 {
+				lesson.Evidence = clipped(lesson.Evidence, evidenceBytes>>(l.Compact+compactEvidence))
 			}
 		}
 		out.Heals = append(out.Heals, lesson)

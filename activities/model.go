@@ -26,7 +26,7 @@ import (
 // pays nothing.
 func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.Tools.Definitions(),
+		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.Tools.Definitions(), strict: in.Schema,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model was told and may mend it; the workflow counts.
@@ -93,6 +93,7 @@ type question struct {
 	timeout   time.Duration
 	tools     []tool.Definition
 	schema    *model.Schema
+	strict    bool   // send the strict forms of schemas
 	prompt    string // version
 }
 
@@ -114,7 +115,7 @@ func (s stored) err() error {
 // under way, and returns its answer.
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
 	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
-	return a.flights.join(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
+	response, err := a.flights.join(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
 		release, err := a.own(ctx, q)
 		if err != nil {
 			return model.Response{}, err
@@ -122,6 +123,11 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 		defer release()
 		return a.call(ctx, q, paid)
 	})
+	if q.strict && fault.Is(err, contract.CodeBadRequest) {
+		// The form that a heal asked for is to blame; without it there is more to try.
+		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider refused a request with strict schemas: %s", fault.Of(err).Message)
+	}
+	return response, err
 }
 
 // own makes this worker the one that makes a call. Another one that lives and
@@ -204,7 +210,7 @@ func (a *Activities) complete(ctx context.Context, r model.Request) (model.Respo
 func (q question) request(messages []model.Message, maxOutput int64) model.Request {
 	e := q.execution
 	r := model.Request{
-		Choice: q.choice, Messages: messages, Schema: q.schema, MaxOutput: maxOutput, Timeout: q.timeout,
+		Choice: q.choice, Messages: messages, Schema: q.schema, Strict: q.strict, MaxOutput: maxOutput, Timeout: q.timeout,
 		Headers: model.Identity{
 			Run: e.RunID, Agent: string(e.Agent), Phase: string(e.Phase.Running()), Step: e.Step, Attempt: e.Attempt, Turn: q.turn,
 		},

@@ -16,6 +16,27 @@ import (
 // planSchema is the form that the planner's answer must have.
 var planSchema = model.SchemaOf[contract.Plan]()
 
+// strictPlanSchema states, of what CheckPlan finds wrong, all that a schema can
+// say: a provider that enforces it cannot give a plan with such a mistake.
+var strictPlanSchema = planSchema.Bounded(contract.StrictPlanSchema, model.Bounds{
+	"steps":                    {"maxItems": contract.MaxPlanSteps},
+	"steps.[].id":              {"pattern": stepIDPattern},
+	"steps.[].name":            {"pattern": `\S`},
+	"steps.[].dependencies":    {"maxItems": contract.MaxPlanSteps - 1},
+	"steps.[].dependencies.[]": {"pattern": stepIDPattern},
+	"steps.[].files.[]":        {"pattern": pathPattern},
+})
+
+var (
+	// stepIDPattern is what a step's id is made of.
+	stepIDPattern = fmt.Sprintf(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,%d}$`, contract.MaxStepID-1)
+	// pathPattern is that of a path that never goes up.
+	pathPattern = `^` + pathPart + `(/` + pathPart + `)*/?$`
+)
+
+// pathPart is a part of a path that is neither . nor .. and not empty.
+const pathPart = `([^/\\.][^/\\]*|\.[^/\\.][^/\\]*|\.\.[^/\\]+)`
+
 // Plan asks the planner's model for a plan, checks it and stores it.
 func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
@@ -40,23 +61,28 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	p, err := prompt.Planner(prompt.PlannerTask{
+	p, err := plannerPrompt(prompt.PlannerTask{
 		Lessons:   lessons,
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Files: listing(files), Excerpts: excerpts,
-	})
+		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
+	}, files, in.Lessons.Compact)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
 	if err := a.open(ctx, in.Execution, p); err != nil {
 		return contract.PlanResult{}, err
 	}
+	schema := planSchema
+	if in.Lessons.Schema {
+		schema = strictPlanSchema
+	}
 	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: 1, choice: in.Model, budget: in.Budget, timeout: in.Timeout, schema: &planSchema, prompt: p.Version,
+		execution: in.Execution, turn: 1, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
+		schema: &schema, strict: in.Lessons.Schema, prompt: p.Version,
 	})
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	plan, err := readPlan(answer.Text)
+	plan, err := readPlan(schema, answer.Text)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
@@ -80,9 +106,9 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 }
 
 // readPlan reads a model's answer as a plan that can be carried out.
-func readPlan(text string) (contract.Plan, error) {
+func readPlan(schema model.Schema, text string) (contract.Plan, error) {
 	var plan contract.Plan
-	doc, err := model.CheckJSON(planSchema, text)
+	doc, err := model.CheckJSON(schema, text)
 	if err != nil {
 		return plan, err
 	}

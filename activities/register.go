@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -31,6 +32,7 @@ type Activities struct {
 	Sandbox    sandbox.Runner
 	Artifacts  *artifact.Store
 	Config     *config.Config
+	Temporal   client.Client
 	DataDir    string
 	Log        *slog.Logger
 
@@ -80,6 +82,7 @@ func Roles() []Role {
 			register(r, contract.ActivityThink, a.Think)
 			register(r, contract.ActivityTool, a.CallTool)
 			register(r, contract.ActivityDiagnose, a.Diagnose)
+			register(r, contract.ActivityWorkers, a.Workers)
 			register(r, contract.ActivityJudge, a.Judge)
 			register(r, contract.ActivityCreateDefaults, a.CreateDefaults)
 		}},
@@ -90,5 +93,7 @@ func Roles() []Role {
 }
 
 func register(r worker.ActivityRegistry, name string, f any) {
-	r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	r.RegisterActivityWithOptions(f, activity.RegisterOptions{
+		Name: name, DisableAlreadyRegisteredCheck: true, // a worker's own queue has all of its roles
+	})
 }

@@ -15,6 +15,6 @@ func JudgePlan(recorded json.RawMessage) error {
 	if err := answer.err(); err != nil {
 		return err
 	}
-	_, err := readPlan(answer.Text)
+	_, err := readPlan(planSchema, answer.Text)
 	return err
 }

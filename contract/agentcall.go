@@ -108,6 +108,8 @@ type StepInput struct {
 	Lessons   Lessons           `json:"lessons,omitzero"`
 	Heal      *HealTask         `json:"heal,omitempty"` // set for the Repair agent
 	Talk      *ConversationFork `json:"talk,omitempty"` // set for the step that a fork goes on with
+	GoOn      *GoOn             `json:"go_on,omitempty"`
+	Worker    string            `json:"worker,omitempty"` // that does the step's work; empty: any of the role
 }
 
 // LoopSettings bound an agent loop.
@@ -148,6 +150,7 @@ type StepResult struct {
 	Attempt     int       `json:"attempt"`
 	Failure     *Failure  `json:"failure,omitempty"`
 	Conflict    *Conflict `json:"conflict,omitempty"` // of what the step starts from; Change.From is what went together
+	Lost        string    `json:"lost,omitempty"`     // the worker that was chosen for the step and did not take its work
 }
 
 // OpenStepInput writes that a step begins and makes its starting workspace and
@@ -161,6 +164,7 @@ type OpenStepInput struct {
 	Lessons   Lessons           `json:"lessons,omitzero"`
 	Heal      *HealTask         `json:"heal,omitempty"`
 	Talk      *ConversationFork `json:"talk,omitempty"`
+	GoOn      *GoOn             `json:"go_on,omitempty"`
 }
 
 // OpenStepResult is where a step starts.
@@ -170,7 +174,7 @@ type OpenStepResult struct {
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
-	At        Workspace    `json:"at,omitzero"` // where a forked step goes on; Workspace is where it began
+	At        Workspace    `json:"at,omitzero"` // where a step goes on that has begun before; Workspace is where it began
 }
 
 // IntegrateInput asks for all changes together, in order.
@@ -199,6 +203,7 @@ type ThinkInput struct {
 	Model     ModelChoice   `json:"model"`
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
+	Schema    bool          `json:"schema,omitempty"` // send the strict forms of the tools' schemas
 }
 
 // ThinkResult says what the model wants next, without its texts.

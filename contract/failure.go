@@ -83,6 +83,9 @@ type Failure struct {
 	// Wait is how long whoever refused asks to wait, where that is known and only
 	// waiting helps: for the window of an exhausted quota.
 	Wait time.Duration `json:"wait,omitempty"`
+
+	// Worker is the one on which it happened, as far as known; see QueueOfWorker.
+	Worker string `json:"worker,omitempty"`
 }
 
 // Error makes a Failure usable as a Go error.

@@ -15,11 +15,12 @@ const (
 	// HealRegenerate asks for a new answer, with constraints that rule out what
 	// went wrong.
 	HealRegenerate HealAction = "regenerate"
-	// HealCompactContext asks again in a new conversation, with the instruction
-	// to read and answer less.
+	// HealCompactContext asks again with half the context: the planner is shown
+	// less of the repository, a step goes on where it was with its conversation
+	// in short.
 	HealCompactContext HealAction = "compact_context"
-	// HealStricterSchema asks again with the instruction to keep the schema to
-	// the letter; a step's change must build before it counts.
+	// HealStricterSchema asks again with schemas that state every bound and that
+	// the provider enforces; a step's change must build before it counts.
 	HealStricterSchema HealAction = "stricter_schema"
 	// HealLowerTemperature asks again at another temperature, a lower one first.
 	HealLowerTemperature HealAction = "lower_temperature"
@@ -27,7 +28,7 @@ const (
 	HealSaferModel HealAction = "safer_model"
 	// HealWait waits on a durable timer until a limit's window is over.
 	HealWait HealAction = "wait"
-	// HealOtherWorker does the work again on whichever worker is free.
+	// HealOtherWorker does the work again on a worker that has not failed at it.
 	HealOtherWorker HealAction = "other_worker"
 	// HealOtherProvider moves the work to another model provider.
 	HealOtherProvider HealAction = "other_provider"

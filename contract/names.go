@@ -18,6 +18,24 @@ const (
 	QueueRepair   = "rgpt-repair"
 )
 
+// QueueOf returns the queue that does the work of a phase.
+func QueueOf(p Phase) string {
+	switch p {
+	case PhasePlanner:
+		return QueuePlanner
+	case PhaseBuilder:
+		return QueueBuilder
+	case PhaseTester:
+		return QueueTester
+	default:
+		return QueueReleaser
+	}
+}
+
+// QueueOfWorker returns the queue that one worker alone polls, for work that is
+// to be done there and nowhere else: rgpt-worker/host:4711.
+func QueueOfWorker(identity string) string { return "rgpt-worker/" + identity }
+
 // Workflow types.
 const (
 	WorkflowRun  = "rgpt.Run"
@@ -46,6 +64,7 @@ const (
 	ActivityCreateDefaults = "rgpt.repair.CreateDefaults"
 	ActivityHandoff        = "rgpt.repair.Handoff"
 	ActivityRunTimeFrom    = "rgpt.run.RunTimeFrom"
+	ActivityWorkers        = "rgpt.repair.Workers"
 )
 
 // Queries of a run.

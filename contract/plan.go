@@ -36,6 +36,15 @@ type Step struct {
 	Files                []string `json:"files"`
 }
 
+// The names of the schemas that an agent's answers are held to, as providers are
+// told and heals note them.
+const (
+	PlanSchema        = "plan"
+	StrictPlanSchema  = "strict_plan"
+	ToolSchemas       = "tools"
+	StrictToolSchemas = "strict tools"
+)
+
 // Limits of a plan. A plan beyond them is wrong, not large.
 const (
 	MaxPlanSteps = 100

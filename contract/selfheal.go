@@ -43,24 +43,30 @@ type HealInput struct {
 	From      Workspace     `json:"from,omitzero"`   // where the step that failed had begun
 	Orders    Orders        `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
 	// Generation is that of the Repair agent; above 1 it follows a revoked one.
-	Generation int `json:"generation,omitempty"`
+	Generation int      `json:"generation,omitempty"`
+	Compacted  int      `json:"compacted,omitempty"` // how often its context was cut before
+	Avoid      []string `json:"avoid,omitempty"`     // workers whose machines failed in this run
 }
 
 // Directive is what a heal tells the run to do.
 type Directive struct {
-	Number int           `json:"number"`
-	Action HealAction    `json:"action"`
-	Failed string        `json:"failed,omitempty"` // why the action could not be carried out
-	Back   Phase         `json:"back,omitempty"`   // the phase to go on from
-	Model  *ModelChoice  `json:"model,omitempty"`  // for the agent of Back
-	Strict bool          `json:"strict,omitempty"` // what is made is checked before it counts
-	Change *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
-	Credit *Credit       `json:"credit,omitempty"` // of the change
-	Wait   time.Duration `json:"wait,omitempty"`   // before the phase runs again
-	Reason string        `json:"reason,omitempty"` // of the wait, for people
-	Ask    *Question     `json:"ask,omitempty"`    // only a person can help
-	Usage  Usage         `json:"usage"`
-	Blame  *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
+	Number int          `json:"number"`
+	Action HealAction   `json:"action"`
+	Failed string       `json:"failed,omitempty"` // why the action could not be carried out
+	Back   Phase        `json:"back,omitempty"`   // the phase to go on from
+	Model  *ModelChoice `json:"model,omitempty"`  // for the agent of Back
+	Strict bool         `json:"strict,omitempty"` // what is made is checked before it counts
+	Schema bool         `json:"schema,omitempty"` // the provider is sent the strict forms of schemas
+	// Compact lets the next attempt do with less: how often its context is halved.
+	Compact int           `json:"compact,omitempty"`
+	Worker  string        `json:"worker,omitempty"` // that does the work of the next attempts
+	Change  *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
+	Credit  *Credit       `json:"credit,omitempty"` // of the change
+	Wait    time.Duration `json:"wait,omitempty"`   // before the phase runs again
+	Reason  string        `json:"reason,omitempty"` // of the wait, for people
+	Ask     *Question     `json:"ask,omitempty"`    // only a person can help
+	Usage   Usage         `json:"usage"`
+	Blame   *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
 	// Class and Code are those of the failure after a closer look.
 	Class Class `json:"error_type"`
 	Code  Code  `json:"code,omitempty"`
@@ -148,6 +154,27 @@ type Lessons struct {
 	Heals      []int `json:"heals,omitempty"`      // numbers of the run's heals
 	Strict     bool  `json:"strict,omitempty"`     // a change counts only when the project builds with it
 	Generation int   `json:"generation,omitempty"` // of the agent; above 1 it follows a revoked one
+	Schema     bool  `json:"schema,omitempty"`     // the provider is sent the strict forms of schemas
+	Compact    int   `json:"compact,omitempty"`    // how often the context is halved
+}
+
+// GoOn lets an attempt go on where an earlier one of the same step ended, with
+// its conversation in short.
+type GoOn struct {
+	Execution int64     `json:"execution_id"` // that ended
+	From      Workspace `json:"from"`         // in which it had begun; from another nothing goes on
+	At        Workspace `json:"at"`           // in which it ended
+}
+
+// WorkersInput asks which workers serve a queue.
+type WorkersInput struct {
+	Queue string `json:"queue"`
+}
+
+// WorkersResult names the workers that serve a queue and one of their own, the
+// one that was seen last first.
+type WorkersResult struct {
+	Workers []string `json:"workers,omitempty"`
 }
 
 // HealTask is what the Repair agent is to mend.

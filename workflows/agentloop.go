@@ -45,11 +45,12 @@ func Step(ctx workflow.Context, in contract.StepInput) (contract.StepResult, err
 type agentLoop struct {
 	contract.LoopState
 	in     contract.StepInput
-	queue  string
+	place  *place // where its work is done
 	log    log.Logger
 	rows   *recorder
 	orders workflow.ReceiveChannel // what the run tells
 	opened bool
+	lost   string // the worker that was chosen and did not take work
 
 	conflict *contract.Conflict // of what the step starts from
 }
@@ -57,12 +58,13 @@ type agentLoop struct {
 func newAgentLoop(ctx workflow.Context, in contract.StepInput) *agentLoop {
 	l := &agentLoop{
 		in:    in,
-		queue: workflow.GetInfo(ctx).TaskQueueName,
+		place: &place{queue: workflow.GetInfo(ctx).TaskQueueName, worker: in.Worker},
 		log:   log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
 		rows:  newRecorder(ctx, in.RunID),
 
 		orders: workflow.GetSignalChannel(ctx, contract.SignalOrders),
 	}
+	l.place.lost = l.workerLost
 	if in.State != nil {
 		l.LoopState, l.opened = *in.State, true
 		l.rows.seq = in.State.Records
@@ -71,6 +73,18 @@ func newAgentLoop(ctx workflow.Context, in contract.StepInput) *agentLoop {
 	l.Model, l.Started = in.Model, workflow.Now(ctx)
 	l.Workspace, l.From = in.Workspace, in.Workspace
 	return l
+}
+
+// workerLost says that the step's work goes on wherever there is a worker.
+func (l *agentLoop) workerLost(ctx workflow.Context, worker string) {
+	l.lost = worker
+	l.log.Warn("The worker chosen for a step did not take its work; any other may", "worker", worker)
+	// While a step is opened its first record is under way, and waits for this work.
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if err := l.rows.write(ctx, lostWorker(workOf(l.in.Phase, l.in.Step), worker, l.place.queue)); err != nil {
+			l.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
+		}
+	})
 }
 
 // listen takes what the run tells its steps, and answers where the conversation
@@ -115,9 +129,9 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 	var result contract.OpenStepResult
 	execution, err := l.rows.writeBy(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
 		var err error
-		result, err = quickly(ctx, l.queue, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
+		result, err = quickly(ctx, l.place, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
 			return contract.OpenStepInput{
-				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk,
+				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk, GoOn: l.in.GoOn,
 			}
 		}, func(r contract.OpenStepResult) bool { return r.Cold })
 		return result.Execution, err
@@ -147,8 +161,9 @@ func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	}
 	l.Turn++
 	var think contract.ThinkResult
-	err := workflow.ExecuteActivity(long(ctx, l.queue, l.in.Settings.ModelTimeout+modelWait), contract.ActivityThink, contract.ThinkInput{
+	err := l.place.activity(ctx, l.in.Settings.ModelTimeout+modelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
+		Schema: l.in.Lessons.Schema,
 	}).Get(ctx, &think)
 	if err != nil {
 		return false, fault.Of(err)
@@ -281,9 +296,9 @@ func (l *agentLoop) callTool(ctx workflow.Context, call contract.ToolCallRef) wo
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
 	}
 	ordinary := func() workflow.Future {
-		return workflow.ExecuteActivity(long(ctx, l.queue, l.in.Settings.CommandTimeout), contract.ActivityTool, args)
+		return l.place.activity(ctx, l.in.Settings.CommandTimeout, contract.ActivityTool, args)
 	}
-	if call.Long {
+	if call.Long || l.place.worker != "" {
 		return ordinary()
 	}
 	args.Quick = true
@@ -332,7 +347,7 @@ func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (con
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
 		Credit: contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt},
 		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
-		Conflict: l.conflict,
+		Conflict: l.conflict, Lost: l.lost,
 	}
 	if !l.opened {
 		return result, nil
@@ -376,6 +391,6 @@ func (l *agentLoop) continueAsNew(ctx workflow.Context) error {
 	state := l.LoopState
 	state.Records = l.rows.seq
 	next := l.in
-	next.State = &state
+	next.State, next.Worker = &state, l.place.worker
 	return workflow.NewContinueAsNewError(ctx, contract.WorkflowStep, next)
 }

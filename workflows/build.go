@@ -106,7 +106,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	child := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.planID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
-		Talk: r.talkOf(step.ID),
+		Talk: r.talkOf(step.ID), GoOn: r.heals.takeGoOn(step.ID), Worker: r.placeOf(contract.PhaseBuilder, step.ID).worker,
 	})
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -153,6 +153,10 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	if err != nil {
 		failure = fault.Of(err)
 	}
+	if result.Lost != "" {
+		r.heals.shun(result.Lost)
+		r.placeOf(contract.PhaseBuilder, id).worker = ""
+	}
 	switch {
 	case failure == nil:
 		view.Status = contract.StepCompleted
@@ -189,7 +193,7 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 		r.stages = append(r.stages, head.Slim())
 	}
 	if len(rest) > 0 {
-		result, err := quickly(ctx, contract.QueueBuilder, contract.ActivityIntegrate, len(rest), func(quick bool) any {
+		result, err := quickly(ctx, r.placeOf(contract.PhaseBuilder, ""), contract.ActivityIntegrate, len(rest), func(quick bool) any {
 			return contract.IntegrateInput{RunID: r.in.RunID, Workspace: head, Changes: rest, Quick: quick}
 		}, func(r contract.IntegrateResult) bool { return r.Cold })
 		if err != nil {

@@ -21,8 +21,13 @@ type heals struct {
 	tried     map[string][]contract.HealAction // by what failed and how
 	lessons   map[string][]int                 // heals that the next attempt is told of, by phase or step
 	strict    map[contract.Phase]bool
-	applied   []appliedHeal // whose phase has not gone through yet
-	open      *appliedHeal  // carried out; what it came to is not applied yet
+	applied   []appliedHeal            // whose phase has not gone through yet
+	open      *appliedHeal             // carried out; what it came to is not applied yet
+	schema    map[contract.Phase]bool  // whose providers are sent the strict forms of schemas
+	compact   map[string]int           // how often contexts were halved, by phase or step
+	goOn      map[string]contract.GoOn // steps whose next attempt goes on where the last one ended
+	places    map[string]*place        // where work is done, by phase or step
+	avoid     []string                 // workers whose machines failed
 	conduct   map[contract.Agent]*conduct
 }
 
@@ -36,7 +41,8 @@ type appliedHeal struct {
 func newHeals() heals {
 	return heals{
 		count: map[contract.Phase]int{}, tried: map[string][]contract.HealAction{}, lessons: map[string][]int{},
-		strict: map[contract.Phase]bool{}, conduct: map[contract.Agent]*conduct{},
+		strict: map[contract.Phase]bool{}, conduct: map[contract.Agent]*conduct{}, schema: map[contract.Phase]bool{},
+		compact: map[string]int{}, goOn: map[string]contract.GoOn{}, places: map[string]*place{},
 	}
 }
 
@@ -125,6 +131,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		Model: r.models[agent], Repair: r.models[contract.AgentRepair], Others: r.otherModels(),
 		PlanID: r.planID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
 		From: r.failed.from, Orders: r.ordersOf(contract.AgentRepair), Generation: r.heals.conductOf(contract.AgentRepair).generation,
+		Compacted: r.heals.compact[workOf(p, r.failed.step)], Avoid: r.heals.avoid,
 	}
 	child := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
 		contract.WorkflowSelfHeal, in)
@@ -150,9 +157,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	r.usage = r.usage.Add(d.Usage)
 	r.lastHealAction = string(d.Action)
 	if d.Action != contract.HealAskPerson {
-		// A repair that changed something is no repetition: the next one starts
-		// from there and knows of it. The budget bounds them.
-		if d.Action != contract.HealRepair || d.Failed != "" {
+		if !furthers(d) {
 			r.heals.tried[key] = append(r.heals.tried[key], d.Action)
 		}
 		r.heals.count[p]++
@@ -162,6 +167,14 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		r.blame(ctx, contract.AgentRepair, *d.Blame)
 	}
 	return d, ctx.Err() // one that was stopped has begun, and counts
+}
+
+// furthers reports whether the same action may be taken again at the same
+// failure, because it would not be the same: a repair that changed something,
+// from which the next one starts; another worker, since the next is another
+// again; a context that overflowed, which is halved again. The budget bounds them.
+func furthers(d contract.Directive) bool {
+	return d.Failed == "" && (d.Action == contract.HealRepair || d.Worker != "" || d.Compact > 0 && d.Code == contract.CodeContextOverflow)
 }
 
 // triedAt names the failure at which actions count as tried. Other tests that
@@ -231,6 +244,7 @@ func (r *run) goOn(ctx workflow.Context, p contract.Phase, d contract.Directive)
 	if d.Model != nil {
 		r.setModel(contract.AgentOf(back), *d.Model)
 	}
+	r.applyForm(back, step, d)
 	if d.Change != nil {
 		r.takeOver(p, *d.Change, *d.Credit)
 		if back == contract.PhaseReleaser {
@@ -255,6 +269,65 @@ func (r *run) apply() {
 	}
 }
 
+// applyForm takes over what a directive says of how the next attempts ask and
+// where they work.
+func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) {
+	key := workOf(back, step)
+	switch {
+	case d.Schema:
+		r.heals.schema[back] = true
+	case d.Code == contract.CodeBadRequest:
+		delete(r.heals.schema, back) // which this provider does not take
+	}
+	if d.Compact > 0 {
+		r.heals.compact[key] = d.Compact
+		if ended := r.executions[step]; step != "" && ended.ID != 0 && r.failed.workspace.Tree != "" {
+			r.heals.goOn[step] = contract.GoOn{Execution: ended.ID, From: r.failed.from, At: r.failed.workspace}
+		}
+	}
+	if d.Worker != "" {
+		r.placeOf(back, step).worker = d.Worker
+		if r.failure != nil {
+			r.heals.shun(r.failure.Worker)
+		}
+	}
+}
+
+// placeOf returns where the work of a phase or step is done.
+func (r *run) placeOf(p contract.Phase, step string) *place {
+	key := workOf(p, step)
+	at := r.heals.places[key]
+	if at == nil {
+		at = &place{queue: contract.QueueOf(p)}
+		at.lost = func(ctx workflow.Context, worker string) {
+			r.heals.shun(worker)
+			r.log.Warn("The worker chosen for a phase did not take its work; any other may", "phase", p, "worker", worker)
+			if err := r.rows.write(ctx, lostWorker(key, worker, at.queue)); err != nil {
+				r.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
+			}
+		}
+		r.heals.places[key] = at
+	}
+	return at
+}
+
+// shun lets no heal of the run choose a worker any more.
+func (h *heals) shun(worker string) {
+	if worker != "" && !slices.Contains(h.avoid, worker) {
+		h.avoid = append(h.avoid, worker)
+	}
+}
+
+// takeGoOn returns, once, where the next attempt of a step goes on.
+func (h *heals) takeGoOn(step string) *contract.GoOn {
+	from, ok := h.goOn[step]
+	if !ok {
+		return nil
+	}
+	delete(h.goOn, step)
+	return &from
+}
+
 // forgetSteps forgets what was learnt of the steps of a plan that is made anew:
 // those of the next one may have the same names.
 func (h *heals) forgetSteps() {
@@ -269,7 +342,14 @@ func (h *heals) forgetSteps() {
 			delete(h.tried, key)
 		}
 	}
+	for _, key := range workflow.DeterministicKeys(h.compact) {
+		if strings.HasPrefix(key, builder) {
+			delete(h.compact, key)
+		}
+	}
+	h.goOn = map[string]contract.GoOn{}
 	delete(h.strict, contract.PhaseBuilder)
+	delete(h.schema, contract.PhaseBuilder)
 }
 
 // undo forgets what a step that was done came to, because it does not go
@@ -582,7 +662,8 @@ func (r *run) loopSettings() contract.LoopSettings {
 
 // lessonsOf says what the next attempt of a phase or step is told.
 func (r *run) lessonsOf(p contract.Phase, step string) contract.Lessons {
-	l := contract.Lessons{Heals: r.heals.lessons[workOf(p, step)], Strict: r.heals.strict[p]}
+	key := workOf(p, step)
+	l := contract.Lessons{Heals: r.heals.lessons[key], Strict: r.heals.strict[p], Schema: r.heals.schema[p], Compact: r.heals.compact[key]}
 	if c := r.heals.conduct[contract.AgentOf(p)]; c != nil {
 		l.Generation = c.generation
 	}

@@ -447,9 +447,7 @@ func TestWhatChangesNoModelIsNotTriedWhereThereIsNone(t *testing.T) {
 		failure  *fault.Error
 		want     []contract.HealAction
 	}{
-		"tester": {contract.ActivityVerify, fault.New(contract.ClassInfra, contract.CodeUnavailable, "gone"), []contract.HealAction{
-			contract.HealOtherWorker, contract.HealAskPerson,
-		}},
+		"tester":   {contract.ActivityVerify, fault.New(contract.ClassInfra, contract.CodeUnavailable, "gone"), []contract.HealAction{contract.HealAskPerson}},
 		"releaser": {contract.ActivityRelease, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"), []contract.HealAction{contract.HealAskPerson}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,17 +71,18 @@ const quickMerges = 8
 
 // quickly carries out work on a repository as short work and, where it says that
 // it would take long on this host (cold) or has many changes to merge, as an
-// ordinary activity on a queue. The worker of either has the same answer.
-func quickly[R any](ctx workflow.Context, queue, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
+// ordinary activity. The worker of either has the same answer. Work that has its
+// place on one worker is never done beside the workflow.
+func quickly[R any](ctx workflow.Context, at *place, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
 	var result R
-	if merges <= quickMerges {
+	if merges <= quickMerges && at.worker == "" {
 		err := workflow.ExecuteLocalActivity(short(ctx), name, args(true)).Get(ctx, &result)
 		if err != nil || !cold(result) {
 			return result, err
 		}
 	}
 	var ordinary R
-	err := workflow.ExecuteActivity(long(ctx, queue, longWork), name, args(false)).Get(ctx, &ordinary)
+	err := at.activity(ctx, longWork, name, args(false)).Get(ctx, &ordinary)
 	return ordinary, err
 }
 

@@ -20,7 +20,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 		credits[i] = r.credits[c.Step]
 	}
 	var result contract.ReleaseResult
-	err := workflow.ExecuteActivity(long(ctx, contract.QueueReleaser, longWork), contract.ActivityRelease, contract.ReleaseInput{
+	err := r.placeOf(contract.PhaseReleaser, "").activity(ctx, longWork, contract.ActivityRelease, contract.ReleaseInput{
 		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.planID, Workspace: r.workspace,
 		Credits: credits, Stages: r.stages, Release: r.in.Settings.Release,
 	}).Get(ctx, &result)

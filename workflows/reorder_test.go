@@ -16,10 +16,11 @@ import (
 // under way.
 var reorderings = []struct{ file, first, second, broken string }{
 	{
-		file:  "selfheal.go", // a heal is announced before it was diagnosed
+		file: "selfheal.go", // a heal is announced before it was diagnosed
 		first: "	if err := h.diagnose(ctx); err != nil {\n		return contract.Directive{}, err\n	}\n" +
 			"	// A paused run begins no action.\n" +
-			"	if err := workflow.Await(ctx, func() bool { return !h.orders.Paused }); err != nil {\n		return contract.Directive{}, err\n	}\n",
+			"	if err := workflow.Await(ctx, func() bool { return !h.orders.Paused }); err != nil {\n		return contract.Directive{}, err\n	}\n" +
+			"	h.lookForWorker(ctx)\n",
 		second: "	action := h.choose()\n" +
 			"	if err := h.began(ctx, action); err != nil {\n		return contract.Directive{}, err\n	}\n",
 		broken: "v2/healed-heal-1",

@@ -331,7 +331,7 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	if s.PlanGiven {
 		result, err = r.adopt(ctx, r.in.PlanID)
 	} else {
-		err = workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, s.ModelTimeout+modelWait), contract.ActivityPlan, contract.PlanInput{
+		err = r.placeOf(contract.PhasePlanner, "").activity(ctx, s.ModelTimeout+modelWait, contract.ActivityPlan, contract.PlanInput{
 			Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 			Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""),
 		}).Get(ctx, &result)

@@ -24,6 +24,7 @@ func SelfHeal(ctx workflow.Context, in contract.HealInput) (contract.Directive, 
 	if err := workflow.Await(ctx, func() bool { return !h.orders.Paused }); err != nil {
 		return contract.Directive{}, err
 	}
+	h.lookForWorker(ctx)
 	action := h.choose()
 	if err := h.began(ctx, action); err != nil {
 		return contract.Directive{}, err
@@ -44,6 +45,9 @@ type selfHeal struct {
 	output    contract.HealOutput
 	orders    contract.Orders              // of the run, the newest
 	agent     workflow.ChildWorkflowFuture // the Repair agent, while it is at work
+
+	worker    string // another one than that which failed; empty: none
+	anyWorker bool   // a heal that began before workers were chosen by name
 }
 
 // listen takes what the run tells, and passes it on to the Repair agent.
@@ -100,6 +104,43 @@ func (h *selfHeal) diagnose(ctx workflow.Context) error {
 	return err
 }
 
+// lookForWorker finds a worker that may do what another one failed at, if that
+// is what comes next for such a failure.
+func (h *selfHeal) lookForWorker(ctx workflow.Context) {
+	row := fault.HealOf(h.failure.Class, h.failure.Code)
+	if h.in.Asked != "" {
+		row = []contract.HealAction{h.in.Asked}
+	}
+	if !slices.Contains(row, contract.HealOtherWorker) || h.in.Asked == "" && slices.Contains(h.in.Tried, contract.HealOtherWorker) {
+		return
+	}
+	if workflow.GetVersion(ctx, "another worker by name", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		h.anyWorker = true
+		return
+	}
+	var found contract.WorkersResult
+	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityWorkers, contract.WorkersInput{Queue: contract.QueueOf(h.in.Phase)}).Get(ctx, &found)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("Could not look for another worker; the next action is tried", "run", h.in.RunID, "error", err)
+		return
+	}
+	h.worker = h.otherThanFailed(found.Workers)
+}
+
+// otherThanFailed picks the first worker that has not failed. Where it is not
+// known on which one the work failed, the only one there is must be it.
+func (h *selfHeal) otherThanFailed(workers []string) string {
+	if h.in.Failure.Worker == "" && len(workers) < 2 {
+		return ""
+	}
+	for _, w := range workers {
+		if w != h.in.Failure.Worker && !slices.Contains(h.in.Avoid, w) {
+			return w
+		}
+	}
+	return ""
+}
+
 // choose returns what was asked for, or the next action that was not tried and
 // that makes sense here. A person is asked when there is none.
 func (h *selfHeal) choose() contract.HealAction {
@@ -131,6 +172,10 @@ func (h *selfHeal) applies(action contract.HealAction) bool {
 		return h.otherModel(false) != nil
 	case contract.HealOtherProvider:
 		return h.otherModel(true) != nil
+	case contract.HealStricterSchema, contract.HealCompactContext:
+		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the others ask no model
+	case contract.HealOtherWorker:
+		return h.anyWorker || h.worker != ""
 	case contract.HealRepair:
 		return h.in.Phase == contract.PhaseTester || h.in.Phase == contract.PhaseBuilder && h.in.Step != ""
 	case contract.HealRefineStep:
@@ -171,6 +216,16 @@ func (h *selfHeal) began(ctx workflow.Context, action contract.HealAction) error
 	if t := h.in.Model.Temperature; t != nil {
 		h.output.Before["temperature"] = *t
 	}
+	switch action {
+	case contract.HealStricterSchema:
+		h.output.Before["schema"], _ = h.schemas()
+	case contract.HealCompactContext:
+		h.output.Before["context"] = share(h.in.Compacted)
+	case contract.HealOtherWorker:
+		if h.output.Before["worker"] = "unknown"; h.in.Failure.Worker != "" {
+			h.output.Before["worker"] = h.in.Failure.Worker
+		}
+	}
 	return h.rows.write(ctx, contract.Record{
 		Heals: []contract.HealNote{{
 			Number: h.in.Number, Status: contract.HealStarted, Phase: h.in.Phase, Step: h.in.Step, ExecutionID: h.in.Execution.ID,
@@ -183,6 +238,24 @@ func (h *selfHeal) began(ctx workflow.Context, action contract.HealAction) error
 	})
 }
 
+// schemas names the schemas that what failed is held to, as they are and in
+// their strict form.
+func (h *selfHeal) schemas() (now, strict string) {
+	if h.in.Phase == contract.PhasePlanner {
+		return contract.PlanSchema, contract.StrictPlanSchema
+	}
+	return contract.ToolSchemas, contract.StrictToolSchemas
+}
+
+// share says which part of a context is left when it was halved that often.
+func share(halved int) string {
+	const whole = 100.0
+	return fmt.Sprintf("%g%%", whole/float64(int(1)<<halved))
+}
+
+// mostHalved is how often a context is halved at most: less tells nothing.
+const mostHalved = 6
+
 // act carries an action out.
 func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contract.Directive, error) {
 	again := contract.Directive{Back: h.in.Phase}
@@ -191,12 +264,25 @@ func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contra
 	}
 	if h.in.Asked != "" && !h.applies(action) {
 		again.Failed = fmt.Sprintf("%s makes no sense for this failure of the %s", action, h.in.Phase)
+		if action == contract.HealOtherWorker {
+			again.Failed = fmt.Sprintf("no other worker of the %s is up; start one (rgpt-worker), then try again", h.in.Phase)
+		}
 		return again, nil
 	}
 	switch action {
 	case contract.HealStricterSchema:
-		again.Strict = true
-		h.after("once more, and the answer must keep the schema to the letter", "strict", true)
+		again.Strict, again.Schema = true, true
+		_, strict := h.schemas()
+		h.after("once more, and the provider holds the answer to a schema with every bound in it", "schema", strict)
+	case contract.HealCompactContext:
+		again.Compact = min(h.in.Compacted+1, mostHalved)
+		h.after("once more, with "+share(again.Compact)+" of the context", "context", share(again.Compact))
+	case contract.HealOtherWorker:
+		if again.Worker = h.worker; h.worker == "" {
+			h.after("once more, on whichever worker is free", "instructions", string(action))
+			break
+		}
+		h.after("once more, on the worker "+h.worker, "worker", h.worker)
 	case contract.HealRerunStrict:
 		again.Strict = true
 		h.after("once more, and a change counts only when the project builds with it", "strict", true)
@@ -238,8 +324,6 @@ func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contra
 var messages = map[contract.HealAction]string{
 	contract.HealCorrectJSON:      "once more, with the answer that could not be used and what is wrong with it",
 	contract.HealRegenerate:       "once more, with constraints made of what went wrong",
-	contract.HealCompactContext:   "once more, with less context",
-	contract.HealOtherWorker:      "once more, on whichever worker is free",
 	contract.HealRefineStep:       "the step once more, with what was wrong with it",
 	contract.HealPolicyCorrection: "once more, with the rules that were broken; the rules stay",
 }
@@ -354,7 +438,7 @@ func refusal(j contract.Judgement) contract.Failure {
 func (h *selfHeal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
 	ctx, done := steady(ctx)
 	defer done()
-	judged, err := quickly(ctx, contract.QueueRepair, contract.ActivityJudge, 0, func(quick bool) any {
+	judged, err := quickly(ctx, &place{queue: contract.QueueRepair}, contract.ActivityJudge, 0, func(quick bool) any {
 		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, Quick: quick}
 	}, func(j contract.Judgement) bool { return j.Cold })
 	h.output.Diff, h.output.Before["tree"] = judged.Diff, from.Tree

@@ -24,7 +24,7 @@ type testOutput struct {
 // on is decided by the report over all of them.
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
-	plan, err := quickly(ctx, contract.QueueTester, contract.ActivityTestPlan, 0, func(quick bool) any {
+	plan, err := quickly(ctx, r.placeOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
 		return contract.TestPlanInput{Execution: execution, Workspace: r.workspace, Quick: quick}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stag
 	most := r.in.Settings.VerifyTimeout
 	checks := make([]workflow.Future, len(stage))
 	for i, check := range stage {
-		checks[i] = workflow.ExecuteActivity(long(ctx, contract.QueueTester, most), contract.ActivityVerify, contract.VerifyInput{
+		checks[i] = r.placeOf(contract.PhaseTester, "").activity(ctx, most, contract.ActivityVerify, contract.VerifyInput{
 			Execution: execution, Workspace: r.workspace, Check: check, Timeout: most,
 		})
 	}

@@ -62,7 +62,10 @@ type Request struct {
 	Tools    []Tool
 	// Schema, when set, asks for one JSON document that fits it. Whether it does
 	// is for the caller to see, with CheckJSON.
-	Schema  *Schema
+	Schema *Schema
+	// Strict holds the answer to the tools' schemas: the provider enforces their
+	// strict forms, and one of them is called.
+	Strict  bool
 	Headers Identity
 	// MaxOutput bounds the answer in tokens, at most by what the catalogue says
 	// that the model can do; 0 leaves it to the provider.

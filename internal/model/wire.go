@@ -91,11 +91,17 @@ func (x *call) params() (openai.ChatCompletionNewParams, error) {
 		p.Messages = append(p.Messages, m.param())
 	}
 	for _, t := range x.req.Tools {
-		tool, err := t.param()
+		tool, err := t.param(x.req.Strict)
 		if err != nil {
 			return p, err
 		}
 		p.Tools = append(p.Tools, tool)
+	}
+	if x.req.Strict && len(p.Tools) > 0 {
+		p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(openai.ChatCompletionToolChoiceOptionAutoRequired))}
+		if x.provider.Kind == KindOpenAI { // which enforces schemas of one call at a time only
+			p.ParallelToolCalls = param.NewOpt(false)
+		}
 	}
 	if t := x.req.Choice.Temperature; t != nil && !x.entry.Can(CapabilityFixedTemperature) {
 		p.Temperature = param.NewOpt(*t)
@@ -174,7 +180,7 @@ func (m Message) assistant() openai.ChatCompletionMessageParamUnion {
 	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}
 }
 
-func (t Tool) param() (openai.ChatCompletionToolUnionParam, error) {
+func (t Tool) param(strict bool) (openai.ChatCompletionToolUnionParam, error) {
 	parameters := shared.FunctionParameters{"type": "object", "properties": map[string]any{}}
 	if len(t.Parameters) > 0 {
 		parameters = nil
@@ -183,6 +189,10 @@ func (t Tool) param() (openai.ChatCompletionToolUnionParam, error) {
 		}
 	}
 	f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: parameters}
+	if strict {
+		f.Parameters, _ = stricter(map[string]any(parameters)).(map[string]any)
+		f.Strict = param.NewOpt(true)
+	}
 	if t.Description != "" {
 		f.Description = param.NewOpt(t.Description)
 	}

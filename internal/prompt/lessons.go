@@ -30,7 +30,7 @@ var instructions = map[contract.HealAction]string{
 		"The answer must be one JSON document that fits the schema, without any text before or after it and without a code fence.",
 	contract.HealRegenerate: "Start over rather than repeat that answer. Constraints: use only tools, files and steps that exist; " +
 		"keep the answer short enough to be complete; answer in the form that is asked for and nothing else.",
-	contract.HealCompactContext: "Work with less: read only the parts of files that you need, and answer briefly.",
+	contract.HealCompactContext: "You are given less context than before: what was left out is marked. Read only the parts of files that you need, and answer briefly.",
 	contract.HealStricterSchema: "The schema is enforced to the letter now: every required field, no other field, the types and " +
 		"enumerations as they are given.",
 	contract.HealLowerTemperature: "Answer as plainly and predictably as you can.",

@@ -55,7 +55,14 @@ type BuilderTask struct {
 	PlanSummary     string
 	Lessons         Lessons
 	Step            contract.Step
-	Files           string // a listing
+	Earlier         *Earlier // an attempt that this one goes on from, nil for none
+	Files           string   // a listing
+}
+
+// Earlier tells in short of an attempt whose conversation had grown too long.
+type Earlier struct {
+	Text string
+	Kept bool // the repository is as that attempt left it
 }
 
 // Planner renders the planner's prompt.

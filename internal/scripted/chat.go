@@ -40,7 +40,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 // entryOf starts the log line of a request.
 func entryOf(req *chatRequest) LogEntry {
 	c := req.caller
-	return LogEntry{Run: c.run, Agent: c.agent, Phase: c.phase, Step: c.step, Attempt: c.attempt, Turn: c.turn, Model: req.Model}
+	return LogEntry{Run: c.run, Agent: c.agent, Phase: c.phase, Step: c.step, Attempt: c.attempt, Turn: c.turn, Model: req.Model, Schema: req.schema()}
 }
 
 // answer is one request's way out: whatever is sent, exactly one line is

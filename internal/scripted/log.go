@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
 )
 
 // Statuses of the request log for requests that got no HTTP status.
@@ -32,7 +34,14 @@ type LogEntry struct {
 	Status           int       `json:"status"`
 	PromptTokens     int64     `json:"prompt_tokens"`
 	CompletionTokens int64     `json:"completion_tokens"`
+	// Schema is the name of the JSON schema that the answer was to fit, or
+	// StrictTools; empty for neither.
+	Schema string `json:"schema,omitempty"`
 }
+
+// StrictTools is the schema of a request that holds the model to those of its
+// tools, each of them strict.
+const StrictTools = contract.StrictToolSchemas
 
 // ReadLog reads a request log. A last line that is still being written is left
 // out.

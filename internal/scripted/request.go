@@ -50,8 +50,35 @@ type chatRequest struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 
+	ResponseFormat struct {
+		JSONSchema struct {
+			Name string `json:"name"`
+		} `json:"json_schema"`
+	} `json:"response_format"`
+	Tools []struct {
+		Function struct {
+			Strict bool `json:"strict"`
+		} `json:"function"`
+	} `json:"tools"`
+
 	caller caller
 	key    string // digest of the Idempotency-Key; empty without one
+}
+
+// schema names what the answer is held to.
+func (r *chatRequest) schema() string {
+	if name := r.ResponseFormat.JSONSchema.Name; name != "" {
+		return name
+	}
+	if len(r.Tools) == 0 {
+		return ""
+	}
+	for _, t := range r.Tools {
+		if !t.Function.Strict {
+			return ""
+		}
+	}
+	return StrictTools
 }
 
 // content is a message's text: a string, null, or a list of parts.

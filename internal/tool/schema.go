@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	reflector "github.com/invopop/jsonschema"
@@ -54,7 +56,46 @@ func schemaOf[P any]() json.RawMessage {
 }
 
 // schema checks arguments.
-type schema struct{ compiled *jsonschema.Schema }
+type schema struct {
+	compiled *jsonschema.Schema
+	optional []string // arguments that may be left out
+}
+
+// withoutNulls leaves out what is null and optional: in a strict schema nothing
+// can be left out, and null says that there is none.
+func withoutNulls(args json.RawMessage, optional []string) json.RawMessage {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(args, &given) != nil {
+		return args // which the schema finds too
+	}
+	found := false
+	for _, name := range optional {
+		if string(bytes.TrimSpace(given[name])) == "null" {
+			delete(given, name)
+			found = true
+		}
+	}
+	if !found {
+		return args
+	}
+	kept, err := json.Marshal(given)
+	if err != nil {
+		return args
+	}
+	return kept
+}
+
+// optionalOf returns the arguments that a schema does not require.
+func optionalOf(raw json.RawMessage) ([]string, error) {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Properties)), func(name string) bool { return slices.Contains(s.Required, name) }), nil
+}
 
 func compile(raw json.RawMessage) (*schema, error) {
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
@@ -70,7 +111,8 @@ func compile(raw json.RawMessage) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &schema{compiled}, nil
+	optional, err := optionalOf(raw)
+	return &schema{compiled, optional}, err
 }
 
 // check returns what is wrong with arguments, "" for nothing.

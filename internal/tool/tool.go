@@ -238,6 +238,7 @@ func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessa
 	if len(strings.TrimSpace(string(args))) == 0 {
 		args = json.RawMessage("{}")
 	}
+	args = withoutNulls(args, e.schema.optional)
 	if problem := e.schema.check(args); problem != "" {
 		return badArguments(e.definition, problem), nil
 	}

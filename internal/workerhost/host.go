@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer c.Close()
+	parts.Temporal = c
 	workers, err := start(c, parts, o)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	o.Log.Info("The worker is ready", "roles", roleNames(o))
+	o.Log.Info("The worker is ready", "roles", roleNames(o), "worker", Identity())
 	<-ctx.Done()
 	stop(workers)
 	err = group.Wait()
@@ -137,7 +138,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 
 // Connect connects to Temporal, and waits a while for it to be there.
 func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
-	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
+	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Identity: Identity(), Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
 	if t.TLS.Enabled {
 		secure, err := tlsConfig(t.TLS)
 		if err != nil {
@@ -204,18 +205,9 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 		if !has(o, role.Name) {
 			continue
 		}
-		w := worker.New(c, role.Queue, worker.Options{
-			MaxConcurrentActivityExecutionSize:      o.Config.Worker.MaxConcurrentActivities,
-			MaxConcurrentWorkflowTaskExecutionSize:  o.Config.Worker.MaxConcurrentWorkflowTasks,
-			MaxConcurrentLocalActivityExecutionSize: o.Config.Worker.MaxConcurrentActivities,
-			StickyScheduleToStartTimeout:            stickyTime,
-			WorkerStopTimeout:                       o.Config.Worker.StopTimeout,
-			MaxHeartbeatThrottleInterval:            beatThrottle,
-			DefaultHeartbeatThrottleInterval:        beatThrottle,
-			DisableRegistrationAliasing:             true,
-			DisableWorkflowWorker:                   role.Name != "run" && role.Name != "builder" && role.Name != "repair",
-			Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log}},
-		})
+		options := workerOptions(o)
+		options.DisableWorkflowWorker = role.Name != "run" && role.Name != "builder" && role.Name != "repair"
+		w := worker.New(c, role.Queue, options)
 		switch role.Name {
 		case "run":
 			workflows.RegisterRun(w)
@@ -232,7 +224,54 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 		}
 		started = append(started, w)
 	}
-	return started, nil
+	own, err := startOwn(c, parts, o)
+	if err != nil {
+		stop(started)
+		return nil, err
+	}
+	return append(started, own), nil
+}
+
+// startOwn serves the queue of this worker alone with the activities of all its
+// roles, for work that must be done here. That is rare, so it asks for it by one
+// poller; the workflows that give it run anywhere.
+func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.Worker, error) {
+	options := workerOptions(o)
+	options.DisableWorkflowWorker, options.MaxConcurrentActivityTaskPollers = true, 1
+	w := worker.New(c, contract.QueueOfWorker(Identity()), options)
+	for _, role := range activities.Roles() {
+		if has(o, role.Name) {
+			role.Register(parts, w)
+		}
+	}
+	if err := w.Start(); err != nil {
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the worker's own queue cannot be served")
+	}
+	return w, nil
+}
+
+func workerOptions(o Options) worker.Options {
+	return worker.Options{
+		MaxConcurrentActivityExecutionSize:      o.Config.Worker.MaxConcurrentActivities,
+		MaxConcurrentWorkflowTaskExecutionSize:  o.Config.Worker.MaxConcurrentWorkflowTasks,
+		MaxConcurrentLocalActivityExecutionSize: o.Config.Worker.MaxConcurrentActivities,
+		StickyScheduleToStartTimeout:            stickyTime,
+		WorkerStopTimeout:                       o.Config.Worker.StopTimeout,
+		MaxHeartbeatThrottleInterval:            beatThrottle,
+		DefaultHeartbeatThrottleInterval:        beatThrottle,
+		DisableRegistrationAliasing:             true,
+		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity()}},
+	}
+}
+
+// Identity names this process among all workers, for people too: host:pid. One
+// that is started again is another.
+func Identity() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
 // stop lets all roles end their activities at the same time.

@@ -20,16 +20,18 @@ import (
 // is the class, and keeps what is too large out of histories.
 type edge struct {
 	interceptor.WorkerInterceptorBase
-	log *slog.Logger
+	log    *slog.Logger
+	worker string // identity
 }
 
 func (e *edge) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log}
+	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker}
 }
 
 type activityEdge struct {
 	interceptor.ActivityInboundInterceptorBase
-	log *slog.Logger
+	log    *slog.Logger
+	worker string
 }
 
 func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
@@ -50,9 +52,10 @@ func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.Exec
 		return nil, context.Canceled
 	}
 	failure := fault.Of(err)
+	failure.Worker = e.worker
 	runID, _ := contract.RunIDOfWorkflow(info.WorkflowExecution.ID)
 	e.log.WarnContext(ctx, "An activity failed", "run", runID, "workflow", info.WorkflowExecution.ID, "activity", info.ActivityType.Name,
-		"attempt", info.Attempt, "class", failure.Class, "code", failure.Code, "error", err)
+		"attempt", info.Attempt, "worker", e.worker, "class", failure.Class, "code", failure.Code, "error", err)
 	// Nothing secret crosses Temporal: histories are kept for long.
 	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
 	typed := fault.Restore(*failure)

@@ -1,0 +1,285 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// What is left of a context that a heal cuts. All of it is counted and cut by
+// code: a model that could not read it cannot sum it up either.
+const (
+	// leastContext is the part of a context that is left however long what else
+	// must be said is: a quarter of its share.
+	leastContext = 4
+	// cutNote is what a note of what was left out takes, of the listing or an excerpt.
+	cutNote = 40
+	// leastEarlier is how many bytes are told of an earlier attempt at least.
+	leastEarlier = 800
+	// shownErrors is how many of an earlier attempt's errors are told, the last.
+	shownErrors = 3
+	// earlierName is the fence around what is told of an earlier attempt.
+	earlierName = "earlier attempt"
+)
+
+// shortListing names as many files as fit, those that lie highest first.
+func shortListing(files []string, most int) string {
+	byDepth := slices.Clone(files)
+	slices.SortStableFunc(byDepth, func(x, y string) int { return cmp.Compare(strings.Count(x, "/"), strings.Count(y, "/")) })
+	size, n := 0, 0
+	for ; n < len(byDepth); n++ {
+		if size += len(shownPath(byDepth[n])) + 1; size > most {
+			break
+		}
+	}
+	kept := byDepth[:n]
+	slices.Sort(kept)
+	text := listing(kept)
+	if left := len(files) - n; left > 0 {
+		text += fmt.Sprintf("\n… and %d more", left)
+	}
+	return strings.TrimPrefix(text, "\n")
+}
+
+// lengthOf is what a prompt takes of a request.
+func lengthOf(p prompt.Prompt) int { return len(p.System) + len(p.Task) }
+
+// plannerPrompt renders the planner's task. Where its context is halved, the
+// whole request takes no more than that share of the full one, as long as goal
+// and lessons leave room for it.
+func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.Prompt, error) {
+	task.Files = listing(files)
+	if halved == 0 {
+		return prompt.Planner(task)
+	}
+	full := task
+	full.Lessons = prompt.Lessons{}
+	whole, err := prompt.Planner(full)
+	if err != nil {
+		return whole, err
+	}
+	bare := task
+	bare.Files, bare.Excerpts = "", nil
+	fixed, err := prompt.Planner(bare)
+	if err != nil {
+		return fixed, err
+	}
+	size := len(task.Files)
+	for _, e := range task.Excerpts {
+		size += len(e.Text)
+	}
+	budget := max(lengthOf(whole)>>halved-lengthOf(fixed)-cutNote*(1+len(task.Excerpts)), (size>>halved)/leastContext)
+	if size > 0 && budget < size {
+		task.Files = shortListing(files, budget*len(task.Files)/size)
+		task.Excerpts = slices.Clone(task.Excerpts)
+		for i, e := range task.Excerpts {
+			task.Excerpts[i].Text = beginning(e.Text, budget*len(e.Text)/size)
+		}
+	}
+	return prompt.Planner(task)
+}
+
+// builderPrompt renders a step's task. Where its context is halved, it takes no
+// more than half of the conversation that it follows, or that share of the full
+// prompt where it follows none, as long as goal, step and lessons leave room.
+func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask, files []string, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
+	task.Files = listing(files)
+	if in.Lessons.Compact == 0 {
+		return prompt.Builder(task)
+	}
+	full := task
+	full.Lessons = prompt.Lessons{}
+	whole, err := prompt.Builder(full)
+	if err != nil {
+		return whole, err
+	}
+	share := lengthOf(whole) >> in.Lessons.Compact
+	var before attempt
+	if in.GoOn != nil {
+		if before, err = a.attemptOf(ctx, in.Record.RunID, in.GoOn.Execution); err != nil {
+			return whole, err
+		}
+		share = before.size / 2
+	}
+	bare := task
+	bare.Files = ""
+	if before.begun() {
+		bare.Earlier = &prompt.Earlier{Kept: goesOn(in.GoOn, start)}
+	}
+	fixed, err := prompt.Builder(bare)
+	if err != nil {
+		return fixed, err
+	}
+	room := share - lengthOf(fixed) - cutNote
+	least := (len(task.Files) >> in.Lessons.Compact) / leastContext
+	if before.begun() {
+		told := max(room-least, leastEarlier)
+		bare.Earlier.Text = before.inShort(told)
+		room -= len(bare.Earlier.Text)
+	}
+	most := min(max(room, least), len(task.Files)>>in.Lessons.Compact)
+	if bare.Files = task.Files; most < len(task.Files) {
+		bare.Files = shortListing(files, most)
+	}
+	return prompt.Builder(bare)
+}
+
+// goesOn reports whether a step goes on where an earlier attempt ended: only
+// from the state in which that one had begun.
+func goesOn(from *contract.GoOn, start contract.Workspace) bool {
+	return from != nil && from.From.Tree == start.Tree
+}
+
+// attempt is what an earlier attempt at a step left behind.
+type attempt struct {
+	size   int    // of its conversation
+	before string // what it was told of the one before it
+	calls  []pastCall
+	errors []string // what its model was told of unusable answers
+}
+
+// pastCall is a tool call of an earlier attempt.
+type pastCall struct {
+	turn, index  int
+	id, tool     string
+	target       string // path or command
+	reads        bool
+	failed       bool
+	result       string
+	resultLength int
+}
+
+func (t attempt) begun() bool { return len(t.calls)+len(t.errors) > 0 || t.before != "" }
+
+// attemptOf reads what an execution did.
+func (a *Activities) attemptOf(ctx context.Context, runID, execution int64) (attempt, error) {
+	var out attempt
+	entries, err := a.Store.Transcript(ctx, execution)
+	if err != nil {
+		return out, err
+	}
+	done, err := a.Store.ToolCalls(ctx, runID)
+	if err != nil {
+		return out, err
+	}
+	for _, e := range entries {
+		var m model.Message
+		if err := json.Unmarshal(e.Content, &m); err != nil {
+			return out, fmt.Errorf("read the conversation of execution %d at turn %d: %w", execution, e.Turn, err)
+		}
+		out.size += len(m.Text)
+		for i, c := range m.ToolCalls {
+			out.size += len(c.Name) + len(c.Arguments)
+			out.calls = append(out.calls, a.pastCall(e.Turn, i, c, done, execution))
+		}
+		switch {
+		case m.Role == model.RoleTool:
+			out.answered(e.Turn, m)
+		case m.Role == model.RoleUser && e.Turn == 0:
+			out.before = fencedIn(m.Text, earlierName)
+		case m.Role == model.RoleUser:
+			out.errors = append(out.errors, m.Text)
+		}
+	}
+	return out, nil
+}
+
+func (a *Activities) pastCall(turn, index int, c model.ToolCall, done []store.ToolCall, execution int64) pastCall {
+	def, known := a.Tools.Definition(c.Name)
+	out := pastCall{turn: turn, index: index, id: c.ID, tool: shownName(c.Name), reads: !known || def.ReadOnly, failed: true}
+	var args struct{ Path, Command, Pattern string }
+	if json.Unmarshal([]byte(c.Arguments), &args) == nil {
+		out.target = cmp.Or(args.Path, args.Command, args.Pattern)
+	}
+	for _, d := range done {
+		if d.ExecutionID == execution && d.Turn == turn && d.Index == index {
+			out.failed = !d.Outcome.OK
+		}
+	}
+	return out
+}
+
+// answered notes the result of a call.
+func (t *attempt) answered(turn int, m model.Message) {
+	for i := range t.calls {
+		if c := &t.calls[i]; c.turn == turn && c.id == m.ToolCallID {
+			c.result, c.resultLength = m.Text, len(m.Text)
+		}
+	}
+}
+
+// fencedIn returns the text of a fence in a prompt, empty for none.
+func fencedIn(text, name string) string {
+	_, rest, found := strings.Cut(text, "<untrusted name=\""+name+"\">\n")
+	if !found {
+		return ""
+	}
+	inside, _, _ := strings.Cut(rest, "\n</untrusted>")
+	return inside
+}
+
+// inShort sums an attempt up in at most that many bytes: which files it read and
+// changed, what went wrong last, and its calls, the last ones with the beginnings
+// of their results, older ones with a mark in the place of theirs.
+func (t attempt) inShort(most int) string {
+	const parts = 6 // of which names, errors and an earlier summary have one each
+	var b strings.Builder
+	part := func(title, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%s: %s\n", title, clipped(text, most/parts))
+		}
+	}
+	part("Files changed", t.names(false))
+	part("Files read", t.names(true))
+	part("Errors, the last ones", t.lastErrors())
+	part("Before that", t.before)
+	b.WriteString("Calls:\n")
+	lines, left := []string{}, most-b.Len()
+	for i := len(t.calls) - 1; i >= 0; i-- {
+		c := t.calls[i]
+		line := fmt.Sprintf("turn %d: %s %s", c.turn, c.tool, clipped(c.target, most/parts))
+		marked := fmt.Sprintf("%s [result of %d bytes left out]", line, c.resultLength)
+		if shown := clipped(c.result, most/parts); c.result != "" && len(line)+len(shown)+3 <= left/2 {
+			marked = line + " → " + shown
+		}
+		if len(marked)+1 > left {
+			lines = append(lines, fmt.Sprintf("[%d earlier calls left out]", i+1))
+			break
+		}
+		left -= len(marked) + 1
+		lines = append(lines, marked)
+	}
+	slices.Reverse(lines)
+	b.WriteString(strings.Join(lines, "\n"))
+	return b.String()
+}
+
+// names lists the files that calls which worked have read, or changed.
+func (t attempt) names(read bool) string {
+	var out []string
+	for _, c := range slices.Backward(t.calls) { // the last ones survive a cut
+		if c.reads == read && !c.failed && c.target != "" && !slices.Contains(out, c.target) {
+			out = append(out, c.target)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (t attempt) lastErrors() string {
+	var out []string
+	for _, c := range t.calls {
+		if c.failed && c.result != "" {
+			out = append(out, fmt.Sprintf("%s %s: %s", c.tool, c.target, c.result))
+		}
+	}
+	out = append(out, t.errors...)
+	return strings.Join(out[max(0, len(out)-shownErrors):], "\n")
+}
