@@ -45,6 +45,7 @@ type world struct {
 	verified    []contract.CheckResult
 	onThink     func(contract.ThinkInput)
 	onAdopt     func(contract.AdoptPlanInput)
+	workers     []string // that serve each queue
 }
 
 func newWorld(t *testing.T) *world {
@@ -144,6 +145,9 @@ func newWorld(t *testing.T) *world {
 	register(contract.ActivityCreateDefaults, func(_ context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
 		in.Workspace.Tree += "+defaults"
 		return contract.DefaultsResult{Workspace: in.Workspace, Made: []string{".env"}}, w.failing(contract.ActivityCreateDefaults)
+	})
+	register(contract.ActivityWorkers, func(context.Context, contract.WorkersInput) (contract.WorkersResult, error) {
+		return contract.WorkersResult{Workers: w.workers}, nil
 	})
 	register(contract.ActivityRunTimeFrom, func(context.Context, int64) (time.Time, error) { return time.Time{}, nil })
 	register(contract.ActivityHandoff, func(_ context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {

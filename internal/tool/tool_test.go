@@ -572,3 +572,12 @@ func FuzzCallsNeverTouchWhatLiesOutside(f *testing.F) {
 		require.Len(t, entries, 2)
 	})
 }
+
+func TestANullForWhatMayBeLeftOutIsNothing(t *testing.T) {
+	t.Parallel()
+	require.JSONEq(t, `{"path":null,"end":1}`, string(withoutNulls([]byte(`{"path":null,"start": null ,"end":1}`), []string{"end", "start"})))
+	require.Equal(t, "null", string(withoutNulls([]byte("null"), []string{"start"})))
+	optional, err := optionalOf(readFile().Definition().Parameters)
+	require.NoError(t, err)
+	require.Equal(t, []string{"end_line", "start_line"}, optional)
+}

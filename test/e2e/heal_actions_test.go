@@ -214,16 +214,16 @@ func (w *extraWorker) is(identity string) bool {
 }
 
 // commands is a plan of one step that runs a command, which needs a sandbox.
-func commands() harness.Rules {
+func commands(command string) harness.Rules {
 	return harness.PlanRules("20ms", harness.Step{ID: "step-001", Turns: [][]harness.Call{
 		{call("create_file", "path", "made.txt", "content", "right\n")},
-		{call("run_command", "command", "cat made.txt"), harness.Finish("made it")},
+		{call("run_command", "command", command), harness.Finish("made it")},
 	}})
 }
 
 func TestWorkThatAMachineFailsAtIsDoneOnAnotherWorker(t *testing.T) {
 	t.Parallel()
-	w := &world{Stack: harness.Start(t, harness.Options{Scenario: commands().Named("elsewhere")})}
+	w := &world{Stack: harness.Start(t, harness.Options{Scenario: commands("cat made.txt").Named("elsewhere")})}
 	broken := startWorker(t, w.Stack, "broken", "")
 	broken.breakSandbox(t)
 	repo := harness.Repo(t, filepath.Join(w.Dir, "repo"), mendable())
@@ -248,28 +248,26 @@ func TestWorkThatAMachineFailsAtIsDoneOnAnotherWorker(t *testing.T) {
 
 func TestAChosenWorkerThatIsKilledDoesNotHoldARunUp(t *testing.T) {
 	t.Parallel()
-	files := mendable()
-	files["test.sh"] = "#!/bin/sh\nsleep 4\n"
 	w := &world{Stack: harness.Start(t, harness.Options{
-		Scenario: makes("right").Named("killed"), Config: "worker:\n  roles: [run, planner, builder, repair, releaser]\n",
+		Scenario: commands("sleep 5; cat made.txt").Named("killed"), Config: "worker:\n  roles: [run, planner, tester, repair, releaser]\n",
 	})}
-	broken := startWorker(t, w.Stack, "broken", "tester")
+	broken := startWorker(t, w.Stack, "broken", "builder")
 	broken.breakSandbox(t)
 	good := []*extraWorker{}
-	id := w.startIn(t, harness.Repo(t, filepath.Join(w.Dir, "repo"), files), "killed", "--set", "execution.intervention.wait=10m")
+	id := w.startIn(t, harness.Repo(t, filepath.Join(w.Dir, "repo"), mendable()), "killed", "--set", "execution.intervention.wait=10m")
 	// Alone it fails, and since nobody could do it better a person is asked.
 	w.AwaitRun(t, w.Store(t), id, "in want of help", longest, func(r store.Run) bool { return r.WaitingFor == "intervention" })
 	require.Equal(t, []string{"CONFIG_ERROR isolation ask_person started"}, startedHeals(w.Inspect(t, id)))
 	for _, name := range []string{"one", "two"} {
-		good = append(good, startWorker(t, w.Stack, name, "tester"))
+		good = append(good, startWorker(t, w.Stack, name, "builder"))
 	}
 	w.OK(t, "run", "heal", arg(id), "--action", "other_worker")
 	var chosen string
-	harness.Await(t, "the check on the chosen worker", longest, func() (bool, string) {
+	harness.Await(t, "the step on the chosen worker", longest, func() (bool, string) {
 		run := w.Inspect(t, id)
 		last := run.SelfHealEvents[len(run.SelfHealEvents)-1]
 		chosen, _ = last.Output().After["worker"].(string)
-		return chosen != "" && run.Status == contract.PhaseTester.Running(), string(run.Status)
+		return chosen != "" && run.Status == contract.PhaseBuilder.Running(), string(run.Status)
 	})
 	i := slices.IndexFunc(good, func(g *extraWorker) bool { return g.is(chosen) })
 	require.GreaterOrEqual(t, i, 0, chosen)

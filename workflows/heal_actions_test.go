@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// fullDisk is a failure of a machine.
+func fullDisk(worker string) *fault.Error {
+	e := fault.New(contract.ClassInfra, contract.CodeDiskFull, "no space left")
+	e.Worker = worker
+	return e
+}
+
+func TestWorkThatAMachineFailedAtIsGivenToAnotherWorkerByName(t *testing.T) {
+	t.Parallel()
+	for p, name := range map[contract.Phase]string{
+		contract.PhasePlanner: contract.ActivityPlan, contract.PhaseBuilder: contract.ActivityThink + "/step-001",
+		contract.PhaseTester: contract.ActivityVerify, contract.PhaseReleaser: contract.ActivityRelease,
+	} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.workers = []string{"a:1", "b:2"}
+			w.failTimes(name, 1, fullDisk("a:1"))
+			require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+			require.Equal(t, []contract.HealAction{contract.HealOtherWorker}, w.actions())
+			var out contract.HealOutput
+			for _, rec := range w.records {
+				for _, h := range rec.Heals {
+					if h.Output.After != nil {
+						out = h.Output
+					}
+				}
+			}
+			require.Equal(t, "a:1", out.Before["worker"])
+			require.Equal(t, "b:2", out.After["worker"])
+		})
+	}
+}
+
+func TestAnotherWorkerIsNoActionWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	for name, workers := range map[string][]string{"none but that which failed": {"a:1"}, "none at all": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.workers = workers
+			w.failTimes(contract.ActivityVerify, 9, fullDisk("a:1"))
+			require.Equal(t, contract.StatusFailed, w.orchestrate(t, healing).Status)
+			require.Equal(t, []contract.HealAction{contract.HealAskPerson}, w.actions(), "no attempt is wasted on the same worker")
+		})
+	}
+}
+
+func TestAWorkerThatWasStartedAgainIsAnotherOne(t *testing.T) {
+	t.Parallel()
+	h := &selfHeal{in: contract.HealInput{Failure: contract.Failure{Worker: "a:1"}, Avoid: []string{"c:3"}}}
+	require.Equal(t, "a:7", h.otherThanFailed([]string{"a:1", "c:3", "a:7"}))
+	require.Empty(t, h.otherThanFailed([]string{"a:1", "c:3"}))
+	h.in.Failure.Worker = ""
+	require.Empty(t, h.otherThanFailed([]string{"a:1"}), "the only one must be it")
+	require.Equal(t, "b:2", h.otherThanFailed([]string{"b:2", "a:1"}))
+}
+
+func TestAContextThatStillOverflowsIsHalvedAgainAndTheStepGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failTimes(contract.ActivityThink+"/step-001", 2, fault.New(contract.ClassLLM, contract.CodeContextOverflow, "too long"))
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing).Status)
+	require.Equal(t, []contract.HealAction{contract.HealCompactContext, contract.HealCompactContext}, w.actions())
+	last := w.opened["step-001"]
+	require.Equal(t, 2, last.Lessons.Compact)
+	require.NotNil(t, last.GoOn)
+	require.NotZero(t, last.GoOn.Execution)
+	require.Equal(t, "7ree", last.GoOn.From.Tree)
+}
