@@ -225,6 +225,7 @@ func (h *selfHeal) began(ctx workflow.Context, action contract.HealAction) error
 		if h.output.Before["worker"] = "unknown"; h.in.Failure.Worker != "" {
 			h.output.Before["worker"] = h.in.Failure.Worker
 		}
+	default: // what else they change is the model
 	}
 	return h.rows.write(ctx, contract.Record{
 		Heals: []contract.HealNote{{

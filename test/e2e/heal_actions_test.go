@@ -156,13 +156,13 @@ func (w *world) conversations(t *testing.T, run store.RunDetails, agent contract
 type extraWorker struct {
 	cmd  *exec.Cmd
 	dir  string
-	ends chan error
+	ends chan struct{}
 }
 
 // startWorker starts another worker on a stack and waits until it is ready.
 func startWorker(t *testing.T, s *harness.Stack, name, roles string) *extraWorker {
 	t.Helper()
-	w := &extraWorker{dir: filepath.Join(s.Dir, "worker-"+name), ends: make(chan error, 1)}
+	w := &extraWorker{dir: filepath.Join(s.Dir, "worker-"+name), ends: make(chan struct{})}
 	require.NoError(t, os.MkdirAll(w.dir, 0o755))
 	for _, program := range []string{"rgpt-worker", "rgpt-sandbox"} {
 		from := filepath.Join(harness.Binaries(t), program)
@@ -179,7 +179,10 @@ func startWorker(t *testing.T, s *harness.Stack, name, roles string) *extraWorke
 	w.cmd.Stdout, w.cmd.Stderr = log, log
 	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(syscall.SIGTERM) }
 	require.NoError(t, w.cmd.Start())
-	go func() { w.ends <- w.cmd.Wait() }()
+	go func() {
+		_ = w.cmd.Wait() // how it ended is told by its log
+		close(w.ends)
+	}()
 	t.Cleanup(func() { w.stop(t, syscall.SIGTERM) })
 	harness.Await(t, "the worker "+name, longest, func() (bool, string) {
 		_, err := os.Stat(ready)
@@ -197,9 +200,6 @@ func (w *extraWorker) breakSandbox(t *testing.T) {
 // stop ends the worker, if it still runs, and waits until it has.
 func (w *extraWorker) stop(t *testing.T, how syscall.Signal) {
 	t.Helper()
-	if w.cmd.ProcessState != nil {
-		return
-	}
 	_ = w.cmd.Process.Signal(how)
 	select {
 	case <-w.ends:
