@@ -17,7 +17,7 @@ func (a *Activities) Record(ctx context.Context, rec contract.Record) (contract.
 	if err != nil {
 		return result, err
 	}
-	if rec.Run != nil && rec.Run.Finished {
+	if rec.Run != nil && rec.Run.Finished && !rec.Run.Staying { // a run that stays was counted at its release
 		telemetry.CountRun(rec.Run.Status)
 	}
 	for _, h := range rec.Heals {

@@ -57,6 +57,7 @@ func Roles() []Role {
 			register(r, contract.ActivityTestReport, a.TestReport)
 			register(r, contract.ActivityHandoff, a.Handoff)
 			register(r, contract.ActivityRunTimeFrom, a.Store.RunTimeFrom)
+			register(r, contract.ActivityTakeCheck, a.TakeCheck)
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)

@@ -36,6 +36,9 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	if out.RootCause == "" {
 		out.RootCause = in.Failure.Message
 	}
+	if in.Check != 0 {
+		return out, nil // it was looked at when it came; the last tests were green
+	}
 	if in.Failure.Code == contract.CodeInvalidOutput && in.Execution.Step != "" {
 		return out, a.readRefusal(ctx, in.Execution.ID, &out)
 	}
@@ -118,7 +121,11 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 		return prompt.Prompt{}, err
 	}
 	var evidence string
-	if e, ok := executionWith(executions, task.Execution.ID); ok {
+	if task.Check != 0 {
+		if evidence, err = a.evidenceOfCheck(ctx, task.Check); err != nil {
+			return prompt.Prompt{}, err
+		}
+	} else if e, ok := executionWith(executions, task.Execution.ID); ok {
 		if evidence, err = a.evidence(ctx, e); err != nil {
 			return prompt.Prompt{}, err
 		}

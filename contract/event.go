@@ -28,6 +28,12 @@ const (
 	EventHealFailed        EventType = "heal.failed"
 	EventAgentRevoked      EventType = "agent.revoked"
 
+	EventStayStarted   EventType = "stay.started" // the run stays with its branch
+	EventStayEnded     EventType = "stay.ended"
+	EventCheckReceived EventType = "check.received" // it is being mended
+	EventCheckPassed   EventType = "check.passed"
+	EventCheckIgnored  EventType = "check.ignored" // one message, or a number of them
+
 	EventInterventionRequested EventType = "intervention.requested"
 	EventInterventionReminded  EventType = "intervention.reminded"
 	EventInterventionResolved  EventType = "intervention.resolved"
@@ -90,6 +96,10 @@ type RunChange struct {
 	Commit         string   `json:"commit,omitempty"`
 	PlanID         int64    `json:"plan_id,omitempty"` // of the plan that counts from now on; 0 leaves it as it is
 	Finished       bool     `json:"finished,omitempty"`
+	// Staying says that the run's workflow is at work after its release, so that
+	// the run's status may change although it is over.
+	Staying      bool       `json:"staying,omitempty"`
+	StayingUntil *time.Time `json:"staying_until,omitempty"`
 }
 
 // ExecutionBegin opens an execution: one attempt of a phase, or of a step when

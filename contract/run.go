@@ -130,6 +130,10 @@ type ReleaseSettings struct {
 	Remote      string `json:"remote,omitempty"`       // name or URL of the remote
 	AuthorName  string `json:"author_name,omitempty"`  // of the commits
 	AuthorEmail string `json:"author_email,omitempty"` // of the commits
+	// Stay is how long the run stays with its branch after the release; 0: not at
+	// all. MaxRepairs bounds the repairs after releases of the branch, across runs.
+	Stay       time.Duration `json:"stay,omitempty"`
+	MaxRepairs int           `json:"max_repairs,omitempty"`
 }
 
 // Settings are the inputs of a run that its workflow decides by. They are
@@ -217,6 +221,7 @@ type RunView struct {
 	Branch         string                `json:"branch,omitempty"`
 	Commit         string                `json:"commit,omitempty"`
 	Usage          Usage                 `json:"usage"`
+	Staying        *Staying              `json:"staying,omitempty"`
 }
 
 // StepView is one step in a RunView.

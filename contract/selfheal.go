@@ -46,6 +46,7 @@ type HealInput struct {
 	Generation int      `json:"generation,omitempty"`
 	Compacted  int      `json:"compacted,omitempty"` // how often its context was cut before
 	Avoid      []string `json:"avoid,omitempty"`     // workers whose machines failed in this run
+	Check      int64    `json:"check,omitempty"`     // the message about the branch that the failure is, if it is one
 }
 
 // Directive is what a heal tells the run to do.
@@ -184,12 +185,14 @@ type HealTask struct {
 	Execution ExecutionRef `json:"execution"`      // that failed
 	Failure   Failure      `json:"failure"`
 	RootCause string       `json:"root_cause"`
+	Check     int64        `json:"check,omitempty"` // the message about the branch that the failure is, if it is one
 }
 
 // DiagnoseInput asks what lies behind a failure.
 type DiagnoseInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Failure   Failure      `json:"failure"`
+	Check     int64        `json:"check,omitempty"`
 }
 
 // Diagnosis is a failure after a closer look at what the execution left behind.

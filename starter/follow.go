@@ -138,6 +138,10 @@ func (a *app) printEnd(p *parts, run store.Run) {
 	if run.ReleaseBranch != "" && run.ReleaseCommit != "" {
 		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", clean(run.ReleaseBranch), run.ReleaseCommit, clean(run.Repo))
 	}
+	if until := run.StayingUntil; until != nil {
+		fmt.Fprintf(a.out, "  stays      with its branch until %s; tell it of red checks with rgpt run check %d, end that with rgpt run stop %d\n",
+			until.Local().Format(time.DateTime), run.ID, run.ID)
+	}
 	if run.ReleaseCommit != "" {
 		fmt.Fprintf(a.out, "  report     rgpt run export %d\n", run.ID)
 	}
@@ -282,7 +286,7 @@ func describe(e contract.Event) string {
 			out = append(out, text)
 		}
 	}
-	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "heal_action", "root_cause", "result", "kind", "by", "reason", "action_required", "answer", "answered", "refused", "message", "warning"} {
+	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "heal_action", "root_cause", "result", "kind", "commit", "messages", "by", "reason", "action_required", "answer", "answered", "refused", "message", "warning"} {
 		add(str(key))
 	}
 	if f, ok := m["failure"].(map[string]any); ok {

@@ -45,14 +45,19 @@ type world struct {
 	verified    []contract.CheckResult
 	onThink     func(contract.ThinkInput)
 	onAdopt     func(contract.AdoptPlanInput)
-	workers     []string // that serve each queue
+	workers     []string         // that serve each queue
+	commits     []string         // trees that were released, in order
+	taken       map[string]int   // repairs by message
+	spent       int              // repairs that the branch had from other runs
+	infra       bool             // checks fail for want of a machine
+	releases    func(commit int) // called while a release is at work
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	w := &world{
-		env: suite.NewTestWorkflowEnvironment(), written: map[string]contract.RecordResult{}, edited: map[int64]contract.Plan{}, begun: map[string]int{}, fail: map[string]*fault.Error{}, left: map[string]int{},
+		env: suite.NewTestWorkflowEnvironment(), written: map[string]contract.RecordResult{}, edited: map[int64]contract.Plan{}, begun: map[string]int{}, taken: map[string]int{}, fail: map[string]*fault.Error{}, left: map[string]int{},
 		answers: map[string][]contract.ThinkResult{}, thinks: map[string]int{}, opened: map[string]contract.OpenStepInput{},
 		plan:   onePlan("step-001"),
 		checks: [][]contract.Check{{{ID: "build-go", Category: contract.CategoryBuild}}, {{ID: "test-go-1", Category: contract.CategoryTest}, {ID: "test-go-2", Category: contract.CategoryTest}}},
@@ -154,11 +159,50 @@ func newWorld(t *testing.T) *world {
 		return contract.HandoffResult{Artifact: fmt.Sprintf("handoff/%s-%d.md", in.Agent, in.Generation)}, nil
 	})
 	register(contract.ActivityRelease, func(_ context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
+		w.mu.Lock()
 		w.released = in
-		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: "c0ffee"}, w.failing(contract.ActivityRelease)
+		if n := len(w.commits); n == 0 || w.commits[n-1] != in.Workspace.Tree {
+			w.commits = append(w.commits, in.Workspace.Tree)
+		}
+		n := len(w.commits)
+		w.mu.Unlock()
+		if w.releases != nil {
+			w.releases(n)
+		}
+		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: commitOf(n)}, w.failing(contract.ActivityRelease)
 	})
+	register(contract.ActivityTakeCheck, w.takeCheck)
 	register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
 	return w
+}
+
+// commitOf names the commits that are released: c0ffee, then c0ffee2.
+func commitOf(n int) string {
+	if n == 1 {
+		return "c0ffee"
+	}
+	return fmt.Sprint("c0ffee", n)
+}
+
+// takeCheck counts repairs as the database does.
+func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := contract.TakenCheck{ID: int64(100 + len(w.taken)), Failure: fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed", in.Message.Name).Failure}
+	if w.infra {
+		return contract.TakenCheck{Failure: fault.New(contract.ClassInfra, contract.CodeUnavailable, "no network").Failure}, nil
+	}
+	if _, known := w.taken[in.Message.ID]; !known {
+		repair := w.spent + 1
+		if repair > in.Most {
+			repair = 0
+		} else {
+			w.spent++
+		}
+		w.taken[in.Message.ID] = repair
+	}
+	out.Repair = w.taken[in.Message.ID]
+	return out, nil
 }
 
 // failing returns the error that an activity was told to fail with, as it
@@ -263,7 +307,11 @@ func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOut
 	case w.fail["repeat"] != nil:
 		out.Fingerprint = "same"
 	default:
-		out.Workspace.Tree = fmt.Sprintf("%s.%d.%d", in.Execution.Step, in.Turn, in.Index)
+		step := in.Execution.Step
+		if in.Execution.Attempt > 1 && step == contract.StepRepair { // another repair changes something else
+			step = fmt.Sprint(step, in.Execution.Attempt)
+		}
+		out.Workspace.Tree = fmt.Sprintf("%s.%d.%d", step, in.Turn, in.Index)
 	}
 	return out, nil
 }
@@ -342,9 +390,11 @@ func (w *world) view(t *testing.T) contract.RunView {
 }
 
 // update sends an update and returns how it was answered.
-func (w *world) update(name string, c contract.Command) *answer {
+func (w *world) update(name string, c contract.Command) *answer { return w.send(name, c.ID, c) }
+
+func (w *world) send(name, id string, args any) *answer {
 	a := &answer{}
-	w.env.UpdateWorkflow(name, c.ID, &testsuite.TestUpdateCallback{
+	w.env.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
 		OnAccept: func() { a.accepted = true },
 		OnReject: func(err error) { a.err = err },
 		OnComplete: func(result any, err error) {
@@ -353,7 +403,7 @@ func (w *world) update(name string, c contract.Command) *answer {
 				a.ack = ack
 			}
 		},
-	}, c)
+	}, args)
 	return a
 }
 

@@ -98,11 +98,12 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 				return "", end
 			}
 			r.heals.count[p], r.heals.tried = 0, map[string][]contract.HealAction{}
-			if a.action == "" {
+			action := r.actionAfter(a, failure)
+			if action == "" {
 				return r.goOn(ctx, p, d)
 			}
 			r.apply() // it came to another heal
-			asked = contract.Command{Action: a.action, By: a.by, Reason: a.reason}
+			asked = contract.Command{Action: action, By: a.by, Reason: a.reason}
 		case d.Failed == "":
 			return r.goOn(ctx, p, d)
 		}
@@ -132,6 +133,7 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		PlanID: r.planID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
 		From: r.failed.from, Orders: r.ordersOf(contract.AgentRepair), Generation: r.heals.conductOf(contract.AgentRepair).generation,
 		Compacted: r.heals.compact[workOf(p, r.failed.step)], Avoid: r.heals.avoid,
+		Check: r.stay.check,
 	}
 	child := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
 		contract.WorkflowSelfHeal, in)

@@ -371,7 +371,7 @@ func TestAStopEndsTheRepairAgentAtWork(t *testing.T) {
 func TestARepairAgentThatLeavesItsPathsIsRevokedAndAFreshOneFindsItsHandoff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.redUntil = "repair.2.0"
+	w.redUntil = "repair2.2.0"
 	w.escapes = map[string]int{contract.StepRepair: 2}
 	w.after(time.Minute, func() {
 		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)

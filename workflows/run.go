@@ -81,18 +81,21 @@ func (r *run) run(ctx workflow.Context) (contract.RunResult, error) {
 	r.cancel = cancel
 	r.deadline(work)
 
-	failure := r.passAll(work)
+	failure := r.passFrom(work, contract.PhasePlanner)
+	if failure == nil && r.stays() {
+		failure = r.stayWithBranch(work)
+	}
 	r.noteCancel(ctx)
 	cancel()
 	return r.finish(ctx, failure)
 }
 
-// passAll passes through the phases in their order. A phase that failed and was
-// healed is passed again, from where the heal says. It returns the failure that
-// the run ends with, if any.
-func (r *run) passAll(ctx workflow.Context) *contract.Failure {
+// passFrom passes through the phases in their order, from one on. A phase that
+// failed and was healed is passed again, from where the heal says. It returns the
+// failure that the run ends with, if any.
+func (r *run) passFrom(ctx workflow.Context, first contract.Phase) *contract.Failure {
 	phases := contract.Phases()
-	for i := 0; i < len(phases); i++ {
+	for i := slices.Index(phases, first); i < len(phases); i++ {
 		failure := r.pass(ctx, phases[i])
 		if failure == nil {
 			if phases[i] == contract.PhasePlanner && r.in.Settings.PlanOnly {
@@ -281,6 +284,8 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	defer done()
 	var events []contract.EventDraft
 	switch {
+	case r.stay.on:
+		failure, events = r.endStay(failure)
 	case r.status == contract.StatusDone:
 		failure = nil // released before anybody could stop it
 	case r.held.stop != nil:
@@ -376,6 +381,9 @@ func (r *run) deadline(ctx workflow.Context) {
 	most := r.in.Settings.RunBudget.Time
 	if most <= 0 {
 		return
+	}
+	if r.in.Settings.Release.Stay > 0 {
+		ctx, r.stay.stopClock = workflow.WithCancel(ctx)
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for left := most; left > 0; {

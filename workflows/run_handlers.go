@@ -93,7 +93,7 @@ func (r *run) handle(ctx workflow.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.handleChecks(ctx)
 }
 
 func (r *run) handleCommand(ctx workflow.Context, c command) error {
@@ -126,7 +126,7 @@ func (r *run) handleCommand(ctx workflow.Context, c command) error {
 func (r *run) refuse(ctx workflow.Context, c command, args contract.Command, why error) {
 	reason := fault.Of(why).Message
 	r.log.Warn("Refused a signal", "signal", c.name, "by", args.By, "reason", reason)
-	if r.status.Terminal() || r.held.stop != nil {
+	if r.status.Terminal() && !r.stay.on || r.held.stop != nil {
 		return
 	}
 	if _, err := r.transition(ctx, happened(contract.EventRunUpdated, map[string]any{"refused": c.name, "by": args.By, "reason": reason})); err != nil {
@@ -167,6 +167,12 @@ func (r *run) validate(c command, args contract.Command) error {
 	}
 	if len(args.Reason) > maxReason {
 		return rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), maxReason)
+	}
+	if r.stay.on && r.status.Terminal() && r.held.stop == nil {
+		if c.name == contract.UpdateStop {
+			return nil
+		}
+		return rejected("run %d is done and only stays with its branch; %s changes nothing, stop ends that", r.in.RunID, c.name)
 	}
 	if r.status.Terminal() || r.held.stop != nil {
 		return rejected("run %d has ended (%s); %s changes nothing any more", r.in.RunID, r.status, c.name)
@@ -477,13 +483,13 @@ func (r *run) tellSteps(ctx workflow.Context) {
 }
 
 func (r *run) tellStep(ctx workflow.Context, step string) {
-	r.tell(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
+	r.order(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
 }
 
 // tellHeal tells a heal that is under way, which passes it on to the Repair agent.
 func (r *run) tellHeal(ctx workflow.Context) {
 	if n := r.heals.underWay; n > 0 && workflow.GetVersion(ctx, "orders reach heals", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
-		r.tell(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
+		r.order(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
 	}
 }
 
@@ -492,7 +498,7 @@ func (r *run) ordersOf(agent contract.Agent) contract.Orders {
 	return contract.Orders{Seq: r.held.orders, Paused: r.held.paused, Model: r.models[agent]}
 }
 
-func (r *run) tell(ctx workflow.Context, id string, agent contract.Agent) {
+func (r *run) order(ctx workflow.Context, id string, agent contract.Agent) {
 	orders := r.ordersOf(agent)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		// What has just ended needs no orders any more.

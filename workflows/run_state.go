@@ -25,6 +25,7 @@ type runState struct {
 	usage          contract.Usage
 	branch         string
 	commit         string
+	stay           stay
 }
 
 func newRunState(in contract.RunInput) runState {
@@ -110,6 +111,7 @@ func (s *runState) change() *contract.RunChange {
 	return &contract.RunChange{
 		Phase: s.phase, Status: s.status, RetryCount: s.retryCount, LastHealAction: s.lastHealAction, WaitingFor: s.waitingFor,
 		Failure: s.failure, Branch: s.branch, Commit: s.commit, PlanID: s.planID, Finished: s.status.Terminal(),
+		Staying: s.stay.on, StayingUntil: s.stay.until,
 	}
 }
 
@@ -119,6 +121,7 @@ func (s *runState) view(runID int64, approval string) contract.RunView {
 		RunID: runID, Phase: s.phase, Status: s.status, PausedFrom: s.pausedFrom,
 		WaitingFor: s.waitingFor, ApprovalID: approval, PlanID: s.planID, RetryCount: s.retryCount, MaxRetries: s.maxRetries, LastHealAction: s.lastHealAction,
 		Models: s.models, Steps: s.steps, Failure: s.failure, Branch: s.branch, Commit: s.commit, Usage: s.usage,
+		Staying: s.stay.view(),
 	}
 }
 

@@ -98,7 +98,7 @@ func (h *selfHeal) diagnose(ctx workflow.Context) error {
 	defer done()
 	var d contract.Diagnosis
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
-		Execution: h.in.Execution, Failure: h.in.Failure,
+		Execution: h.in.Execution, Failure: h.in.Failure, Check: h.in.Check,
 	}).Get(ctx, &d)
 	h.failure, h.rootCause = d.Failure, d.RootCause
 	return err
@@ -377,7 +377,7 @@ func (h *selfHeal) letRepair(ctx workflow.Context) (contract.StepResult, error) 
 		childOptions(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
 			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
 			Workspace: h.in.Workspace, Model: model, Settings: h.in.Settings, Lessons: contract.Lessons{Generation: h.in.Generation},
-			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause},
+			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check},
 		})
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		h.agent = child

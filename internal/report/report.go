@@ -55,6 +55,9 @@ func summary(b *strings.Builder, d store.RunDetails) {
 	row("repository", code(d.Repo))
 	row("base", code(strings.TrimSpace(d.BaseBranch+" "+short(d.BaseCommit))))
 	row("branch", code(strings.TrimSpace(d.ReleaseBranch+" "+short(d.ReleaseCommit))))
+	if d.StayingUntil != nil {
+		row("stays with its branch", "until "+d.StayingUntil.UTC().Format(time.RFC3339))
+	}
 	row("started", d.CreatedAt.UTC().Format(time.RFC3339))
 	if f := d.Failure; f != nil {
 		row("failure", escape(fmt.Sprintf("%s (%s): %s", f.Class, f.Code, f.Message)))

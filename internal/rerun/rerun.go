@@ -66,6 +66,10 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	if !run.Status.Terminal() {
 		return Result{}, refuse("run %d is %s and cannot be replayed while it is under way; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
 	}
+	if run.StayingUntil != nil {
+		return Result{}, refuse("run %d stays with its branch until %s and cannot be replayed while it does; stop it first: rgpt run stop %d",
+			run.ID, run.StayingUntil.UTC().Format(time.RFC3339), run.ID)
+	}
 	if o.Phase == "" {
 		o.Phase = run.Phase
 	}

@@ -29,7 +29,8 @@ type Source struct {
 // What is late says nothing about the run any more: a record of its workflow
 // with a lower number than one before, or of a workflow run that another has
 // taken over from. So a status never goes back, and a terminal one is left only
-// for a workflow run that was not seen before, as after a reset.
+// for a workflow run that was not seen before, as after a reset, and where the
+// run's own workflow says that it stays with its branch.
 //
 // An execution that ends gets the sums of its model calls; calls that are still
 // open then are given up and what they hold is released.
@@ -66,6 +67,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	}
 	if c := r.Run; c != nil {
 		p.SetRun, p.Phase, p.Status, p.RetryCount = true, string(c.Phase), string(c.Status), int32(c.RetryCount)
+		p.Staying, p.StayingUntil = c.Staying, c.StayingUntil
 		p.LastHealAction, p.WaitingFor = text(c.LastHealAction), text(c.WaitingFor)
 		p.Branch, p.Commit, p.Finished, p.PlanID = text(c.Branch), c.Commit, c.Finished, c.PlanID
 		p.ErrorClass, p.ErrorCode, p.ErrorMessage, p.ErrorCause = failureColumns(c.Failure)

@@ -60,6 +60,7 @@ type Run struct {
 	UpdatedAt       time.Time         `json:"updated_at"`
 	StartedAt       *time.Time        `json:"started_at"`
 	FinishedAt      *time.Time        `json:"finished_at"`
+	StayingUntil    *time.Time        `json:"staying_until,omitempty"` // of a run that stays with its branch
 }
 
 // Cursor returns the place of the run in lists.
@@ -219,7 +220,7 @@ func runOf(row db.GetRunRow) (Run, error) {
 		Failure:       failureOf(row.ErrorClass, row.ErrorCode, row.ErrorMessage, row.ErrorCause),
 		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec, PlanID: deref(row.PlanID),
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID, EventSeq: row.EventSeq,
-		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, StayingUntil: row.StayingUntil,
 	}, err
 }
 

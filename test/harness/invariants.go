@@ -264,7 +264,9 @@ func (c *checked) releasedOnce() {
 		return // what it released before is that of an earlier attempt, or of whoever moved it
 	}
 	require.Equal(c, branch+" "+c.run.ReleaseCommit, there, c.which("the branch is what was released"))
-	require.Equal(c, contract.StatusDone, c.run.Status, c.which("it released something"))
+	if c.run.Settings.Release.Stay == 0 { // one that stays may fail to mend what it released
+		require.Equal(c, contract.StatusDone, c.run.Status, c.which("it released something"))
+	}
 	steps := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Step,valueonly)", c.run.BaseCommit+".."+branch))
 	runs := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Run,valueonly)", c.run.BaseCommit+".."+branch))
 	require.NotEmpty(c, steps, c.which("the branch has commits"))

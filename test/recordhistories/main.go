@@ -36,7 +36,7 @@ type ending struct {
 	scenario string   // within examples/go, or quick
 	faults   []fault  // that come before what the scenario answers
 	args     []string // more arguments of run create
-	steer    []string // a command to send once the run waits or works: approve, reject, stop, pause+resume
+	steer    []string // a command to send once the run waits or works: approve, reject, stop, pause+resume; words after it are its arguments
 	when     contract.Status
 	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
 	again    []string // what is done with it once it is over; a fork's own histories are written then
@@ -81,6 +81,9 @@ const quick = "quick"
 // unhealed lets a run end with its first failure.
 var unhealed = []string{"--set", "execution.max_retries=0"}
 
+// redCheck is a check of a released branch that fails.
+const redCheck = "check --name docs/lint --failed --summary codes-are-missing"
+
 var endings = []ending{
 	{name: "good", scenario: "good"},
 	{name: "plan-only", scenario: "good", args: []string{"--plan-only"}},
@@ -114,6 +117,10 @@ var endings = []ending{
 	{name: "replayed", scenario: quick, again: []string{"replay", "--phase", "tester"}},
 	{name: "resumed", scenario: quick, args: unhealed, again: []string{"resume"}},
 	{name: "forked", scenario: quick, again: []string{"fork", "--step", "step-002"}},
+	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
+	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
+	{name: "stay-mended", scenario: "stay-check", args: []string{"--stay", "20s"}, steer: []string{redCheck}, when: contract.StatusDone},
+	{name: "stay-unmended", scenario: "good", args: []string{"--stay", "1h", "--set", "execution.intervention.wait=2s"}, steer: []string{redCheck}, when: contract.StatusDone},
 }
 
 func main() {
@@ -194,14 +201,14 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		if err := await(ctx, c, run.ID, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
 			return err
 		}
-		if err := command(ctx, "bin/rgpt", "run", name, fmt.Sprint(run.ID), "--data-dir", data); err != nil {
+		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(run.ID), "--data-dir", data)...)...); err != nil {
 			return err
 		}
 	}
 	if err := e.answer(ctx, c, data, run.ID); err != nil {
 		return err
 	}
-	over := func(v contract.RunView) bool { return v.Status.Terminal() }
+	over := func(v contract.RunView) bool { return v.Status.Terminal() && v.Staying == nil }
 	if err := await(ctx, c, run.ID, over); err != nil {
 		return err
 	}

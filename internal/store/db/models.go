@@ -171,6 +171,18 @@ type ModelCall struct {
 	FinishedAt       *time.Time
 }
 
+type OrchestratorBranchMessage struct {
+	ID            int64
+	RunID         int64
+	MessageID     string
+	WorkflowRunID string
+	Repo          string
+	Branch        string
+	Repair        int32
+	Message       json.RawMessage
+	CreatedAt     time.Time
+}
+
 type OrchestratorReplay struct {
 	ID          int64
 	RunID       int64
@@ -247,6 +259,7 @@ type Run struct {
 	PlanID            *int64
 	WorkflowSeq       int64
 	SupersededRuns    []string
+	StayingUntil      *time.Time
 }
 
 type SelfHealEvent struct {

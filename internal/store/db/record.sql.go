@@ -44,17 +44,17 @@ WITH prior AS (
     FROM fresh f JOIN orchestrator_runs r ON r.id = f.run_id
 ), timely AS (
     SELECT s.run_id, s.event_seq, s.own, s.takes_over,
-           $6::bool AND (NOT s.over OR s.takes_over) AS set_run
+           $6::bool AND (NOT s.over OR s.takes_over OR (s.own AND $7::bool)) AS set_run
     FROM sender s
     WHERE NOT (s.own AND s.late)
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
-    SELECT f.run_id, $7::text, $8::text, $9::text,
+    SELECT f.run_id, $8::text, $9::text, $10::text,
            1 + coalesce((SELECT max(e.attempt) FROM orchestrator_executions e
-                         WHERE e.run_id = f.run_id AND e.phase = $7 AND e.step = $8), 0),
-           $10::text, $11::text, $12::timestamptz
+                         WHERE e.run_id = f.run_id AND e.phase = $8 AND e.step = $9), 0),
+           $11::text, $12::text, $13::timestamptz
     FROM fresh f
-    WHERE $7 <> ''
+    WHERE $8 <> ''
     RETURNING id, run_id, phase, step, agent, attempt, started_at
 ), phase_begun AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
@@ -69,27 +69,27 @@ WITH prior AS (
     WHERE c.execution_id = $5
 ), ended AS (
     UPDATE orchestrator_executions e
-    SET status = $13::text, error_class = $14::text, error_code = $15::text,
-        error_message = $16::text, error_cause = $17::text, output = $18::jsonb,
+    SET status = $14::text, error_class = $15::text, error_code = $16::text,
+        error_message = $17::text, error_cause = $18::text, output = $19::jsonb,
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
-        cost_micros = u.cost_micros, finished_at = $12
+        cost_micros = u.cost_micros, finished_at = $13
     FROM fresh f, used u
     WHERE e.id = $5 AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step
 ), phase_ended AS (
     UPDATE orchestrator_phases p
-    SET status = $13, finished_at = $12
+    SET status = $14, finished_at = $13
     FROM ended e
     WHERE p.execution_id = e.id
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
-    SELECT f.run_id, $19::text,
-           coalesce(nullif($20::text, ''),
-                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $19)),
-           $21::text, $22::text, $23::text, $24::timestamptz,
-           $12, CASE WHEN $21 = 'pending' THEN NULL ELSE $12 END
+    SELECT f.run_id, $20::text,
+           coalesce(nullif($21::text, ''),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $20)),
+           $22::text, $23::text, $24::text, $25::timestamptz,
+           $13, CASE WHEN $22 = 'pending' THEN NULL ELSE $13 END
     FROM timely f
-    WHERE $19 <> ''
+    WHERE $20 <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
@@ -100,18 +100,18 @@ WITH prior AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)
     SELECT f.run_id, n.number, coalesce(n.execution_id, 0), n.phase, coalesce(n.step, ''), n.error_type, coalesce(n.error_code, ''), n.heal_action,
-           coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, $12, NULL
+           coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, $13, NULL
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($25::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
+    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
         error_code text, heal_action text, root_cause text, asked_by text, status text, heal_output jsonb)
     WHERE n.status = 'started'
     ON CONFLICT (run_id, number, execution_id) DO NOTHING
 ), heal_changed AS (
     UPDATE orchestrator_self_heal_events h
     SET status = n.status, heal_output = h.heal_output || n.heal_output,
-        finished_at = CASE WHEN n.status IN ('success', 'failed') THEN $12 ELSE h.finished_at END
+        finished_at = CASE WHEN n.status IN ('success', 'failed') THEN $13 ELSE h.finished_at END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($25::jsonb) AS n (number int, status text, heal_output jsonb)
+    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, status text, heal_output jsonb)
     CROSS JOIN LATERAL (SELECT l.id FROM orchestrator_self_heal_events l
                         WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
     WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
@@ -120,31 +120,31 @@ WITH prior AS (
     INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline,
                                                    answer, words, resolved_by, created_at, resolved_at)
     SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, coalesce(n.action_required, ''), n.status, n.deadline,
-           coalesce(n.answer, ''), coalesce(n.words, ''), coalesce(n.resolved_by, ''), $12, CASE WHEN n.status = 'open' THEN NULL ELSE $12 END
+           coalesce(n.answer, ''), coalesce(n.words, ''), coalesce(n.resolved_by, ''), $13, CASE WHEN n.status = 'open' THEN NULL ELSE $13 END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
+    CROSS JOIN jsonb_to_recordset($27::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
         deadline timestamptz, answer text, words text, resolved_by text)
     WHERE n.reason IS NOT NULL
     ON CONFLICT (run_id, number, workflow_run_id) DO NOTHING
 ), answered AS (
     UPDATE orchestrator_manual_interventions i
-    SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = $12
+    SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = $13
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
+    CROSS JOIN jsonb_to_recordset($27::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
     WHERE n.status <> 'open' AND i.run_id = f.run_id AND i.number = n.number AND i.workflow_run_id = $2 AND i.status = 'open'
 ), abandoned AS (
     -- Nobody waits for an answer any more once the run has ended.
     UPDATE orchestrator_manual_interventions i
-    SET status = 'expired', resolved_at = $12
+    SET status = 'expired', resolved_at = $13
     FROM timely t
-    WHERE t.set_run AND $27::bool AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($26) = 0
+    WHERE t.set_run AND $28::bool AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($27) = 0
 ), drafts AS (
-    SELECT row_number() OVER (ORDER BY n) AS n, $28::jsonb -> (n - 1) ->> 'type' AS event_type,
-           coalesce($28 -> (n - 1) -> 'payload', '{}') AS payload
-    FROM generate_series(1, jsonb_array_length($28)) AS n
+    SELECT row_number() OVER (ORDER BY n) AS n, $29::jsonb -> (n - 1) ->> 'type' AS event_type,
+           coalesce($29 -> (n - 1) -> 'payload', '{}') AS payload
+    FROM generate_series(1, jsonb_array_length($29)) AS n
     -- That an execution has ended is told once, also when a reset workflow
     -- comes to its end again.
-    WHERE n > $29::int OR NOT EXISTS (
+    WHERE n > $30::int OR NOT EXISTS (
         SELECT FROM orchestrator_executions e WHERE e.id = $5 AND e.status <> 'running')
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
@@ -155,29 +155,33 @@ WITH prior AS (
     UPDATE orchestrator_runs r
     SET event_seq = r.event_seq + (SELECT count(*) FROM drafts),
         updated_at = clock_timestamp(),
-        workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, $12) ELSE r.workflow_started_at END,
+        workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, $13) ELSE r.workflow_started_at END,
         workflow_run_id = CASE WHEN t.own THEN $2 ELSE r.workflow_run_id END,
         workflow_id = CASE WHEN t.own THEN $1 ELSE r.workflow_id END,
         workflow_seq = CASE WHEN t.own THEN $3 ELSE r.workflow_seq END,
         superseded_runs = CASE WHEN t.takes_over THEN array_append(r.superseded_runs, r.workflow_run_id) ELSE r.superseded_runs END,
-        plan_id = CASE WHEN t.set_run AND $30::bigint <> 0 THEN $30 ELSE r.plan_id END,
-        phase = CASE WHEN t.set_run AND $31::text <> '' THEN $31 ELSE r.phase END,
-        status = CASE WHEN t.set_run THEN $32::text ELSE r.status END,
-        retry_count = CASE WHEN t.set_run THEN $33::int ELSE r.retry_count END,
-        last_heal_action = CASE WHEN t.set_run AND $34::text <> '' THEN $34 ELSE r.last_heal_action END,
-        waiting_for = CASE WHEN t.set_run THEN $35::text ELSE r.waiting_for END,
-        error_class = CASE WHEN t.set_run THEN $36::text ELSE r.error_class END,
-        error_code = CASE WHEN t.set_run THEN $37::text ELSE r.error_code END,
-        error_message = CASE WHEN t.set_run THEN $38::text ELSE r.error_message END,
-        error_cause = CASE WHEN t.set_run THEN $39::text ELSE r.error_cause END,
-        release_branch = CASE WHEN t.set_run AND $40::text <> '' THEN $40 ELSE r.release_branch END,
-        release_commit = CASE WHEN t.set_run AND $41::text <> '' THEN $41 ELSE r.release_commit END,
-        started_at = CASE WHEN t.set_run AND $32 <> 'pending' THEN coalesce(r.started_at, $12) ELSE r.started_at END,
-        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at WHEN $27::bool THEN $12 END,
-        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($18, r.planner_output) ELSE r.planner_output END,
-        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($18, r.builder_output) ELSE r.builder_output END,
-        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($18, r.tester_output) ELSE r.tester_output END,
-        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce($18, r.releaser_output) ELSE r.releaser_output END
+        plan_id = CASE WHEN t.set_run AND $31::bigint <> 0 THEN $31 ELSE r.plan_id END,
+        phase = CASE WHEN t.set_run AND $32::text <> '' THEN $32 ELSE r.phase END,
+        status = CASE WHEN t.set_run THEN $33::text ELSE r.status END,
+        retry_count = CASE WHEN t.set_run THEN $34::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN t.set_run AND $35::text <> '' THEN $35 ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN t.set_run THEN $36::text ELSE r.waiting_for END,
+        error_class = CASE WHEN t.set_run THEN $37::text ELSE r.error_class END,
+        error_code = CASE WHEN t.set_run THEN $38::text ELSE r.error_code END,
+        error_message = CASE WHEN t.set_run THEN $39::text ELSE r.error_message END,
+        error_cause = CASE WHEN t.set_run THEN $40::text ELSE r.error_cause END,
+        release_branch = CASE WHEN t.set_run AND $41::text <> '' THEN $41 ELSE r.release_branch END,
+        release_commit = CASE WHEN t.set_run AND $42::text <> '' THEN $42 ELSE r.release_commit END,
+        started_at = CASE WHEN t.set_run AND $33 <> 'pending' THEN coalesce(r.started_at, $13) ELSE r.started_at END,
+        -- A run that stays and is as it was has not ended anew.
+        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
+                           WHEN $28::bool AND $7 AND r.status = $33 THEN coalesce(r.finished_at, $13)
+                           WHEN $28 THEN $13 END,
+        staying_until = CASE WHEN t.set_run THEN $43::timestamptz ELSE r.staying_until END,
+        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($19, r.planner_output) ELSE r.planner_output END,
+        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($19, r.builder_output) ELSE r.builder_output END,
+        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($19, r.tester_output) ELSE r.tester_output END,
+        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce($19, r.releaser_output) ELSE r.releaser_output END
     FROM timely t LEFT JOIN ended e ON e.step = ''
     WHERE r.id = t.run_id
     RETURNING r.event_seq
@@ -191,7 +195,7 @@ WITH prior AS (
 )
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
-       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($28) > 0
+       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($29) > 0
              THEN pg_notify('rgpt_events', $4 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM kept k CROSS JOIN used u LEFT JOIN changed c ON true
 UNION ALL
@@ -205,6 +209,7 @@ type RecordParams struct {
 	RunID            int64
 	EndExecution     int64
 	SetRun           bool
+	Staying          bool
 	BeginPhase       string
 	BeginStep        string
 	BeginAgent       string
@@ -240,6 +245,7 @@ type RecordParams struct {
 	ErrorCause       string
 	Branch           string
 	Commit           string
+	StayingUntil     *time.Time
 }
 
 type RecordRow struct {
@@ -255,7 +261,7 @@ type RecordRow struct {
 // of a workflow run that another has taken over from) begins and ends its
 // executions, and says nothing about the run any more. A workflow run that was
 // not seen before takes over: the run was reset. Only so is a terminal status
-// left.
+// left, and by a run's own workflow that stays with its branch.
 func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, error) {
 	row := q.db.QueryRow(ctx, record,
 		arg.WorkflowID,
@@ -264,6 +270,7 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.RunID,
 		arg.EndExecution,
 		arg.SetRun,
+		arg.Staying,
 		arg.BeginPhase,
 		arg.BeginStep,
 		arg.BeginAgent,
@@ -299,6 +306,7 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.ErrorCause,
 		arg.Branch,
 		arg.Commit,
+		arg.StayingUntil,
 	)
 	var i RecordRow
 	err := row.Scan(&i.Result, &i.OpenCalls, &i.Notified)

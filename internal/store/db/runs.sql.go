@@ -163,7 +163,7 @@ const getRun = `-- name: GetRun :one
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
-       settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
+       settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
 FROM orchestrator_runs WHERE id = $1
 `
 
@@ -199,6 +199,7 @@ type GetRunRow struct {
 	UpdatedAt       time.Time
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
+	StayingUntil    *time.Time
 }
 
 func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
@@ -236,6 +237,7 @@ func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
 		&i.UpdatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.StayingUntil,
 	)
 	return i, err
 }
@@ -244,7 +246,7 @@ const listRuns = `-- name: ListRuns :many
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
-       settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at
+       settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
 FROM orchestrator_runs
 WHERE ($1::text IS NULL OR tenant = $1)
   AND ($2::text IS NULL OR project = $2)
@@ -301,6 +303,7 @@ type ListRunsRow struct {
 	UpdatedAt       time.Time
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
+	StayingUntil    *time.Time
 }
 
 // Newest first. Planned anew each time, so that the filters that are not used
@@ -356,6 +359,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.UpdatedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.StayingUntil,
 		); err != nil {
 			return nil, err
 		}

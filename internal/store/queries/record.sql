@@ -12,7 +12,7 @@ SELECT id FROM orchestrator_runs WHERE id = @run_id FOR NO KEY UPDATE;
 -- of a workflow run that another has taken over from) begins and ends its
 -- executions, and says nothing about the run any more. A workflow run that was
 -- not seen before takes over: the run was reset. Only so is a terminal status
--- left.
+-- left, and by a run's own workflow that stays with its branch.
 WITH prior AS (
     SELECT r.result
     FROM orchestrator_records r
@@ -33,7 +33,7 @@ WITH prior AS (
     FROM fresh f JOIN orchestrator_runs r ON r.id = f.run_id
 ), timely AS (
     SELECT s.run_id, s.event_seq, s.own, s.takes_over,
-           @set_run::bool AND (NOT s.over OR s.takes_over) AS set_run
+           @set_run::bool AND (NOT s.over OR s.takes_over OR (s.own AND @staying::bool)) AS set_run
     FROM sender s
     WHERE NOT (s.own AND s.late)
 ), begun AS (
@@ -162,7 +162,11 @@ WITH prior AS (
         release_branch = CASE WHEN t.set_run AND @branch::text <> '' THEN @branch ELSE r.release_branch END,
         release_commit = CASE WHEN t.set_run AND @commit::text <> '' THEN @commit ELSE r.release_commit END,
         started_at = CASE WHEN t.set_run AND @status <> 'pending' THEN coalesce(r.started_at, @at) ELSE r.started_at END,
-        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at WHEN @finished::bool THEN @at END,
+        -- A run that stays and is as it was has not ended anew.
+        finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
+                           WHEN @finished::bool AND @staying AND r.status = @status THEN coalesce(r.finished_at, @at)
+                           WHEN @finished THEN @at END,
+        staying_until = CASE WHEN t.set_run THEN sqlc.narg(staying_until)::timestamptz ELSE r.staying_until END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce(sqlc.narg(end_output), r.planner_output) ELSE r.planner_output END,
         builder_output = CASE WHEN e.phase = 'builder' THEN coalesce(sqlc.narg(end_output), r.builder_output) ELSE r.builder_output END,
         tester_output = CASE WHEN e.phase = 'tester' THEN coalesce(sqlc.narg(end_output), r.tester_output) ELSE r.tester_output END,

@@ -1,0 +1,80 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// TakeCheck says what kind of failure a message about a released branch is,
+// stores it redacted, and counts the repair that it leads to. What failed for
+// want of a machine is not stored: no change of the code mends it. A repeat for
+// the same message changes nothing.
+func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+	m := &in.Message
+	for _, text := range []*string{&m.Name, &m.Summary, &m.Details, &m.URL, &m.By} {
+		*text = telemetry.Redact(*text)
+	}
+	failure := failureOfCheck(*m)
+	if failure.Class == contract.ClassInfra {
+		return contract.TakenCheck{Failure: failure}, nil
+	}
+	taken, err := a.Store.AddBranchMessage(ctx, activity.GetInfo(ctx).WorkflowExecution.RunID, in)
+	taken.Failure = failure
+	return taken, err
+}
+
+// failureOfCheck says what a failing check or a comment is for a run. What a
+// check printed tells missing configuration and machines that failed from code
+// that is wrong.
+func failureOfCheck(m contract.CheckMessage) contract.Failure {
+	out := contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed}
+	if m.Kind == contract.CheckComment {
+		out.Message = fmt.Sprintf("a review comment (%s) asks for a change: %s", m.Name, firstOf(m.Summary, m.Details))
+		out.Cause = clipped(strings.TrimSpace(cmp.Or(m.Details, m.Summary)), causeBytes)
+		return out
+	}
+	seen := fault.OfOutput(fault.Output{Command: m.Name, ExitCode: 1, Text: cmp.Or(m.Details, m.Summary)})
+	if slices.Contains([]contract.Class{contract.ClassAssertion, contract.ClassConfig, contract.ClassInfra}, seen.Class) {
+		out.Class, out.Code = seen.Class, seen.Code
+	}
+	said := firstOf(m.Summary, seen.Message)
+	out.Message = fmt.Sprintf("the check %s of the released commit failed: %s", m.Name, said)
+	out.Cause = clipped(cmp.Or(seen.Cause, said), causeBytes)
+	return out
+}
+
+// firstOf returns the first line of the first text that has one, shortened.
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if line, _, _ := strings.Cut(strings.TrimSpace(text), "\n"); line != "" {
+			return clipped(line, fault.MaxOutputMessage)
+		}
+	}
+	return "it says no more"
+}
+
+// evidenceOfCheck is what a message about a branch says, as text for a prompt.
+func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, error) {
+	m, err := a.Store.BranchMessage(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	what := "The check " + m.Name + " is red, elsewhere than here: what it runs may be no part of the tests that you can run."
+	if m.Kind == contract.CheckComment {
+		what = "A reviewer of the branch says (" + m.Name + "):"
+	}
+	details := m.Details
+	if cut := len(details) - evidenceBytes; cut > 0 { // the end of a log says what failed
+		details = fmt.Sprintf("(%d bytes before) … %s", cut, strings.ToValidUTF8(details[cut:], ""))
+	}
+	return strings.TrimSpace(what + "\n" + m.Summary + "\n" + details), nil
+}

@@ -1,0 +1,149 @@
+package contract
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// UpdateCheck tells a run that stays with its branch what became of the branch
+// after its release; see CheckMessage. It exists as a signal of the same name.
+const UpdateCheck = "check"
+
+// ActivityTakeCheck stores a message about a branch and says whether it is to
+// be mended.
+const ActivityTakeCheck = "rgpt.run.TakeCheck"
+
+// CheckKind says what a message about a released branch is.
+type CheckKind string
+
+// The kinds of messages.
+const (
+	CheckRun     CheckKind = "check"   // of a CI: its conclusion counts
+	CheckComment CheckKind = "comment" // of a person who reviewed the branch: what is to be changed
+)
+
+// The conclusions of a check.
+const (
+	ConclusionFailure = "failure"
+	ConclusionSuccess = "success"
+)
+
+// CheckMessage is what a CI or a reviewer says about a released branch. ID makes
+// it idempotent: what comes again under the same id changes nothing.
+type CheckMessage struct {
+	ID         string    `json:"id"`
+	Kind       CheckKind `json:"kind,omitempty"`       // empty: check
+	Name       string    `json:"name"`                 // of the check; of a comment, where it was made
+	Conclusion string    `json:"conclusion,omitempty"` // of a check: failure or success
+	Summary    string    `json:"summary,omitempty"`
+	Details    string    `json:"details,omitempty"` // the log's text; of a comment, its own
+	Commit     string    `json:"commit,omitempty"`  // that it is about; empty: the one that is released when it comes
+	URL        string    `json:"url,omitempty"`     // for people
+	By         string    `json:"by,omitempty"`
+}
+
+// Bounds of a CheckMessage.
+const (
+	// CheckText is how many bytes of a message's details count, from their end.
+	CheckText = 32 << 10
+	// CheckLine is how many bytes its summary and its address may have.
+	CheckLine = 2 << 10
+	// CheckName is how many bytes its id, name, commit and sender may have.
+	CheckName = 200
+
+	checkJSON = PayloadLimit * 3 / 4 // of the whole, with its escapes
+)
+
+// Failed reports whether a message asks for something to be mended.
+func (m CheckMessage) Failed() bool {
+	return m.Kind == CheckComment || m.Conclusion == ConclusionFailure
+}
+
+// Wrong says what is missing or unknown in a message, "" for nothing.
+func (m CheckMessage) Wrong() string {
+	switch {
+	case m.ID == "" || len(m.ID) > CheckName:
+		return "needs an id of 1 to 200 bytes"
+	case m.Name == "" || len(m.Name) > CheckName:
+		return "needs a name of 1 to 200 bytes"
+	case m.Kind != "" && m.Kind != CheckRun && m.Kind != CheckComment:
+		return "has an unknown kind; it is check or comment"
+	case m.Kind == CheckComment && strings.TrimSpace(m.Summary+m.Details) == "":
+		return "is a comment that says nothing; give it details"
+	case m.Kind != CheckComment && m.Conclusion != ConclusionFailure && m.Conclusion != ConclusionSuccess:
+		return "needs a conclusion: failure or success"
+	}
+	return ""
+}
+
+// Cut returns the message within its bounds. Of details the end stays, which
+// most often says what failed.
+func (m CheckMessage) Cut() CheckMessage {
+	if m.Kind == "" {
+		m.Kind = CheckRun
+	}
+	m.ID, m.Name = shortened(m.ID, CheckName+1), shortened(m.Name, CheckName+1) // too long as before; see Wrong
+	m.Commit, m.By = shortened(m.Commit, CheckName), shortened(m.By, CheckName)
+	m.Summary, m.URL = shortened(m.Summary, CheckLine), shortened(m.URL, CheckLine)
+	for most := CheckText; ; most /= 2 {
+		if n := len(m.Details); n > most+len("…") {
+			start := n - most
+			for start < n && !utf8.RuneStart(m.Details[start]) {
+				start++
+			}
+			m.Details = "…" + m.Details[start:]
+		}
+		if raw, err := json.Marshal(m); err != nil || len(raw) <= checkJSON || most == 0 {
+			return m
+		}
+	}
+}
+
+// shortened cuts a text at its end.
+func shortened(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
+}
+
+// TakeCheckInput asks for a message to be stored and counted.
+type TakeCheckInput struct {
+	RunID   int64        `json:"run_id"`
+	Repo    string       `json:"repo"`
+	Branch  string       `json:"branch"`
+	Most    int          `json:"most"` // repairs of the branch, across all runs
+	Message CheckMessage `json:"message"`
+}
+
+// TakenCheck says what is to be done about a message.
+type TakenCheck struct {
+	ID      int64   `json:"id"`     // of its row
+	Repair  int     `json:"repair"` // which repair of the branch it leads to, from 1; 0: there have been Most
+	Again   bool    `json:"again"`  // it was taken before this run was done again
+	Failure Failure `json:"failure"`
+}
+
+// Staying is what a run that stays with its branch shows of that.
+type Staying struct {
+	Until   time.Time `json:"until"`
+	Repairs int       `json:"repairs"` // of this run, since its first release
+	Most    int       `json:"max_repairs"`
+	Waiting int       `json:"waiting"`         // messages that are not looked at yet
+	Ignored int       `json:"ignored"`         // messages that changed nothing
+	Check   string    `json:"check,omitempty"` // the name of the one that is being mended
+}
+
+// isHex reports whether a text can be part of a commit id.
+func isHex(s string) bool {
+	return !slices.ContainsFunc([]byte(s), func(c byte) bool { return !strings.ContainsRune("0123456789abcdef", rune(c)) })
+}
+
+// About reports whether a message is about a commit, which it may name in short.
+func (m CheckMessage) About(commit string) bool {
+	const short = 7
+	return m.Commit == commit || len(m.Commit) >= short && isHex(m.Commit) && strings.HasPrefix(commit, m.Commit)
+}

@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// AddBranchMessage stores a message about a released branch and counts the
+// repair that it leads to, across all runs that released a branch of this name
+// in this repository, one after the other. Repair is 0 where there have been
+// most. Asking again for the same message of a run answers the same and counts
+// nothing; Again says that another workflow run had taken it, before the run
+// was done again.
+func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+	doc, err := encode(in.Message)
+	if err != nil {
+		return contract.TakenCheck{}, err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(q.LockBranch(ctx, text(in.Repo+" "+in.Branch)))
+	row, err := q.AddBranchMessage(ctx, db.AddBranchMessageParams{
+		RunID: in.RunID, MessageID: text(in.Message.ID), Repo: text(in.Repo), Branch: text(in.Branch),
+		WorkflowRunID: workflowRunID, Most: int32(in.Most), Message: doc,
+	})
+	if err != nil {
+		return contract.TakenCheck{}, ofRun(err, in.RunID, "store what was said about the branch of run %d", in.RunID)
+	}
+	return contract.TakenCheck{ID: row.ID, Repair: int(row.Repair), Again: row.WorkflowRunID != workflowRunID}, nil
+}
+
+// BranchMessage returns a message about a released branch by the id of its row.
+func (s *Store) BranchMessage(ctx context.Context, id int64) (contract.CheckMessage, error) {
+	doc, err := s.q.BranchMessage(ctx, id)
+	if err != nil {
+		return contract.CheckMessage{}, explain(err, "read message %d about a branch", id)
+	}
+	return decode[contract.CheckMessage](doc)
+}

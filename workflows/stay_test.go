@@ -1,0 +1,418 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// staying lets runs heal themselves and stay with their branch for ten hours.
+func staying(s *contract.Settings) {
+	healing(s)
+	s.Release.Stay, s.Release.MaxRepairs = 10*time.Hour, 3
+}
+
+// red is a failing check.
+func red(id string) contract.CheckMessage {
+	return contract.CheckMessage{ID: id, Name: "ci/" + id, Conclusion: contract.ConclusionFailure, Details: "boom", By: "ci"}
+}
+
+// check sends a message as a signal.
+func (w *world) check(m contract.CheckMessage) { w.env.SignalWorkflow(contract.UpdateCheck, m) }
+
+// payloads returns what was said in events of a kind.
+func (w *world) payloads(kind contract.EventType) []map[string]any {
+	var out []map[string]any
+	for _, rec := range w.records {
+		for _, e := range rec.Events {
+			if e.Type == kind {
+				p, _ := e.Payload.(map[string]any)
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// updateCheck sends a message as an update and returns how it was answered.
+func (w *world) updateCheck(m contract.CheckMessage) *answer {
+	return w.send(contract.UpdateCheck, fmt.Sprint(m.ID, "-", len(w.records)), m)
+}
+
+func TestARunStaysWithItsBranchUntilItsTimeIsOverAndIsDoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := w.env.Now()
+	written := 0
+	w.after(time.Hour, func() { written = len(w.records) })
+	w.after(9*time.Hour, func() {
+		v := w.view(t)
+		require.Equal(t, contract.StatusDone, v.Status)
+		require.NotNil(t, v.Staying)
+		require.WithinDuration(t, began.Add(10*time.Hour), v.Staying.Until, time.Minute)
+		require.NotNil(t, w.last().StayingUntil)
+		require.Len(t, w.records, written, "nothing is written while it waits")
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.GreaterOrEqual(t, w.env.Now().Sub(began), 10*time.Hour)
+	require.Nil(t, w.last().StayingUntil)
+	require.True(t, w.last().Staying, "only so the row may change after the run was over")
+	require.Equal(t, 1, occurrences(w.events(), contract.EventStayStarted))
+	require.Equal(t, 1, occurrences(w.events(), contract.EventStayEnded))
+	require.Len(t, w.commits, 1)
+}
+
+func TestARunThatDoesNotStayRefusesChecksAndEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := w.env.Now()
+	var refused *answer
+	w.after(time.Minute, func() {
+		refused = w.updateCheck(red("a"))
+		w.update(contract.UpdateApprove, contract.Command{ID: "y", By: "ann"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, healing, func(s *contract.Settings) { s.ApproveRelease = true }).Status)
+	require.ErrorContains(t, refused.err, "--stay")
+	require.NotContains(t, w.events(), contract.EventStayStarted)
+	require.Nil(t, w.last().StayingUntil)
+	require.Less(t, w.env.Now().Sub(began), time.Hour)
+}
+
+func TestAStopEndsTheStayAndTheRunRemainsDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := w.env.Now()
+	w.after(time.Hour, func() { w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"}) })
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Nil(t, result.Failure)
+	require.Equal(t, "c0ffee", result.Commit)
+	require.Less(t, w.env.Now().Sub(began), 2*time.Hour)
+	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "ann")
+}
+
+func TestWhileItOnlyStaysARunRefusesEveryCommandButStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var answers []*answer
+	w.after(time.Hour, func() {
+		for _, name := range []string{contract.UpdatePause, contract.UpdateResume, contract.UpdateHeal, contract.UpdateAdvance} {
+			answers = append(answers, w.update(name, contract.Command{ID: name, By: "ann"}))
+		}
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Len(t, answers, 4)
+	for _, a := range answers {
+		require.ErrorContains(t, a.err, "stays with its branch")
+	}
+}
+
+func TestAPassedCheckIsToldAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := red("a")
+	m.Conclusion = contract.ConclusionSuccess
+	w.after(time.Hour, func() { w.check(m) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Equal(t, 1, occurrences(w.events(), contract.EventCheckPassed))
+	require.Empty(t, w.healNotes())
+	require.Len(t, w.commits, 1)
+}
+
+func TestAFailingCheckIsHealedVerifiedAndReleasedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(time.Hour, func() { w.check(red("a")) })
+	w.after(2*time.Hour, func() {
+		v := w.view(t)
+		require.Equal(t, contract.StatusDone, v.Status)
+		require.Equal(t, "c0ffee2", v.Commit)
+		require.Equal(t, 1, v.Staying.Repairs)
+	})
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Equal(t, "c0ffee2", result.Commit)
+	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
+	require.Equal(t, contract.HealSuccess, w.healNotes()[1].Status)
+	require.Equal(t, "heal-1", w.released.Credits[len(w.released.Credits)-1].Step)
+	require.Len(t, w.released.Stages, 2, "one commit more")
+	require.Equal(t, 2, w.begun["tester/"])
+	require.Equal(t, 2, w.begun["releaser/"])
+	require.Equal(t, 1, w.begun["builder/step-001"])
+	statuses := w.statuses()
+	at := slices.Index(statuses, contract.StatusDone)
+	tester, releaser := contract.PhaseTester, contract.PhaseReleaser
+	require.Equal(t, []contract.Status{contract.StatusDone, tester.Error(), contract.StatusSelfHeal, tester.Running(), releaser.Running(), contract.StatusDone},
+		slices.DeleteFunc(statuses[at:], func(s contract.Status) bool { return s == tester.Completed() }))
+	require.Equal(t, int64(100), w.opened[contract.StepRepair].Heal.Check, "the Repair agent is shown the message")
+}
+
+func TestAReviewCommentIsHealedEvenIfARepairMovedTheBranchMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(time.Hour, func() {
+		w.check(red("a"))
+		w.check(contract.CheckMessage{ID: "b", Kind: contract.CheckComment, Name: "x.go:3", Details: "rename it", Commit: "c0ffee"})
+	})
+	require.Equal(t, "c0ffee3", w.orchestrate(t, staying).Commit)
+	require.Len(t, w.actions(), 2)
+}
+
+func TestOfTwoRedChecksOfOneCommitTheSecondIsLeftToSpeakAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(time.Hour, func() { w.check(red("a")); w.check(red("b")) })
+	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Len(t, w.actions(), 1)
+	ignored := w.payloads(contract.EventCheckIgnored)
+	require.Len(t, ignored, 1)
+	require.Equal(t, "b", ignored[0]["id"])
+	require.Contains(t, ignored[0]["reason"], "c0ffee2 is released")
+}
+
+func TestAMessageCountsOnceHoweverOftenItComes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var again *answer
+	w.after(time.Hour, func() { w.check(red("a")); w.check(red("a")) })
+	w.after(3*time.Hour, func() { again = w.updateCheck(red("a")) })
+	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Len(t, w.actions(), 1)
+	require.NoError(t, again.err)
+	require.False(t, again.ack.Applied)
+	require.Contains(t, again.ack.Message, "before")
+}
+
+func TestAMessageAboutAnotherCommitIsIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := red("a")
+	m.Commit = "deadbeef"
+	w.after(time.Hour, func() { w.check(m) })
+	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
+	require.Equal(t, 1, occurrences(w.events(), contract.EventCheckIgnored))
+	require.Empty(t, w.taken)
+}
+
+func TestWhatNoCodeMendsIsNotRepaired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.infra = true
+	w.after(time.Hour, func() { w.check(red("a")) })
+	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
+	require.Contains(t, w.payloads(contract.EventCheckIgnored)[0]["reason"], "no network")
+}
+
+func TestRepairsAreBoundedForTheBranchThenAPersonIsAskedAndThenItFailsWithItsBranch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 4 {
+		w.after(time.Duration(i+1)*time.Hour, func() { w.check(red(fmt.Sprint("c", i))) })
+	}
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Equal(t, "c0ffee4", result.Commit, "the last release stands")
+	require.Contains(t, result.Failure.Message, "release.max_repairs")
+	require.Contains(t, result.Failure.Message, "stands at c0ffee4")
+	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealRepair, contract.HealRepair, contract.HealAskPerson}, w.actions())
+	require.Equal(t, 1, occurrences(w.events(), contract.EventRunFailed))
+	require.Nil(t, w.last().StayingUntil)
+}
+
+func TestRepairsOfOtherRunsOfTheBranchCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spent = 3
+	w.after(time.Hour, func() { w.check(red("a")) })
+	w.after(90*time.Minute, func() { w.update(contract.UpdateReject, contract.Command{ID: "r", By: "ann", Reason: "enough"}) })
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Contains(t, result.Failure.Message, "ann gave up (enough)")
+	require.Equal(t, "c0ffee", result.Commit)
+}
+
+func TestAPersonMayLetARepairBeTriedOnceMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spent = 3
+	w.after(time.Hour, func() { w.check(red("a")) })
+	w.after(90*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "r", By: "ann", Reason: "once more"}) })
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Equal(t, "c0ffee2", result.Commit)
+	require.Equal(t, []contract.HealAction{contract.HealAskPerson, contract.HealRepair}, w.actions())
+}
+
+func TestARepairThatIsThrownAwayLeavesTheBranchAndAsksAPerson(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.refused = "it deletes TestAdd"
+	w.after(time.Hour, func() { w.check(red("a")) })
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Equal(t, "c0ffee", result.Commit)
+	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealAskPerson}, w.actions())
+	require.Equal(t, 1, w.begun["releaser/"])
+}
+
+func TestAStopDuringARepairLeavesTheRunDoneWithWhatItReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.refused = "it deletes TestAdd" // so that it asks a person, and waits
+	w.after(time.Hour, func() { w.check(red("a")) })
+	w.after(90*time.Minute, func() {
+		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+		w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
+	})
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Nil(t, result.Failure)
+	require.Equal(t, "c0ffee", result.Commit)
+	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "ci/a was not mended")
+	require.Equal(t, contract.StatusDone, w.last().Status)
+	require.Empty(t, w.last().WaitingFor)
+}
+
+func TestACancelInTemporalEndsTheStayAndTheRunRemainsDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(time.Hour, w.env.CancelWorkflow)
+	result := w.orchestrate(t, staying)
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "cancelled in Temporal")
+}
+
+func TestTheRunsTimeDoesNotEndTheStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(5*time.Hour, func() { w.check(red("a")) })
+	result := w.orchestrate(t, staying, func(s *contract.Settings) { s.RunBudget.Time = 2 * time.Hour })
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Equal(t, "c0ffee2", result.Commit)
+}
+
+func TestACheckThatComesWhileTheReleaseIsAtWorkIsHealedAfterIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := red("a")
+	m.Commit = "c0ffee"
+	w.releases = func(n int) {
+		if n == 1 {
+			w.check(m)
+		}
+	}
+	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.Len(t, w.actions(), 1)
+}
+
+func TestACheckBeforeTheReleaseIsIgnoredWithItsReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sent := false
+	w.onThink = func(contract.ThinkInput) {
+		if !sent {
+			sent = true
+			w.check(red("a"))
+		}
+	}
+	require.Equal(t, "c0ffee", w.orchestrate(t, staying).Commit)
+	ignored := w.payloads(contract.EventCheckIgnored)
+	require.Len(t, ignored, 1)
+	require.Contains(t, ignored[0]["reason"], "released nothing yet")
+}
+
+func TestMessagesThatComeDuringARepairWaitInOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	comment := func(id string) contract.CheckMessage {
+		return contract.CheckMessage{ID: id, Kind: contract.CheckComment, Name: id, Details: "please"}
+	}
+	sent := false
+	w.onThink = func(in contract.ThinkInput) {
+		if in.Execution.Step == contract.StepRepair && !sent {
+			sent = true
+			w.check(comment("b"))
+			w.check(comment("c"))
+		}
+	}
+	w.after(time.Hour, func() { w.check(comment("a")) })
+	require.Equal(t, "c0ffee4", w.orchestrate(t, staying).Commit)
+	var order []any
+	for _, p := range w.payloads(contract.EventCheckReceived) {
+		order = append(order, p["id"])
+	}
+	require.Equal(t, []any{"a", "b", "c"}, order)
+}
+
+func TestAFloodOfMessagesIsToldByItsNumber(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env.SetTestTimeout(2 * time.Minute)
+	const bursts, each = 10, 1_000
+	const flood = bursts * each
+	for burst := range bursts {
+		w.after(time.Hour+time.Duration(burst)*time.Second, func() {
+			m := red("a")
+			m.Commit = "deadbeef"
+			for i := range each {
+				m.ID = fmt.Sprint("f", burst, "-", i)
+				w.check(m)
+			}
+		})
+	}
+	w.after(2*time.Hour, func() {
+		require.Equal(t, flood, w.view(t).Staying.Ignored)
+		w.check(red("real"))
+	})
+	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit, "what comes after the flood is healed")
+	ignored := w.payloads(contract.EventCheckIgnored)
+	require.Len(t, ignored, mostTold+1)
+	require.Equal(t, flood-mostTold, ignored[mostTold]["messages"])
+}
+
+func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sent := false
+	var refused *answer
+	w.onThink = func(in contract.ThinkInput) {
+		if in.Execution.Step == contract.StepRepair && !sent {
+			sent = true
+			for i := range mostPending {
+				w.check(red(fmt.Sprint("p", i)))
+			}
+			refused = w.updateCheck(red("more"))
+		}
+	}
+	w.after(time.Hour, func() { w.check(red("a")) })
+	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
+	require.ErrorContains(t, refused.err, "wait already")
+	require.Equal(t, mostPending, occurrences(w.events(), contract.EventCheckIgnored), "they are about the commit before")
+}
+
+func TestMessagesThatSayNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", contract.CheckName+1)
+	for name, m := range map[string]contract.CheckMessage{
+		"no id": {Name: "a", Conclusion: "failure"}, "long id": {ID: long, Name: "a", Conclusion: "failure"},
+		"no name": {ID: "a", Conclusion: "failure"}, "no conclusion": {ID: "a", Name: "a"},
+		"unknown kind": {ID: "a", Name: "a", Kind: "conflict"}, "empty comment": {ID: "a", Name: "a", Kind: contract.CheckComment},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var refused *answer
+			w.after(time.Hour, func() { refused = w.updateCheck(m); w.check(m) })
+			require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+			require.Error(t, refused.err)
+			require.Equal(t, 1, occurrences(w.events(), contract.EventCheckIgnored))
+			require.Empty(t, w.taken)
+		})
+	}
+}
