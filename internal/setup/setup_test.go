@@ -47,6 +47,7 @@ execution:
   quota_wait: 33m
   sandbox: {memory: 41MiB, processes: 42, cpu_time: 43s, file_size: 44MiB, disk: 45MiB, output: 46KiB}
 findings: {max_major: 51, max_medium: 52}
+release: {stay: 32h, max_repairs: 33}
 git: {branch_prefix: work/, push: true, remote: upstream, author_name: Ada, author_email: ada@example.com}
 verification:
   auto_detect: false
@@ -104,7 +105,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		StepBudget:  contract.StepBudget{Turns: 11, Tokens: 1201, MicroUSD: 1_300_000, Time: 14 * time.Minute, LoopLimit: 15, ErrorLimit: 16},
 		RunBudget:   contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour},
 		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},
-		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com"},
+		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com", Stay: 32 * time.Hour, MaxRepairs: 33},
 		ApprovePlan: true, ApproveRelease: true, ApprovalWait: 31 * time.Minute,
 		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4)}},
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
@@ -181,7 +182,7 @@ var elsewhere = []string{"Artifacts", "Logging", "Server", "Temporal", "Worker",
 
 func TestNoSectionOfTheConfigurationIsForgotten(t *testing.T) {
 	t.Parallel()
-	converted := []string{"Execution", "Findings", "Verification", "Git", "Models"}
+	converted := []string{"Execution", "Findings", "Verification", "Release", "Git", "Models"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.Config]()) {
 		if f.IsExported() {
 			require.Contains(t, slices.Concat(converted, elsewhere), f.Name, "a new section: convert it in this package, and test that here")
