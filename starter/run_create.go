@@ -65,7 +65,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.BoolVar(&c.push, "push", false, "push the branch to --remote as well")
 	f.StringVar(&c.remote, "remote", "", "remote to push to: a name or a URL (default with --push: origin)")
 	f.BoolVar(&c.wait, "wait", false, "follow the run to its end")
-	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and mends failing checks (release.stay)")
+	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and mends failing checks (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "longest time that the run may take (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	return cmd
@@ -115,7 +115,7 @@ func (a *app) takeSettings(c creation) error {
 		a.set[key] = value
 	}
 	if c.stay != 0 {
-		a.set["release.stay"] = c.stay.String()
+		a.set["git.stay"] = c.stay.String()
 	}
 	if c.timeout > 0 {
 		a.set["execution.run.time"] = c.timeout.String()

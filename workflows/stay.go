@@ -142,7 +142,7 @@ func (r *run) mend(ctx workflow.Context, m contract.CheckMessage) *contract.Fail
 	failure := &taken.Failure
 	r.heals.count[contract.PhaseTester], r.heals.tried = 0, map[string][]contract.HealAction{}
 	if taken.Repair == 0 {
-		failure.Message += fmt.Sprintf("; the branch has had the %d repairs that it may get (release.max_repairs)", r.stay.most)
+		failure.Message += fmt.Sprintf("; the branch has had the %d repairs that it may get (git.max_repairs)", r.stay.most)
 		r.heals.count[contract.PhaseTester] = r.maxRetries // a person is asked at once
 	}
 	r.stay.repairs++

@@ -218,7 +218,7 @@ func TestRepairsAreBoundedForTheBranchThenAPersonIsAskedAndThenItFailsWithItsBra
 	result := w.orchestrate(t, staying)
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, "c0ffee4", result.Commit, "the last release stands")
-	require.Contains(t, result.Failure.Message, "release.max_repairs")
+	require.Contains(t, result.Failure.Message, "git.max_repairs")
 	require.Contains(t, result.Failure.Message, "stands at c0ffee4")
 	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealRepair, contract.HealRepair, contract.HealAskPerson}, w.actions())
 	require.Equal(t, 1, occurrences(w.events(), contract.EventRunFailed))

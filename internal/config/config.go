@@ -17,7 +17,6 @@ type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"How runs are carried out and what they may use up."`
 	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have."`
 	Verification Verification `yaml:"verification" doc:"How a change is built, tested and checked. What is not configured is detected."`
-	Release      Release      `yaml:"release" doc:"What a run does once its branch is released."`
 	Git          Git          `yaml:"git" doc:"How work is committed and where it goes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are kept."`
 	Logging      Logging      `yaml:"logging" doc:"What is logged, how and where."`

@@ -31,8 +31,7 @@ func Default() *Config {
 			Build: check("major"), Test: check("major"), Lint: check("minor"), Security: check("medium"),
 			Custom: []CustomCheck{},
 		},
-		Release:   Release{MaxRepairs: 3},
-		Git:       Git{BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost"},
+		Git:       Git{BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3},
 		Artifacts: Artifacts{MaxFile: 512 * MiB},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{

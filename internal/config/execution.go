@@ -70,17 +70,13 @@ type Findings struct {
 	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"More medium findings than this warn."`
 }
 
-// Release says what a run does once its branch is released.
-type Release struct {
-	Stay       time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release and mends what a failing check or a review comment says (rgpt run check). 0: it ends at once."`
-	MaxRepairs int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Repairs after a release that a branch may get, across all runs; then a person is asked."`
-}
-
 // Git says how work is committed and where it goes.
 type Git struct {
-	BranchPrefix string `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Beginning of release branches; the run's id follows."`
-	Push         bool   `yaml:"push" doc:"Push release branches to the remote."`
-	Remote       string `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: where the repository came from."`
-	AuthorName   string `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer of commits."`
-	AuthorEmail  string `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author."`
+	BranchPrefix string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Beginning of release branches; the run's id follows."`
+	Push         bool          `yaml:"push" doc:"Push release branches to the remote."`
+	Remote       string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: where the repository came from."`
+	AuthorName   string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer of commits."`
+	AuthorEmail  string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author."`
+	Stay         time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release and mends what a failing check or a review comment says (rgpt run check). 0: it ends at once."`
+	MaxRepairs   int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Repairs after a release that a branch may get, across all runs; then a person is asked."`
 }

@@ -47,8 +47,7 @@ execution:
   quota_wait: 33m
   sandbox: {memory: 41MiB, processes: 42, cpu_time: 43s, file_size: 44MiB, disk: 45MiB, output: 46KiB}
 findings: {max_major: 51, max_medium: 52}
-release: {stay: 32h, max_repairs: 33}
-git: {branch_prefix: work/, push: true, remote: upstream, author_name: Ada, author_email: ada@example.com}
+git: {branch_prefix: work/, push: true, remote: upstream, author_name: Ada, author_email: ada@example.com, stay: 32h, max_repairs: 33}
 verification:
   auto_detect: false
   shards: 6
@@ -56,6 +55,7 @@ verification:
   rerun_failed: 3
   require_tests: true
   pinned_tests: report
+  prove_new_tests: enforce
   build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: true}
   test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: true}
   lint: {enabled: "true", command: l, format: tap, severity: major}
@@ -118,7 +118,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, verify.Settings{
-		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport,
+		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce,
 		Build:    verify.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: true},
 		Test:     verify.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: true},
 		Lint:     verify.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},

@@ -89,14 +89,14 @@ func (w *world) stayMended(t *testing.T) {
 }
 
 func (w *world) stayBounded(t *testing.T) {
-	run := w.stays(t, "stay-bounded", "--set", "release.max_repairs=1", "--set", helpInTime)
+	run := w.stays(t, "stay-bounded", "--set", "git.max_repairs=1", "--set", helpInTime)
 	id := arg(run.ID)
 	w.OK(t, "run", "check", id, "--name", "ci/lint", "--failed", "--summary", "line too long")
 	run = w.moved(t, run, "heal-1")
 	w.OK(t, "run", "check", id, "--name", "ci/lint", "--failed", "--summary", "line too long")
 	failed := w.AwaitStatus(t, w.Store(t), run.ID, contract.StatusFailed, longest)
 	require.Equal(t, run.ReleaseCommit, failed.ReleaseCommit)
-	require.Contains(t, failed.Failure.Message, "release.max_repairs")
+	require.Contains(t, failed.Failure.Message, "git.max_repairs")
 	require.Nil(t, failed.StayingUntil)
 	require.Equal(t, run.ReleaseCommit, harness.Git(t, w.shell, "rev-parse", run.ReleaseBranch), "the branch stands")
 }
