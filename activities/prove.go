@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -142,7 +143,13 @@ func transfer(from, to, name string, exists bool) error {
 	}
 	defer target.Close()
 	local := filepath.FromSlash(name)
-	if err := target.RemoveAll(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if exists {
+		if err := clearWay(target, name); err != nil {
+			return err
+		}
+	}
+	// Where a file stands in place of its folder, it went with that.
+	if err := target.RemoveAll(local); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	if !exists {
@@ -169,6 +176,28 @@ func transfer(from, to, name string, exists bool) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return out.Close()
+}
+
+// clearWay takes away what stands where a file's folders are to be: the change
+// has made folders of it.
+func clearWay(target *os.Root, name string) error {
+	for i, c := range name {
+		if c != '/' {
+			continue
+		}
+		at := filepath.FromSlash(name[:i])
+		info, err := target.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !info.IsDir() {
+			err = target.Remove(at)
+		}
+		if err != nil {
+			return fmt.Errorf("make room for %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // hasTests reports whether a plan runs tests at all.

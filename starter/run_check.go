@@ -66,11 +66,12 @@ func (a *app) check(ctx context.Context, arg, log string, m contract.CheckMessag
 		}
 	}
 	m.ID, m.By = cmp.Or(m.ID, uuid.NewString()), caller()
+	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
+		*text = telemetry.Redact(*text) // before it is cut: half a secret is not known for one
+	}
 	if wrong := m.Wrong(); wrong != "" {
 		return usageError{fmt.Errorf("the message %s", wrong)}
 	}
-	// Before it is cut: half a secret is not known for one.
-	m.Summary, m.Details = telemetry.Redact(m.Summary), telemetry.Redact(m.Details)
 	p, err := a.open(ctx, needTemporal)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ import (
 // creation is what `run create` was asked.
 type creation struct {
 	repo, base, goal, description, goalFile, planFile, project, key, model string
-	planOnly, approvePlan, approveRelease, push, wait                      bool
+	planOnly, approvePlan, approveRelease, push, wait, stays               bool
 	remote                                                                 string
 	timeout, stay                                                          time.Duration
 	set                                                                    []string
@@ -47,7 +47,10 @@ func newRunCreate(a *app) *cobra.Command {
   rgpt run create --repo https://example.com/app.git --base v2 --goal-file goal.md --json
   rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.createRun(cmd.Context(), c) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.stays = cmd.Flags().Changed("stay") // also 0, where the configuration says more
+			return a.createRun(cmd.Context(), c)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.repo, "repo", "", "repository: a folder or a URL")
@@ -114,7 +117,7 @@ func (a *app) takeSettings(c creation) error {
 		}
 		a.set[key] = value
 	}
-	if c.stay != 0 {
+	if c.stays {
 		a.set["git.stay"] = c.stay.String()
 	}
 	if c.timeout > 0 {

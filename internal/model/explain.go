@@ -147,8 +147,10 @@ func (x *call) explainStatus(e *statusError) *fault.Error {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s: the address redirects elsewhere (HTTP %d), which is not followed; set base_url to the final address", x.who(), e.status)
 	}
-	wait := retryAfter(e.header, time.Now())
-	failed := x.explainAPIError(e.status, e.body, said).After(min(wait, MaxRetryAfter))
+	failed := x.explainAPIError(e.status, e.body, said)
+	limited := failed.Code == contract.CodeRateLimited || failed.Code == contract.CodeQuotaExhausted
+	wait := retryAfter(e.header, time.Now(), limited)
+	failed = failed.After(min(wait, MaxRetryAfter))
 	if failed.Code == contract.CodeQuotaExhausted && wait > 0 {
 		failed.Wait = min(max(wait, MinQuotaWait), MaxQuotaWait)
 	}
@@ -185,8 +187,9 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 	return fault.New(class, code, "%s answered %s%s", x.who(), detail, hint)
 }
 
-// retryAfter reads how long a provider asks to wait, at most MaxQuotaWait.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// retryAfter reads how long a provider asks to wait, at most MaxQuotaWait. When a
+// window begins anew matters only where its limit was met: some tell it always.
+func retryAfter(h http.Header, now time.Time, limited bool) time.Duration {
 	limit := func(d time.Duration) time.Duration { return min(max(d, 0), MaxQuotaWait) }
 	number := func(name string) (float64, bool) {
 		n, err := strconv.ParseFloat(strings.TrimSpace(h.Get(name)), 64)
@@ -203,6 +206,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	if t, err := http.ParseTime(h.Get("Retry-After")); err == nil {
 		return limit(t.Sub(now))
+	}
+	if !limited {
+		return 0
 	}
 	// When the window begins anew: seconds since 1970, with some milliseconds.
 	if n, ok := number("X-RateLimit-Reset"); ok && n > millisecondsFrom {

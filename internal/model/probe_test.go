@@ -118,7 +118,10 @@ func TestRetryAfterIsReadInAllItsFormsAndLimited(t *testing.T) {
 			for k, v := range tc.header {
 				h.Set(k, v)
 			}
-			require.Equal(t, tc.want, retryAfter(h, now))
+			require.Equal(t, tc.want, retryAfter(h, now, true))
+			if h.Get("X-RateLimit-Reset") != "" {
+				require.Zero(t, retryAfter(h, now, false), "nobody asks to wait who only tells when a window ends")
+			}
 		})
 	}
 }

@@ -23,6 +23,9 @@ type Added struct {
 	Name string
 	// Cases says that the test is an old one, whose table has new cases.
 	Cases bool
+	// Suite says that it is a method of a suite of Go, or stands in one: it runs
+	// below a test whose name is not known.
+	Suite bool
 }
 
 // Finding says that a test was seen not to fail without the change. why
@@ -66,8 +69,8 @@ func NewTests(files []File) []Added {
 			b := before[a]
 			fresh := b == nil && !within(a, before)
 			grown := b != nil && len(a.rows) > len(b.rows) && missing(a.rows, b.rows) > 0
-			if (fresh || grown) && !isBenchmark(p.after.lang, a) {
-				out = append(out, Added{Path: p.file.Path, Line: a.line, Name: a.name, Cases: grown})
+			if (fresh || grown) && !neverRuns(p.after.lang, a) {
+				out = append(out, Added{Path: p.file.Path, Line: a.line, Name: a.name, Cases: grown, Suite: inSuite(a)})
 			}
 		}
 	}
@@ -84,9 +87,18 @@ func within(u *unit, before map[*unit]*unit) bool {
 	return false
 }
 
-// isBenchmark: no run of tests runs it.
-func isBenchmark(lang language, u *unit) bool {
-	return lang == langGo && strings.HasPrefix(u.name, "Benchmark")
+// neverRuns: a benchmark, or an example that says nothing of what it prints. No
+// run of tests runs it.
+func neverRuns(lang language, u *unit) bool {
+	return lang == langGo && (strings.HasPrefix(u.name, "Benchmark") || strings.HasPrefix(u.name, "Example") && len(u.checks) == 0)
+}
+
+// inSuite: the test is a method of a suite, or stands in one.
+func inSuite(u *unit) bool {
+	for depth := 0; !u.method && u.parent != nil && depth < maxDepth; depth++ {
+		u = u.parent
+	}
+	return u.method
 }
 
 // OfTests says whether the file at this path belongs to the tests: it holds them,

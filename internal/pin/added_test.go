@@ -40,6 +40,8 @@ func TestA(t *testing.T) {
 		{"renamed", change{"a_test.go", goFile(goPlain), goFile(strings.Replace(goPlain, "TestLogin", "TestSignIn", 1))}, nil},
 		{"moved", change{"a_test.go → b_test.go", goFile(goPlain), goFile(goPlain)}, nil},
 		{"a benchmark", change{"a_test.go", goFile(goPlain), goFile(goPlain + "\nfunc BenchmarkX(b *testing.B) { for b.Loop() { X() } }")}, nil},
+		{"an example that is not run", change{"a_test.go", gone, goFile("\nfunc ExampleA() {\n\tA()\n}\n\nfunc ExampleB() {\n\tB()\n\t// Output: 1\n}")}, []string{"ExampleB"}},
+		{"a method of a suite", change{"a_test.go", gone, goFile("\nfunc (s *TestSuite) TestA() {\n\ts.Equal(1, A())\n}")}, []string{"TestSuite/TestA (suite)"}},
 		{"skipped", change{"a_test.go", gone, goFile("\nfunc TestA(t *testing.T) {\n\tt.Skip()\n}")}, []string{"TestA"}},
 		{"no test", change{"a.go", gone, goFile(goPlain)}, nil},
 		{"JavaScript", change{"add.test.js", js + jsOld, js + jsOld + jsNew}, []string{"subtracts"}},
@@ -54,6 +56,9 @@ func TestA(t *testing.T) {
 				name := a.Name
 				if a.Cases {
 					name += " (cases)"
+				}
+				if a.Suite {
+					name += " (suite)"
 				}
 				require.Positive(t, a.Line)
 				got = append(got, name)

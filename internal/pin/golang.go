@@ -264,7 +264,7 @@ func (g *goFile) function(f *ast.FuncDecl) {
 	}, weight: 1}
 	w.parameters(f.Type)
 	if f.Recv != nil {
-		u.name, u.key = receiver(f)+"/"+f.Name.Name, "."+f.Name.Name
+		u.name, u.key, u.method = receiver(f)+"/"+f.Name.Name, "."+f.Name.Name, true
 		if len(f.Recv.List[0].Names) == 1 {
 			w.scope.receiver = f.Recv.List[0].Names[0].Name
 		}

@@ -217,6 +217,7 @@ type unit struct {
 	name   string // of the test, with those around it
 	key    string // by which other code calls it
 	test   bool
+	method bool // of a suite, which runs under a name that only the suite knows
 	line   int
 	parent *unit
 	suite  *suite

@@ -37,7 +37,7 @@ type Unproven struct {
 const (
 	passesAnyway  = "passes also without the change"
 	skippedAnyway = "is skipped where the change is not"
-	notRunAnyway  = "was not run where the change is not, and nothing failed there"
+	notRunAnyway  = "is not seen to run where the change is not, and nothing failed there"
 )
 
 // Prove runs new tests on a checkout that has the test files of a change, and all
@@ -165,10 +165,7 @@ func (r *run) prepared(ctx context.Context, before []invocation, inv invocation)
 // unproven says why the outcome of a command does not prove a test, "" if it does.
 func (e *execution) unproven(t pin.Added) string {
 	var passed, skipped bool
-	for _, c := range e.parsed.cases {
-		if !e.isOf(c, t) {
-			continue
-		}
+	for _, c := range e.casesOf(t) {
 		switch {
 		case c.Status == contract.TestFailed && e.red():
 			return ""
@@ -191,6 +188,25 @@ func (e *execution) unproven(t pin.Added) string {
 		return notRunAnyway
 	}
 	return passesAnyway // a command that names no tests, and all is well with it
+}
+
+// casesOf are the cases of a test: those of its very name where there are any,
+// else those whose names end with it ("it adds" is another test than "adds").
+func (e *execution) casesOf(t pin.Added) []testCase {
+	var all, exact []testCase
+	for _, c := range e.parsed.cases {
+		if !e.isOf(c, t) {
+			continue
+		}
+		all = append(all, c)
+		if strings.HasPrefix(dividers.Replace(c.Name), dividers.Replace(name(withoutNumber(t.Name)))) {
+			exact = append(exact, c)
+		}
+	}
+	if len(exact) > 0 && !strings.HasSuffix(t.Path, ".go") {
+		return exact
+	}
+	return all
 }
 
 // dividers are what names of tests are put together with.
@@ -237,22 +253,23 @@ func withoutNumber(test string) string { return numbered.ReplaceAllString(test, 
 func isOfGo(c testCase, t pin.Added) bool {
 	test := withoutNumber(t.Name)
 	got := c.test
-	if top, method, nested := strings.Cut(test, "/"); nested && !goTestTop.MatchString(top) {
+	if t.Suite {
+		_, test, _ = strings.Cut(test, "/")
 		_, got, _ = strings.Cut(got, "/")
-		test = method
 	}
 	return got == test || strings.HasPrefix(got, test+"/")
 }
 
-// goTestTop matches what go test -run finds.
-var goTestTop = regexp.MustCompile(`^(Test|Fuzz|Example)`)
+// maxNamed bounds the names that go test -run is given: more do not fit into one
+// argument of a command, and their packages run whole.
+const maxNamed = 64 << 10
 
 // goTestOnly narrows go test to tests of this module.
 func goTestOnly(modules []goModule, at int, tests []pin.Added) (invocation, []pin.Added) {
 	m := modules[at]
 	var covered []pin.Added
 	var packages, names []string
-	all := false
+	all, size := false, 0
 	for _, t := range tests {
 		if !strings.HasSuffix(t.Path, ".go") || goModuleOf(modules, path.Dir(t.Path)) != at {
 			continue
@@ -260,8 +277,9 @@ func goTestOnly(modules []goModule, at int, tests []pin.Added) (invocation, []pi
 		covered = append(covered, t)
 		packages = append(packages, goPattern(m, path.Dir(t.Path)))
 		top, _, _ := strings.Cut(withoutNumber(t.Name), "/")
-		all = all || !goTestTop.MatchString(top)
 		names = append(names, regexp.QuoteMeta(top))
+		size += len(names[len(names)-1]) + len("|")
+		all = all || t.Suite || size > maxNamed
 	}
 	args := []string{"go", "test", "-json", "-count=1"}
 	if !all {

@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,4 +144,46 @@ func TestFailedTestsAreNotRunAgainToProveThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.Unproven)
 	require.Len(t, runner.commands, 1)
+}
+
+func TestAMethodOfASuiteIsProvenWhateverItsTypeIsCalled(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.21\n", "m_test.go": `package m
+
+import "testing"
+
+type TestSuite struct{}
+
+func TestAll(t *testing.T) {
+	t.Run("TestRed", func(t *testing.T) { t.Fatal() })
+	t.Run("TestGreen", func(t *testing.T) {})
+}
+`,
+	}
+	got := proof(t, files, detecting,
+		pin.Added{Path: "m_test.go", Name: "TestSuite/TestRed", Suite: true}, pin.Added{Path: "m_test.go", Name: "TestSuite/TestGreen", Suite: true})
+	require.Equal(t, map[string]string{"TestSuite/TestGreen": passesAnyway}, got)
+}
+
+func TestMoreNamesThanACommandTakesRunTheWholePackage(t *testing.T) {
+	t.Parallel()
+	tests := []pin.Added{{Path: "m_test.go", Name: "TestGreen"}}
+	for i := range 500 {
+		tests = append(tests, pin.Added{Path: "m_test.go", Name: fmt.Sprintf("TestX%d%s", i, strings.Repeat("x", 300))})
+	}
+	got := proof(t, map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.21\n", "m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestGreen(t *testing.T) {}\n",
+	}, detecting, tests...)
+	require.Len(t, got, len(tests))
+	require.Equal(t, passesAnyway, got["TestGreen"])
+}
+
+func TestATestIsNotProvenByAnotherWhoseNameEndsWithItsOwn(t *testing.T) {
+	t.Parallel()
+	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
+		return sandbox.Result{ExitCode: 1, Stdout: []byte("TAP version 13\nnot ok 1 - it adds\nok 2 - adds\nnot ok 3 - suite works\n1..3\n")}, nil
+	}}
+	got := proof(t, nil, Env{Runner: runner, Settings: testCommand("x", FormatTAP, "")}, pin.Added{Path: "a.js", Name: "adds"}, pin.Added{Path: "a.js", Name: "works"})
+	require.Equal(t, map[string]string{"adds": passesAnyway}, got)
 }
