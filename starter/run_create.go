@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -261,9 +262,12 @@ func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *c
 			return cfg, nil // read as the operator's already
 		}
 	}
-	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, maxConfig)
+	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, math.MaxInt64)
 	if err != nil || !found {
 		return cfg, err
+	}
+	if len(data) > maxConfig {
+		return nil, usageError{fmt.Errorf("%s has %d bytes, more than the %d that are read of one; what it forbids cannot be left out", name, len(data), maxConfig)}
 	}
 	return config.LoadRepository(cfg, data, name)
 }

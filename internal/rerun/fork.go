@@ -38,11 +38,10 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	if _, ok := plan.Step(o.Step); !ok {
 		return store.NewRun{}, refuse("the plan has no step %s to go on from", o.Step)
 	}
-	done, err := changes(ctx, st, o.RunID)
+	done, err := changes(ctx, st, old)
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	takenOver(done, old)
 	fork := &contract.Fork{RunID: o.RunID, Step: o.Step, Reason: o.Reason}
 	for _, id := range plan.Requires(o.Step) {
 		c, ok := done[id]
@@ -76,16 +75,13 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	}, nil
 }
 
-// takenOver adds what a run that is a fork itself took over from the run before
-// and never did again.
-func takenOver(done map[string]contract.StepOutput, run store.Run) {
+// takeOver adds what a run that is a fork itself took over from the run before.
+func takeOver(done map[string]contract.StepOutput, run store.Run) {
 	if run.Settings.Fork == nil {
 		return
 	}
 	for _, s := range run.Settings.Fork.Kept {
-		if _, again := done[s.Step]; !again {
-			done[s.Step] = s
-		}
+		done[s.Step] = s
 	}
 }
 

@@ -242,13 +242,14 @@ func began(e *historypb.HistoryEvent, from converter.DataConverter) contract.Pha
 
 // changes returns what the completed steps of a run's plan did, the last of each.
 // What the Repair agent made of a step that had failed stands for that step.
-// What was done for an earlier plan is no part of it.
-func changes(ctx context.Context, st *store.Store, runID int64) (map[string]contract.StepOutput, error) {
-	executions, err := st.Executions(ctx, runID)
+// What was done for an earlier plan is no part of it. A fork begins with what it
+// took over from the run before.
+func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]contract.StepOutput, error) {
+	executions, err := st.Executions(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	heals, err := st.Heals(ctx, runID)
+	heals, err := st.Heals(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -264,6 +265,7 @@ func changes(ctx context.Context, st *store.Store, runID int64) (map[string]cont
 		switch {
 		case e.Phase == contract.PhasePlanner && e.Step == "" && e.Status == contract.ExecutionCompleted:
 			clear(done)
+			takeOver(done, run)
 		case e.Phase != contract.PhaseBuilder || e.Step == "":
 		case e.Status == contract.ExecutionCompleted && json.Unmarshal(e.Output, &c) == nil && c.Step != "":
 			done[e.Step] = c
@@ -289,11 +291,10 @@ func keep(ctx context.Context, st *store.Store, run store.Run, o Order) ([]contr
 	if _, ok := plan.Step(o.Step); !ok && o.Step != "" {
 		return nil, refuse("the plan of run %d has no step %s", o.RunID, o.Step)
 	}
-	done, err := changes(ctx, st, o.RunID)
+	done, err := changes(ctx, st, run)
 	if err != nil {
 		return nil, err
 	}
-	takenOver(done, run)
 	var kept []contract.StepOutput
 	for _, id := range plan.Order() {
 		c, ok := done[id]

@@ -153,3 +153,14 @@ func TestAStepThatWasRepairedIsKept(t *testing.T) {
 		require.Empty(t, b.kept(Order{OnlyMissing: true}))
 	})
 }
+
+func TestAStepThatAForkTookOverIsKeptUntilItIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, contract.Step{ID: "a", Name: "a"}, contract.Step{ID: "c", Name: "c"})
+	b.run.Settings.Fork = &contract.Fork{RunID: 1, Step: "c", Kept: []contract.StepOutput{output("a", "t0", "taken")}}
+	b.attempt(contract.PhasePlanner, "", "", "planned")
+	b.attempt(contract.PhaseBuilder, "c", "taken", "done")
+	require.Equal(t, map[string]string{"a": "taken", "c": "done"}, b.kept(Order{OnlyMissing: true}))
+	b.attempt(contract.PhaseBuilder, "a", "t0", "")
+	require.Equal(t, map[string]string{"c": "done"}, b.kept(Order{OnlyMissing: true}), "a was done again and failed")
+}
