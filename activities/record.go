@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 
 	"go.temporal.io/sdk/activity"
 
@@ -17,7 +18,7 @@ func (a *Activities) Record(ctx context.Context, rec contract.Record) (contract.
 	if err != nil {
 		return result, err
 	}
-	if rec.Run != nil && rec.Run.Finished && !rec.Run.Staying { // a run that stays was counted at its release
+	if endsRun(rec) {
 		telemetry.CountRun(rec.Run.Status)
 	}
 	for _, h := range rec.Heals {
@@ -29,4 +30,13 @@ func (a *Activities) Record(ctx context.Context, rec contract.Record) (contract.
 		result.Replay, err = a.Store.TakeReplay(ctx, result.Execution)
 	}
 	return result, err
+}
+
+// endsRun reports whether a record is the one that ends its run. One that stays
+// with its branch ends with its release, whatever else is said of it later.
+func endsRun(rec contract.Record) bool {
+	if rec.Run == nil || !rec.Run.Finished {
+		return false
+	}
+	return !rec.Run.Staying || slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool { return e.Type == contract.EventStayStarted })
 }

@@ -33,7 +33,7 @@ func QueueOf(p Phase) string {
 }
 
 // QueueOfWorker returns the queue that one worker alone polls, for work that is
-// to be done there and nowhere else: rgpt-worker/host:4711.
+// to be done there and nowhere else: rgpt-worker/host:4711:3f9a.
 func QueueOfWorker(identity string) string { return "rgpt-worker/" + identity }
 
 // Workflow types.

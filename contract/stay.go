@@ -145,5 +145,6 @@ func isHex(s string) bool {
 // About reports whether a message is about a commit, which it may name in short.
 func (m CheckMessage) About(commit string) bool {
 	const short = 7
-	return m.Commit == commit || len(m.Commit) >= short && isHex(m.Commit) && strings.HasPrefix(commit, m.Commit)
+	named := strings.ToLower(m.Commit)
+	return named == commit || len(named) >= short && isHex(named) && strings.HasPrefix(commit, named)
 }

@@ -90,6 +90,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		if end := r.unheld(ctx); end != nil {
 			return "", end
 		}
+		d = r.askAnyway(ctx, p, failure, asked, d)
 		asked = contract.Command{}
 		switch {
 		case d.Ask != nil:
@@ -108,6 +109,22 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 			return r.goOn(ctx, p, d)
 		}
 	}
+}
+
+// askAnyway asks a person although the heal that should have asked came to
+// nothing: without this it would be begun again and again, and no budget counts
+// questions.
+func (r *run) askAnyway(ctx workflow.Context, p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
+	if d.Failed == "" || asked.Action != contract.HealAskPerson {
+		return d
+	}
+	if workflow.GetVersion(ctx, "people are asked whatever becomes of a heal", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return d
+	}
+	d.Ask = questionAbout(p, r.failed.step, failure)
+	d.Ask.Reason += "; and no heal could look at it: " + d.Failed
+	d.Failed = ""
+	return d
 }
 
 // selfHeal lets a child workflow heal a failure.
@@ -347,6 +364,11 @@ func (h *heals) forgetSteps() {
 	for _, key := range workflow.DeterministicKeys(h.compact) {
 		if strings.HasPrefix(key, builder) {
 			delete(h.compact, key)
+		}
+	}
+	for _, key := range workflow.DeterministicKeys(h.places) {
+		if strings.HasPrefix(key, builder+"/") {
+			delete(h.places, key)
 		}
 	}
 	h.goOn = map[string]contract.GoOn{}

@@ -601,3 +601,62 @@ func TestAHealThatIsCancelledBeforeItBeginsEndsAsOneThatWasWritten(t *testing.T)
 	require.Equal(t, contract.HealRegenerate, d.Action)
 	require.Equal(t, contract.HealApplied, w.healNotes()[1].Status, "a run whose heal was written knows of it")
 }
+
+func TestAPersonIsAskedOnceThoughNoHealCanLookAtTheFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.red = true
+	n := 0
+	w.env.OnActivity(contract.ActivityDiagnose, mock.Anything, mock.Anything).Return(func(_ context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
+		n++
+		if n > 60 {
+			w.env.CancelWorkflow()
+		}
+		return contract.Diagnosis{}, fault.ToTemporal(fault.New(contract.ClassConfig, contract.CodeUnknown, "cannot decode"), 1)
+	})
+	out := w.orchestrate(t, healing)
+	require.Equal(t, contract.StatusFailed, out.Status)
+	require.Contains(t, out.Failure.Message, "nobody helped")
+	require.Equal(t, 3+1, n, "each heal of the budget, and the one that should have asked")
+	require.Equal(t, 1, occurrences(w.events(), contract.EventInterventionRequested))
+}
+
+func slowClock(w *world) {
+	w.env.OnActivity(contract.ActivityRunTimeFrom, mock.Anything, mock.Anything).Return(func(ctx context.Context, _ int64) (time.Time, error) {
+		select {
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		case <-time.After(700 * time.Millisecond):
+		}
+		return w.env.Now(), nil // replayed just now: there is time left
+	})
+}
+
+func TestAStopWhileTheTimeIsLookedUpIsAStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slowClock(w)
+	w.releases = func(int) {
+		<-time.After(400 * time.Millisecond)
+		w.env.SignalWorkflow(contract.UpdateStop, contract.Command{ID: "s", By: "ada"})
+		<-time.After(100 * time.Millisecond)
+	}
+	w.fail[contract.ActivityRelease] = fault.New(contract.ClassHuman, contract.CodeUnknown, "no")
+	out := w.orchestrate(t, healing, func(s *contract.Settings) { s.RunBudget.Time = 200 * time.Millisecond })
+	require.Equal(t, contract.StatusCancelled, out.Status)
+}
+
+func TestAHealThatIsCancelledChoosesTheWorkerThatItsRowNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.workers = []string{"host:2"}
+	w.after(0, w.env.CancelWorkflow)
+	f := fault.New(contract.ClassInfra, contract.CodeUnavailable, "no").Failure
+	f.Worker = "host:1"
+	w.env.ExecuteWorkflow(contract.WorkflowSelfHeal, contract.HealInput{RunID: 7, Number: 1, Phase: contract.PhaseTester, Failure: f})
+	require.NoError(t, w.env.GetWorkflowError())
+	var d contract.Directive
+	require.NoError(t, w.env.GetWorkflowResult(&d))
+	require.Equal(t, contract.HealOtherWorker, d.Action)
+	require.Equal(t, "host:2", d.Worker)
+}

@@ -285,7 +285,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	var events []contract.EventDraft
 	switch {
 	case r.stay.on:
-		failure, events = r.endStay(failure)
+		failure, events = r.endStay(ctx, failure)
 	case r.status == contract.StatusDone:
 		failure = nil // released before anybody could stop it
 	case r.held.stop != nil:
@@ -391,6 +391,9 @@ func (r *run) deadline(ctx workflow.Context) {
 				return // the run ended first
 			}
 			left = r.timeLeft(ctx, most)
+		}
+		if ctx.Err() != nil {
+			return // it ended, or was released, while that was looked up
 		}
 		r.held.timedOut = true
 		r.held.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,

@@ -111,7 +111,7 @@ func (s *runState) change() *contract.RunChange {
 	return &contract.RunChange{
 		Phase: s.phase, Status: s.status, RetryCount: s.retryCount, LastHealAction: s.lastHealAction, WaitingFor: s.waitingFor,
 		Failure: s.failure, Branch: s.branch, Commit: s.commit, PlanID: s.planID, Finished: s.status.Terminal(),
-		Staying: s.stay.on, StayingUntil: s.stay.until,
+		Staying: s.stay.on || s.stay.until != nil, StayingUntil: s.stay.until,
 	}
 }
 

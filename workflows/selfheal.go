@@ -118,6 +118,8 @@ func (h *selfHeal) lookForWorker(ctx workflow.Context) {
 		h.anyWorker = true
 		return
 	}
+	ctx, done := steady(ctx)
+	defer done()
 	var found contract.WorkersResult
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityWorkers, contract.WorkersInput{Queue: contract.QueueOf(h.in.Phase)}).Get(ctx, &found)
 	if err != nil {
@@ -312,7 +314,7 @@ func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contra
 	case contract.HealCreateDefaults:
 		return h.createDefaults(ctx)
 	case contract.HealAskPerson:
-		again.Ask = h.question()
+		again.Ask = questionAbout(h.in.Phase, h.in.Step, &h.failure)
 		h.output.Message = "a person is asked: " + again.Ask.ActionRequired
 	default:
 		h.after(messages[action], "instructions", string(action))
@@ -334,15 +336,15 @@ func (h *selfHeal) after(message, key string, value any) {
 	h.output.Message, h.output.After = message, map[string]any{key: value}
 }
 
-// question is what a person is asked when no action is left.
-func (h *selfHeal) question() *contract.Question {
-	failed := string(h.in.Phase)
-	if h.in.Step != "" {
-		failed += " (" + h.in.Step + ")"
+// questionAbout is what a person is asked when no action is left.
+func questionAbout(p contract.Phase, step string, f *contract.Failure) *contract.Question {
+	failed := string(p)
+	if step != "" {
+		failed += " (" + step + ")"
 	}
 	return &contract.Question{
-		Reason:         fmt.Sprintf("%s of the %s: %s", h.failure.Class, failed, h.failure.Message),
-		ActionRequired: fault.Advice(h.failure.Class, h.failure.Code),
+		Reason:         fmt.Sprintf("%s of the %s: %s", f.Class, failed, f.Message),
+		ActionRequired: fault.Advice(f.Class, f.Code),
 	}
 }
 

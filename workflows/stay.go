@@ -36,6 +36,11 @@ const (
 	mostTold = 100
 	// untoldPause gathers what is told by its number.
 	untoldPause = time.Minute
+	// fullEvents and fullBytes are how long a history may grow by messages.
+	// Temporal terminates a workflow at 51,200 events or 50 MiB; what is left
+	// is enough for one repair more.
+	fullEvents = 40_000
+	fullBytes  = 40 << 20
 )
 
 // view is what the state query shows, nil for a run that does not stay.
@@ -87,10 +92,10 @@ func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) 
 	for {
 		left := r.stay.until.Sub(workflow.Now(ctx))
 		if len(r.stay.pending) == 0 {
-			if left <= 0 {
+			if left <= 0 || full(ctx) {
 				return nil, nil
 			}
-			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return len(r.stay.pending) > 0 }); err != nil {
+			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return len(r.stay.pending) > 0 || full(ctx) }); err != nil {
 				return nil, err
 			}
 			continue
@@ -103,6 +108,12 @@ func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) 
 		}
 		return &m, nil
 	}
+}
+
+// full reports whether a run has had more messages than its history can hold.
+func full(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetCurrentHistoryLength() > fullEvents || info.GetCurrentHistorySize() > fullBytes
 }
 
 // outdated says why a message is about something else than what is released, if
@@ -125,6 +136,7 @@ func (r *run) outdated(m contract.CheckMessage) string {
 // mend heals what a message says as a failure of the tester, verifies it and
 // releases it to the branch.
 func (r *run) mend(ctx workflow.Context, m contract.CheckMessage) *contract.Failure {
+	r.stay.name = m.Name
 	var taken contract.TakenCheck
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityTakeCheck, contract.TakeCheckInput{
 		RunID: r.in.RunID, Repo: r.in.Settings.Repo.URL, Branch: r.branch, Most: r.stay.most, Message: m,
@@ -133,9 +145,11 @@ func (r *run) mend(ctx workflow.Context, m contract.CheckMessage) *contract.Fail
 	case err != nil:
 		return r.why(err)
 	case taken.Again:
+		r.stay.name = ""
 		r.ignore(ctx, m, contract.EventCheckIgnored, "it was taken before the run was done again")
 		return nil
 	case taken.ID == 0:
+		r.stay.name = ""
 		r.ignore(ctx, m, contract.EventCheckIgnored, "no change of the code mends it; let the check run again: "+taken.Failure.Message)
 		return nil
 	}
@@ -144,9 +158,10 @@ func (r *run) mend(ctx workflow.Context, m contract.CheckMessage) *contract.Fail
 	if taken.Repair == 0 {
 		failure.Message += fmt.Sprintf("; the branch has had the %d repairs that it may get (git.max_repairs)", r.stay.most)
 		r.heals.count[contract.PhaseTester] = r.maxRetries // a person is asked at once
+	} else {
+		r.stay.repairs++
 	}
-	r.stay.repairs++
-	r.stay.check, r.stay.name = taken.ID, m.Name
+	r.stay.check = taken.ID
 	r.failed = failed{}
 	r.phase, r.status, r.failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
 	if _, err := r.transition(ctx, happened(contract.EventCheckReceived, map[string]any{
@@ -180,8 +195,11 @@ func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealA
 // endStay says how a run ends that stayed with its branch. What it released
 // stands in any case. A stop leaves the run done; what could not be mended makes
 // it failed, because the branch as it is is not what was asked for.
-func (r *run) endStay(failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
+func (r *run) endStay(ctx workflow.Context, failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
 	reason := "its time is over"
+	if full(ctx) {
+		reason = "it was sent more messages than its history can hold; replay it, or start another run, to stay on"
+	}
 	var events []contract.EventDraft
 	switch {
 	case r.held.stop != nil:

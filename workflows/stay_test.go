@@ -1,12 +1,14 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -415,4 +417,63 @@ func TestMessagesThatSayNothingAreRefused(t *testing.T) {
 			require.Empty(t, w.taken)
 		})
 	}
+}
+
+func TestARunThatStaysIsOverOnceHoweverMessagesMeetItsRelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	inner := w.record
+	_ = inner
+	w.env.OnActivity(contract.ActivityRecord, mock.Anything, mock.Anything).Return(func(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
+		for _, e := range rec.Events {
+			if e.Type == contract.EventCheckPassed {
+				<-time.After(300 * time.Millisecond)
+			}
+		}
+		return w.record(ctx, rec)
+	})
+	w.releases = func(int) {
+		for i := range 2 {
+			m := red(fmt.Sprint("a", i))
+			m.Conclusion = contract.ConclusionSuccess
+			w.check(m)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	_ = w.orchestrate(t, staying)
+	over := false
+	for _, rec := range w.records {
+		if rec.Run == nil {
+			continue
+		}
+		if rec.Run.StayingUntil != nil && over {
+			require.True(t, rec.Run.Staying, "after the row is over only this sets it")
+		}
+		over = over || rec.Run.Finished
+	}
+}
+
+func TestATimeThatIsLookedUpWhileTheRunIsReleasedEndsNoStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slowClock(w)
+	w.releases = func(int) { <-time.After(400 * time.Millisecond) }
+	out := w.orchestrate(t, staying, func(s *contract.Settings) { s.RunBudget.Time = 200 * time.Millisecond })
+	require.Equal(t, contract.StatusDone, out.Status)
+	require.Equal(t, "its time is over", w.payloads(contract.EventStayEnded)[0]["reason"])
+}
+
+func TestAFullHistoryEndsTheStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.after(time.Hour, func() {
+		w.env.SetCurrentHistorySize(fullBytes + 1)
+		m := red("a")
+		m.Conclusion = contract.ConclusionSuccess
+		w.check(m)
+	})
+	began := w.env.Now()
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, staying).Status)
+	require.Less(t, w.env.Now().Sub(began), 2*time.Hour)
+	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "more messages than its history can hold")
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
@@ -264,15 +265,19 @@ func workerOptions(o Options) worker.Options {
 	}
 }
 
-// Identity names this process among all workers, for people too: host:pid. One
-// that is started again is another.
-func Identity() string {
+// Identity names this process among all workers, for people too:
+// host:pid:3f9a. One that is started again is another, also in a container, in
+// which host and pid are the same each time.
+func Identity() string { return identity() }
+
+var identity = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
-}
+	const random = 4
+	return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), uuid.NewString()[:random])
+})
 
 // stop lets all roles end their activities at the same time.
 func stop(workers []worker.Worker) {

@@ -108,7 +108,7 @@ func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *
 			return // the other loop says so
 		}
 		for _, run := range runs {
-			if run.Status.Terminal() || run.WorkflowID == "" || time.Since(run.UpdatedAt) < abandonedQuiet {
+			if over(run) || run.WorkflowID == "" || time.Since(run.UpdatedAt) < abandonedQuiet {
 				continue
 			}
 			if err := closeIfEnded(ctx, latestOf(c), db, run.ID); err != nil {
@@ -153,7 +153,7 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 		return err
 	}
 	run, err := db.Run(ctx, id) // after the look: a workflow writes its end before it ends
-	if err != nil || run.Status.Terminal() {
+	if err != nil || over(run) {
 		return err
 	}
 	// Still the newest: then nobody replayed the run between the look and the row.
@@ -163,6 +163,9 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 		"the run's workflow ended (%s) without saying how the run ended; its partial results are kept, start it anew", state).Failure
 	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
+	if run.Status.Terminal() {
+		return closeStay(ctx, db, from, run, failure.Message)
+	}
 	if err := closeExecutions(ctx, db, from, id, &failure); err != nil {
 		return err
 	}
@@ -175,6 +178,26 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 		Run:    &contract.RunChange{Phase: run.Phase, Status: contract.StatusFailed, RetryCount: run.RetryCount, Failure: &failure, Finished: true},
 		Events: append(events, contract.EventDraft{Type: contract.EventRunFailed, Payload: failure}),
 		Heals:  heals,
+	})
+	return err
+}
+
+// over reports whether a run will say nothing more: one that stays with its
+// branch is done, and yet has a workflow.
+func over(run store.Run) bool { return run.Status.Terminal() && run.StayingUntil == nil }
+
+// closeStay says of a run that was released that it stays no longer. What it
+// released stands.
+func closeStay(ctx context.Context, db *store.Store, from store.Source, run store.Run, why string) error {
+	change := contract.RunChange{Phase: run.Phase, Status: run.Status, RetryCount: run.RetryCount, Finished: true, Staying: true, Failure: run.Failure}
+	if run.LastHealAction != nil {
+		change.LastHealAction = *run.LastHealAction
+	}
+	_, err := db.Record(ctx, from, contract.Record{
+		RunID: run.ID, Seq: lastRecord, Run: &change,
+		Events: []contract.EventDraft{{Type: contract.EventStayEnded, Payload: map[string]any{
+			"branch": run.ReleaseBranch, "commit": run.ReleaseCommit, "reason": why,
+		}}},
 	})
 	return err
 }

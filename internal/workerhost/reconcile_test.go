@@ -113,3 +113,29 @@ func TestARunThatSaidHowItEndedOrIsDoneAgainIsNotClosed(t *testing.T) {
 		require.Equal(t, before, details(t, db, id))
 	})
 }
+
+func TestARunWhoseWorkflowWasTerminatedWhileItStayedStaysNoLonger(t *testing.T) {
+	t.Parallel()
+	db, id := healingRun(t)
+	until := time.Now().Add(time.Hour)
+	record(t, db, id, "first", contract.Record{
+		Seq: 2, Run: &contract.RunChange{
+			Phase: contract.PhaseReleaser, Status: contract.StatusDone, Branch: "rgpt/run-1", Commit: "c0ffee", Finished: true,
+			Staying: true, StayingUntil: &until, LastHealAction: "repair",
+		},
+		Events: []contract.EventDraft{{Type: contract.EventStayStarted}},
+	})
+	before := details(t, db, id)
+	require.NotNil(t, before.StayingUntil)
+	for range 3 {
+		require.NoError(t, closeIfEnded(t.Context(), sees("first"), db, id))
+	}
+	d := details(t, db, id)
+	require.Nil(t, d.StayingUntil, "it can be replayed")
+	require.Equal(t, contract.StatusDone, d.Status)
+	require.Equal(t, before.FinishedAt, d.FinishedAt)
+	require.Equal(t, before.LastHealAction, d.LastHealAction)
+	require.Equal(t, "c0ffee", d.ReleaseCommit)
+	require.Len(t, d.Events, len(before.Events)+1)
+	require.Equal(t, contract.EventStayEnded, d.Events[len(d.Events)-1].Type)
+}
