@@ -59,10 +59,10 @@ func everyAction() ending {
 	}
 	ofPlanner := []contract.HealAction{
 		contract.HealCorrectJSON, contract.HealRegenerate, contract.HealCompactContext, contract.HealStricterSchema, contract.HealLowerTemperature,
-		contract.HealSaferModel, contract.HealOtherWorker, contract.HealWait, contract.HealRerunStrict, contract.HealPolicyCorrection, contract.HealRefinePlan,
+		contract.HealSaferModel, contract.HealWait, contract.HealRerunStrict, contract.HealPolicyCorrection, contract.HealRefinePlan,
 	}
 	// What cannot be done leads to the next question, not to the next attempt.
-	for _, a := range append([]contract.HealAction{contract.HealOtherProvider}, ofPlanner...) {
+	for _, a := range append([]contract.HealAction{contract.HealOtherProvider, contract.HealOtherWorker}, ofPlanner...) {
 		e.answers = append(e.answers, "heal --action "+string(a))
 	}
 	e.answers = append(e.answers, "heal --action "+string(contract.HealRefineStep), "heal --action "+string(contract.HealCreateDefaults))
