@@ -68,12 +68,15 @@ type EventDraft struct {
 // Record is one transition of a run on its way into the database: the run's
 // new state and the events that go with it, written in one transaction. The
 // workflow execution that sends it counts its records in Seq from 1; (workflow
-// id, workflow run id, Seq) makes a repeat harmless. What ends and what begins in
+// id, workflow run id, Seq) makes a repeat harmless. Where a task died before it
+// was completed and is done again, other records may come under its numbers: Task
+// says whose count. What ends and what begins in
 // one record follow one another: End comes first.
 type Record struct {
 	RunID         int64              `json:"run_id"`
 	Seq           int64              `json:"seq"`
-	At            time.Time          `json:"at"` // workflow time
+	Task          int64              `json:"task,omitempty"` // the workflow task that wrote it, as the length of its history; 0: unknown
+	At            time.Time          `json:"at"`             // workflow time
 	Run           *RunChange         `json:"run,omitempty"`
 	Begin         *ExecutionBegin    `json:"begin,omitempty"`
 	End           *ExecutionEnd      `json:"end,omitempty"`

@@ -67,5 +67,6 @@ func (r *recorder) writeBy(ctx workflow.Context, rec contract.Record, work func(
 func (r *recorder) number(ctx workflow.Context, rec contract.Record) contract.Record {
 	r.seq++
 	rec.RunID, rec.Seq, rec.At = r.runID, r.seq, workflow.Now(ctx)
+	rec.Task = int64(workflow.GetInfo(ctx).GetCurrentHistoryLength())
 	return rec
 }

@@ -32,6 +32,14 @@ type Source struct {
 // for a workflow run that was not seen before, as after a reset, and where the
 // run's own workflow says that it stays with its branch.
 //
+// A record is in the rows before it is in a history. Where its workflow task
+// dies in between it is forgotten, and the task is done again: most often the
+// same records come again. If not, another one counts under the number (by what
+// records are about, and by the history of the task), and is applied in full. A
+// forgotten one that comes later under another number is told no second time
+// and begins nothing anew. Who still writes for a task that was done again is
+// refused. What a forgotten record began and never ends is closed with the run.
+//
 // An execution that ends gets the sums of its model calls; calls that are still
 // open then are given up and what they hold is released.
 func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (contract.RecordResult, error) {
@@ -40,7 +48,9 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 		return contract.RecordResult{}, err
 	}
 	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, r.RunID))
+	pipeline.queue(q.LockRun(ctx, r.RunID), q.ForgetRecords(ctx, db.ForgetRecordsParams{
+		WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, Signature: params.Signature, Task: r.Task,
+	}))
 	row, err := q.Record(ctx, params)
 	if errors.Is(err, pgx.ErrNoRows) && r.End != nil {
 		return contract.RecordResult{}, notFound("there is no run %d with an execution %d that could end", r.RunID, r.End.ExecutionID)
@@ -48,8 +58,17 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	if err != nil {
 		return contract.RecordResult{}, ofRun(err, r.RunID, "record run %d", r.RunID)
 	}
+	if row.Overtaken {
+		return contract.RecordResult{}, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
+			"record %d of workflow %s is of a workflow task that was done again elsewhere; nothing of it was applied, the other one goes on", r.Seq, from.WorkflowID)
+	}
 	if row.OpenCalls > 0 { // of a repeat too: the first one may have died here
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {
+			return contract.RecordResult{}, err
+		}
+	}
+	for _, execution := range row.Unneeded {
+		if err := s.giveUpCalls(ctx, execution); err != nil {
 			return contract.RecordResult{}, err
 		}
 	}
@@ -62,6 +81,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"a record of run %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
 	}
+	p.Signature, p.Task = signature(r), r.Task
 	if p.At.IsZero() {
 		p.At = time.Now()
 	}

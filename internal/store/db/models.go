@@ -287,6 +287,8 @@ type StoredRecord struct {
 	RunID         int64
 	Result        json.RawMessage
 	CreatedAt     time.Time
+	Signature     string
+	Task          int64
 }
 
 type ToolCall struct {

@@ -11,6 +11,61 @@ import (
 	"time"
 )
 
+const forgetRecords = `-- name: ForgetRecords :exec
+WITH stored AS (
+    SELECT r.seq
+    FROM orchestrator_records r
+    WHERE r.workflow_id = $1::text AND r.workflow_run_id = $2::text AND r.seq = $3::bigint
+      AND r.signature NOT IN ('', $4::text) AND r.task BETWEEN 1 AND $5::bigint
+      AND NOT EXISTS (
+          SELECT FROM orchestrator_records h
+          WHERE h.workflow_id = $1 AND h.workflow_run_id = $2 AND h.seq > $3
+            AND (h.task = 0 OR h.task >= $5::bigint))
+), counted_back AS (
+    UPDATE orchestrator_runs r
+    SET workflow_seq = s.seq - 1
+    FROM stored s
+    WHERE r.id = $6::bigint AND r.workflow_id = $1 AND r.workflow_run_id = $2
+), forgotten AS (
+    SELECT r.seq, row_number() OVER (ORDER BY r.seq) AS n, (
+        SELECT coalesce(min(f.seq), 0)
+        FROM orchestrator_records f
+        WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq < 0) AS last
+    FROM stored s
+    JOIN orchestrator_records r ON r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq >= s.seq
+)
+UPDATE orchestrator_records r
+SET seq = f.last - f.n
+FROM forgotten f
+WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq = f.seq
+`
+
+type ForgetRecordsParams struct {
+	WorkflowID    string
+	WorkflowRunID string
+	Seq           int64
+	Signature     string
+	Task          int64
+	RunID         int64
+}
+
+// Sets aside, under numbers below zero, what is stored under the number of a
+// record that is another one, and all that follows: their workflow task was
+// never completed, or its history would have told the sender of them. Where
+// something of a later task, or of the same one, follows, it is the sender who
+// was overtaken. Without such a record this is one look at the primary key.
+func (q *Queries) ForgetRecords(ctx context.Context, arg ForgetRecordsParams) error {
+	_, err := q.db.Exec(ctx, forgetRecords,
+		arg.WorkflowID,
+		arg.WorkflowRunID,
+		arg.Seq,
+		arg.Signature,
+		arg.Task,
+		arg.RunID,
+	)
+	return err
+}
+
 const lockRun = `-- name: LockRun :exec
 SELECT id FROM orchestrator_runs WHERE id = $1 FOR NO KEY UPDATE
 `
@@ -28,15 +83,33 @@ WITH prior AS (
     SELECT r.result
     FROM orchestrator_records r
     WHERE r.workflow_id = $1::text AND r.workflow_run_id = $2::text AND r.seq = $3::bigint
+), again AS (
+    SELECT f.seq, f.result, (f.result -> 'execution' ->> 'id')::bigint AS execution_id
+    FROM orchestrator_records f
+    WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq < 0
+      AND split_part(f.signature, '|', 2) = split_part($4::text, '|', 2) AND split_part($4, '|', 2) <> ''
+      AND NOT EXISTS (SELECT FROM prior)
+    ORDER BY f.seq DESC
+    LIMIT 1
+), overtaken AS (
+    -- A later task has written on: that of the sender is not the one that counts.
+    SELECT l.seq
+    FROM (SELECT r.seq, r.task FROM orchestrator_records r
+          WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq > 0 AND r.seq < $3
+          ORDER BY r.seq DESC LIMIT 1) AS l
+    WHERE $5::bigint > 0 AND l.task > $5 AND NOT EXISTS (SELECT FROM prior)
 ), fresh AS (
     SELECT r.id AS run_id, r.event_seq
     FROM orchestrator_runs r
-    WHERE r.id = $4 AND NOT EXISTS (SELECT FROM prior)
-      AND ($5::bigint = 0
-           OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $5 AND e.run_id = r.id))
+    WHERE r.id = $6 AND NOT EXISTS (SELECT FROM prior) AND NOT EXISTS (SELECT FROM overtaken)
+      AND ($7::bigint = 0
+           OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.run_id = r.id))
 ), sender AS (
     SELECT f.run_id, f.event_seq, $1 = 'run-' || r.id AS own,
-           r.status IN ('done', 'failed', 'cancelled') AS over,
+           r.status IN ('done', 'failed', 'cancelled') AND NOT EXISTS (
+               SELECT FROM orchestrator_records o
+               WHERE o.workflow_id = $1 AND o.workflow_run_id = $2 AND o.seq < 0
+                 AND o.signature LIKE 'over %') AS over,
            $2 = ANY (r.superseded_runs)
                OR ($2 = r.workflow_run_id AND $3 <= r.workflow_seq) AS late,
            $1 = 'run-' || r.id AND r.workflow_run_id NOT IN ('', $2)
@@ -44,21 +117,38 @@ WITH prior AS (
     FROM fresh f JOIN orchestrator_runs r ON r.id = f.run_id
 ), timely AS (
     SELECT s.run_id, s.event_seq, s.own, s.takes_over,
-           $6::bool AND (NOT s.over OR s.takes_over OR (s.own AND $7::bool)) AS set_run
+           $8::bool AND (NOT s.over OR s.takes_over OR (s.own AND $9::bool)) AS set_run
     FROM sender s
     WHERE NOT (s.own AND s.late)
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
-    SELECT f.run_id, $8::text, $9::text, $10::text,
+    SELECT f.run_id, $10::text, $11::text, $12::text,
            1 + coalesce((SELECT max(e.attempt) FROM orchestrator_executions e
-                         WHERE e.run_id = f.run_id AND e.phase = $8 AND e.step = $9), 0),
-           $11::text, $12::text, $13::timestamptz
+                         WHERE e.run_id = f.run_id AND e.phase = $10 AND e.step = $11), 0),
+           $13::text, $14::text, $15::timestamptz
     FROM fresh f
-    WHERE $8 <> ''
+    WHERE $10 <> '' AND NOT EXISTS (SELECT FROM again)
     RETURNING id, run_id, phase, step, agent, attempt, started_at
 ), phase_begun AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
     SELECT b.run_id, b.phase, b.attempt, b.id, b.started_at FROM begun b WHERE b.step = ''
+), taken_up AS (
+    -- What had begun goes on, with the model of now.
+    UPDATE orchestrator_executions e
+    SET provider = $13, model = $14, status = CASE e.status WHEN 'cancelled' THEN 'running' ELSE e.status END,
+        finished_at = CASE e.status WHEN 'cancelled' THEN NULL ELSE e.finished_at END
+    FROM fresh f JOIN again a ON true
+    WHERE e.id = a.execution_id AND e.run_id = f.run_id
+    RETURNING e.id, e.status
+), phase_taken_up AS (
+    UPDATE orchestrator_phases p
+    SET status = u.status, finished_at = CASE u.status WHEN 'running' THEN NULL ELSE p.finished_at END
+    FROM taken_up u
+    WHERE p.execution_id = u.id
+), known AS (
+    DELETE FROM orchestrator_records r
+    USING fresh f, again a
+    WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq = a.seq
 ), used AS (
     SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
            count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
@@ -66,30 +156,51 @@ WITH prior AS (
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
            coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
     FROM orchestrator_model_calls c
-    WHERE c.execution_id = $5
+    WHERE c.execution_id = $7
 ), ended AS (
     UPDATE orchestrator_executions e
-    SET status = $14::text, error_class = $15::text, error_code = $16::text,
-        error_message = $17::text, error_cause = $18::text, output = $19::jsonb,
+    SET status = $16::text, error_class = $17::text, error_code = $18::text,
+        error_message = $19::text, error_cause = $20::text, output = $21::jsonb,
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
-        cost_micros = u.cost_micros, finished_at = $13
+        cost_micros = u.cost_micros, finished_at = $15
     FROM fresh f, used u
-    WHERE e.id = $5 AND e.run_id = f.run_id AND e.status = 'running'
+    WHERE e.id = $7 AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step
 ), phase_ended AS (
     UPDATE orchestrator_phases p
-    SET status = $14, finished_at = $13
+    SET status = $16, finished_at = $15
     FROM ended e
+    WHERE p.execution_id = e.id
+), unneeded AS (
+    -- What forgotten records began that have not come again until the run ended.
+    SELECT (f.result -> 'execution' ->> 'id')::bigint AS id
+    FROM orchestrator_records f
+    WHERE $22::bool AND f.run_id = $6 AND f.seq < 0
+      AND NOT EXISTS (SELECT FROM again a WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq = a.seq)
+), open_unneeded AS (
+    SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
+    FROM orchestrator_model_calls c
+    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $6 AND c.status = 'reserved' AND c.execution_id IN (SELECT n.id FROM unneeded n)
+), unneeded_ended AS (
+    UPDATE orchestrator_executions e
+    SET status = 'cancelled', finished_at = $15
+    FROM timely t, unneeded n
+    WHERE t.own AND t.set_run AND e.id = n.id AND e.id <> $7 AND e.status = 'running'
+    RETURNING e.id
+), unneeded_phases AS (
+    UPDATE orchestrator_phases p
+    SET status = 'cancelled', finished_at = $15
+    FROM unneeded_ended e
     WHERE p.execution_id = e.id
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
-    SELECT f.run_id, $20::text,
-           coalesce(nullif($21::text, ''),
-                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $20)),
-           $22::text, $23::text, $24::text, $25::timestamptz,
-           $13, CASE WHEN $22 = 'pending' THEN NULL ELSE $13 END
+    SELECT f.run_id, $23::text,
+           coalesce(nullif($24::text, ''),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $23)),
+           $25::text, $26::text, $27::text, $28::timestamptz,
+           $15, CASE WHEN $25 = 'pending' THEN NULL ELSE $15 END
     FROM timely f
-    WHERE $20 <> ''
+    WHERE $23 <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
@@ -100,18 +211,18 @@ WITH prior AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)
     SELECT f.run_id, n.number, coalesce(n.execution_id, 0), n.phase, coalesce(n.step, ''), n.error_type, coalesce(n.error_code, ''), n.heal_action,
-           coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, $13, NULL
+           coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, $15, NULL
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
+    CROSS JOIN jsonb_to_recordset($29::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
         error_code text, heal_action text, root_cause text, asked_by text, status text, heal_output jsonb)
     WHERE n.status = 'started'
     ON CONFLICT (run_id, number, execution_id) DO NOTHING
 ), heal_changed AS (
     UPDATE orchestrator_self_heal_events h
     SET status = n.status, heal_output = h.heal_output || n.heal_output,
-        finished_at = CASE WHEN n.status IN ('success', 'failed') THEN $13 ELSE h.finished_at END
+        finished_at = CASE WHEN n.status IN ('success', 'failed') THEN $15 ELSE h.finished_at END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($26::jsonb) AS n (number int, status text, heal_output jsonb)
+    CROSS JOIN jsonb_to_recordset($29::jsonb) AS n (number int, status text, heal_output jsonb)
     CROSS JOIN LATERAL (SELECT l.id FROM orchestrator_self_heal_events l
                         WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
     WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
@@ -120,32 +231,32 @@ WITH prior AS (
     INSERT INTO orchestrator_manual_interventions (run_id, number, workflow_run_id, phase, reason, action_required, status, deadline,
                                                    answer, words, resolved_by, created_at, resolved_at)
     SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, coalesce(n.action_required, ''), n.status, n.deadline,
-           coalesce(n.answer, ''), coalesce(n.words, ''), coalesce(n.resolved_by, ''), $13, CASE WHEN n.status = 'open' THEN NULL ELSE $13 END
+           coalesce(n.answer, ''), coalesce(n.words, ''), coalesce(n.resolved_by, ''), $15, CASE WHEN n.status = 'open' THEN NULL ELSE $15 END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($27::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
+    CROSS JOIN jsonb_to_recordset($30::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
         deadline timestamptz, answer text, words text, resolved_by text)
     WHERE n.reason IS NOT NULL
     ON CONFLICT (run_id, number, workflow_run_id) DO NOTHING
 ), answered AS (
     UPDATE orchestrator_manual_interventions i
-    SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = $13
+    SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = $15
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($27::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
+    CROSS JOIN jsonb_to_recordset($30::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
     WHERE n.status <> 'open' AND i.run_id = f.run_id AND i.number = n.number AND i.workflow_run_id = $2 AND i.status = 'open'
 ), abandoned AS (
     -- Nobody waits for an answer any more once the run has ended.
     UPDATE orchestrator_manual_interventions i
-    SET status = 'expired', resolved_at = $13
+    SET status = 'expired', resolved_at = $15
     FROM timely t
-    WHERE t.set_run AND $28::bool AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($27) = 0
+    WHERE t.set_run AND $22 AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($30) = 0
 ), drafts AS (
-    SELECT row_number() OVER (ORDER BY n) AS n, $29::jsonb -> (n - 1) ->> 'type' AS event_type,
-           coalesce($29 -> (n - 1) -> 'payload', '{}') AS payload
-    FROM generate_series(1, jsonb_array_length($29)) AS n
+    SELECT row_number() OVER (ORDER BY n) AS n, $31::jsonb -> (n - 1) ->> 'type' AS event_type,
+           coalesce($31 -> (n - 1) -> 'payload', '{}') AS payload
+    FROM generate_series(1, jsonb_array_length($31)) AS n
     -- That an execution has ended is told once, also when a reset workflow
     -- comes to its end again.
-    WHERE n > $30::int OR NOT EXISTS (
-        SELECT FROM orchestrator_executions e WHERE e.id = $5 AND e.status <> 'running')
+    WHERE CASE WHEN n > $32::int THEN NOT EXISTS (SELECT FROM again)
+               ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.status <> 'running') END
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
@@ -155,57 +266,63 @@ WITH prior AS (
     UPDATE orchestrator_runs r
     SET event_seq = r.event_seq + (SELECT count(*) FROM drafts),
         updated_at = clock_timestamp(),
-        workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, $13) ELSE r.workflow_started_at END,
+        workflow_started_at = CASE WHEN t.own THEN coalesce(r.workflow_started_at, $15) ELSE r.workflow_started_at END,
         workflow_run_id = CASE WHEN t.own THEN $2 ELSE r.workflow_run_id END,
         workflow_id = CASE WHEN t.own THEN $1 ELSE r.workflow_id END,
         workflow_seq = CASE WHEN t.own THEN $3 ELSE r.workflow_seq END,
         superseded_runs = CASE WHEN t.takes_over THEN array_append(r.superseded_runs, r.workflow_run_id) ELSE r.superseded_runs END,
-        plan_id = CASE WHEN t.set_run AND $31::bigint <> 0 THEN $31 ELSE r.plan_id END,
-        phase = CASE WHEN t.set_run AND $32::text <> '' THEN $32 ELSE r.phase END,
-        status = CASE WHEN t.set_run THEN $33::text ELSE r.status END,
-        retry_count = CASE WHEN t.set_run THEN $34::int ELSE r.retry_count END,
-        last_heal_action = CASE WHEN t.set_run AND $35::text <> '' THEN $35 ELSE r.last_heal_action END,
-        waiting_for = CASE WHEN t.set_run THEN $36::text ELSE r.waiting_for END,
-        error_class = CASE WHEN t.set_run THEN $37::text ELSE r.error_class END,
-        error_code = CASE WHEN t.set_run THEN $38::text ELSE r.error_code END,
-        error_message = CASE WHEN t.set_run THEN $39::text ELSE r.error_message END,
-        error_cause = CASE WHEN t.set_run THEN $40::text ELSE r.error_cause END,
-        release_branch = CASE WHEN t.set_run AND $41::text <> '' THEN $41 ELSE r.release_branch END,
-        release_commit = CASE WHEN t.set_run AND $42::text <> '' THEN $42 ELSE r.release_commit END,
-        started_at = CASE WHEN t.set_run AND $33 <> 'pending' THEN coalesce(r.started_at, $13) ELSE r.started_at END,
+        plan_id = CASE WHEN t.set_run AND $33::bigint <> 0 THEN $33 ELSE r.plan_id END,
+        phase = CASE WHEN t.set_run AND $34::text <> '' THEN $34 ELSE r.phase END,
+        status = CASE WHEN t.set_run THEN $35::text ELSE r.status END,
+        retry_count = CASE WHEN t.set_run THEN $36::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN t.set_run AND $37::text <> '' THEN $37 ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN t.set_run THEN $38::text ELSE r.waiting_for END,
+        error_class = CASE WHEN t.set_run THEN $39::text ELSE r.error_class END,
+        error_code = CASE WHEN t.set_run THEN $40::text ELSE r.error_code END,
+        error_message = CASE WHEN t.set_run THEN $41::text ELSE r.error_message END,
+        error_cause = CASE WHEN t.set_run THEN $42::text ELSE r.error_cause END,
+        release_branch = CASE WHEN t.set_run AND $43::text <> '' THEN $43 ELSE r.release_branch END,
+        release_commit = CASE WHEN t.set_run AND $44::text <> '' THEN $44 ELSE r.release_commit END,
+        started_at = CASE WHEN t.set_run AND $35 <> 'pending' THEN coalesce(r.started_at, $15) ELSE r.started_at END,
         -- A run that stays and is as it was has not ended anew.
         finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
-                           WHEN $28::bool AND $7 AND r.status = $33 THEN coalesce(r.finished_at, $13)
-                           WHEN $28 THEN $13 END,
-        staying_until = CASE WHEN t.set_run THEN $43::timestamptz ELSE r.staying_until END,
-        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($19, r.planner_output) ELSE r.planner_output END,
-        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($19, r.builder_output) ELSE r.builder_output END,
-        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($19, r.tester_output) ELSE r.tester_output END,
-        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce($19, r.releaser_output) ELSE r.releaser_output END
+                           WHEN $22 AND $9 AND r.status = $35 THEN coalesce(r.finished_at, $15)
+                           WHEN $22 THEN $15 END,
+        staying_until = CASE WHEN t.set_run THEN $45::timestamptz ELSE r.staying_until END,
+        planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($21, r.planner_output) ELSE r.planner_output END,
+        builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($21, r.builder_output) ELSE r.builder_output END,
+        tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($21, r.tester_output) ELSE r.tester_output END,
+        releaser_output = CASE WHEN e.phase = 'releaser' THEN coalesce($21, r.releaser_output) ELSE r.releaser_output END
     FROM timely t LEFT JOIN ended e ON e.step = ''
     WHERE r.id = t.run_id
     RETURNING r.event_seq
 ), kept AS (
-    INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result)
-    SELECT $1, $2, $3, f.run_id, jsonb_build_object('execution', jsonb_build_object(
+    INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, signature, task, result)
+    SELECT $1, $2, $3, f.run_id, $4, $5, coalesce(a.result, jsonb_build_object('execution', jsonb_build_object(
         'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
-        'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0)))
-    FROM fresh f LEFT JOIN begun b ON true
+        'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0))))
+    FROM fresh f LEFT JOIN begun b ON true LEFT JOIN again a ON true
     RETURNING result
 )
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
-       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($29) > 0
-             THEN pg_notify('rgpt_events', $4 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM kept k CROSS JOIN used u LEFT JOIN changed c ON true
+       o.executions::bigint[] AS unneeded,
+       false AS overtaken,
+       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($31) > 0
+             THEN pg_notify('rgpt_events', $6 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
+FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true
 UNION ALL
-SELECT p.result::jsonb, u.open, '' FROM prior p CROSS JOIN used u
+SELECT p.result::jsonb, u.open, o.executions, false, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
+UNION ALL
+SELECT '{}', 0, '{}', true, '' FROM overtaken
 `
 
 type RecordParams struct {
 	WorkflowID       string
 	WorkflowRunID    string
 	Seq              int64
+	Signature        string
+	Task             int64
 	RunID            int64
 	EndExecution     int64
 	SetRun           bool
@@ -222,6 +339,7 @@ type RecordParams struct {
 	EndMessage       string
 	EndCause         string
 	EndOutput        json.RawMessage
+	Finished         bool
 	ApprovalID       string
 	ApprovalKind     string
 	ApprovalStatus   string
@@ -230,7 +348,6 @@ type RecordParams struct {
 	ApprovalDeadline *time.Time
 	Heals            json.RawMessage
 	Interventions    json.RawMessage
-	Finished         bool
 	Events           json.RawMessage
 	EndEvents        int32
 	PlanID           int64
@@ -251,22 +368,30 @@ type RecordParams struct {
 type RecordRow struct {
 	Result    json.RawMessage
 	OpenCalls int32
+	Unneeded  []int64
+	Overtaken bool
 	Notified  string
 }
 
 // Applies a record under the lock of its run, or answers what it answered the
-// first time. No row: there is no such run, or it has no such execution to end.
+// first time, or says that its sender was overtaken. No row: there is no such run, or it has no such execution to end.
 //
 // The run's own workflow numbers its records. A late one (of a lower number, or
 // of a workflow run that another has taken over from) begins and ends its
 // executions, and says nothing about the run any more. A workflow run that was
 // not seen before takes over: the run was reset. Only so is a terminal status
-// left, and by a run's own workflow that stays with its branch.
+// left, by a run's own workflow that stays with its branch, and by one whose end
+// was forgotten.
+//
+// A forgotten record that comes again has been told and has begun what it
+// begins: it gives its answer, and its number, to the one that came.
 func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, error) {
 	row := q.db.QueryRow(ctx, record,
 		arg.WorkflowID,
 		arg.WorkflowRunID,
 		arg.Seq,
+		arg.Signature,
+		arg.Task,
 		arg.RunID,
 		arg.EndExecution,
 		arg.SetRun,
@@ -283,6 +408,7 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.EndMessage,
 		arg.EndCause,
 		arg.EndOutput,
+		arg.Finished,
 		arg.ApprovalID,
 		arg.ApprovalKind,
 		arg.ApprovalStatus,
@@ -291,7 +417,6 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.ApprovalDeadline,
 		arg.Heals,
 		arg.Interventions,
-		arg.Finished,
 		arg.Events,
 		arg.EndEvents,
 		arg.PlanID,
@@ -309,6 +434,12 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.StayingUntil,
 	)
 	var i RecordRow
-	err := row.Scan(&i.Result, &i.OpenCalls, &i.Notified)
+	err := row.Scan(
+		&i.Result,
+		&i.OpenCalls,
+		&i.Unneeded,
+		&i.Overtaken,
+		&i.Notified,
+	)
 	return i, err
 }

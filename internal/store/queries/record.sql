@@ -4,28 +4,83 @@
 -- before have committed.
 SELECT id FROM orchestrator_runs WHERE id = @run_id FOR NO KEY UPDATE;
 
+-- name: ForgetRecords :exec
+-- Sets aside, under numbers below zero, what is stored under the number of a
+-- record that is another one, and all that follows: their workflow task was
+-- never completed, or its history would have told the sender of them. Where
+-- something of a later task, or of the same one, follows, it is the sender who
+-- was overtaken. Without such a record this is one look at the primary key.
+WITH stored AS (
+    SELECT r.seq
+    FROM orchestrator_records r
+    WHERE r.workflow_id = @workflow_id::text AND r.workflow_run_id = @workflow_run_id::text AND r.seq = @seq::bigint
+      AND r.signature NOT IN ('', @signature::text) AND r.task BETWEEN 1 AND @task::bigint
+      AND NOT EXISTS (
+          SELECT FROM orchestrator_records h
+          WHERE h.workflow_id = @workflow_id AND h.workflow_run_id = @workflow_run_id AND h.seq > @seq
+            AND (h.task = 0 OR h.task >= @task::bigint))
+), counted_back AS (
+    UPDATE orchestrator_runs r
+    SET workflow_seq = s.seq - 1
+    FROM stored s
+    WHERE r.id = @run_id::bigint AND r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id
+), forgotten AS (
+    SELECT r.seq, row_number() OVER (ORDER BY r.seq) AS n, (
+        SELECT coalesce(min(f.seq), 0)
+        FROM orchestrator_records f
+        WHERE f.workflow_id = @workflow_id AND f.workflow_run_id = @workflow_run_id AND f.seq < 0) AS last
+    FROM stored s
+    JOIN orchestrator_records r ON r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq >= s.seq
+)
+UPDATE orchestrator_records r
+SET seq = f.last - f.n
+FROM forgotten f
+WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = f.seq;
+
 -- name: Record :one
 -- Applies a record under the lock of its run, or answers what it answered the
--- first time. No row: there is no such run, or it has no such execution to end.
+-- first time, or says that its sender was overtaken. No row: there is no such run, or it has no such execution to end.
 --
 -- The run's own workflow numbers its records. A late one (of a lower number, or
 -- of a workflow run that another has taken over from) begins and ends its
 -- executions, and says nothing about the run any more. A workflow run that was
 -- not seen before takes over: the run was reset. Only so is a terminal status
--- left, and by a run's own workflow that stays with its branch.
+-- left, by a run's own workflow that stays with its branch, and by one whose end
+-- was forgotten.
+--
+-- A forgotten record that comes again has been told and has begun what it
+-- begins: it gives its answer, and its number, to the one that came.
 WITH prior AS (
     SELECT r.result
     FROM orchestrator_records r
     WHERE r.workflow_id = @workflow_id::text AND r.workflow_run_id = @workflow_run_id::text AND r.seq = @seq::bigint
+), again AS (
+    SELECT f.seq, f.result, (f.result -> 'execution' ->> 'id')::bigint AS execution_id
+    FROM orchestrator_records f
+    WHERE f.workflow_id = @workflow_id AND f.workflow_run_id = @workflow_run_id AND f.seq < 0
+      AND split_part(f.signature, '|', 2) = split_part(@signature::text, '|', 2) AND split_part(@signature, '|', 2) <> ''
+      AND NOT EXISTS (SELECT FROM prior)
+    ORDER BY f.seq DESC
+    LIMIT 1
+), overtaken AS (
+    -- A later task has written on: that of the sender is not the one that counts.
+    SELECT l.seq
+    FROM (SELECT r.seq, r.task FROM orchestrator_records r
+          WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq > 0 AND r.seq < @seq
+          ORDER BY r.seq DESC LIMIT 1) AS l
+    WHERE @task::bigint > 0 AND l.task > @task AND NOT EXISTS (SELECT FROM prior)
 ), fresh AS (
     SELECT r.id AS run_id, r.event_seq
     FROM orchestrator_runs r
-    WHERE r.id = @run_id AND NOT EXISTS (SELECT FROM prior)
+    WHERE r.id = @run_id AND NOT EXISTS (SELECT FROM prior) AND NOT EXISTS (SELECT FROM overtaken)
       AND (@end_execution::bigint = 0
            OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.run_id = r.id))
 ), sender AS (
     SELECT f.run_id, f.event_seq, @workflow_id = 'run-' || r.id AS own,
-           r.status IN ('done', 'failed', 'cancelled') AS over,
+           r.status IN ('done', 'failed', 'cancelled') AND NOT EXISTS (
+               SELECT FROM orchestrator_records o
+               WHERE o.workflow_id = @workflow_id AND o.workflow_run_id = @workflow_run_id AND o.seq < 0
+                 AND o.signature LIKE 'over %') AS over,
            @workflow_run_id = ANY (r.superseded_runs)
                OR (@workflow_run_id = r.workflow_run_id AND @seq <= r.workflow_seq) AS late,
            @workflow_id = 'run-' || r.id AND r.workflow_run_id NOT IN ('', @workflow_run_id)
@@ -43,11 +98,28 @@ WITH prior AS (
                          WHERE e.run_id = f.run_id AND e.phase = @begin_phase AND e.step = @begin_step), 0),
            @begin_provider::text, @begin_model::text, @at::timestamptz
     FROM fresh f
-    WHERE @begin_phase <> ''
+    WHERE @begin_phase <> '' AND NOT EXISTS (SELECT FROM again)
     RETURNING id, run_id, phase, step, agent, attempt, started_at
 ), phase_begun AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
     SELECT b.run_id, b.phase, b.attempt, b.id, b.started_at FROM begun b WHERE b.step = ''
+), taken_up AS (
+    -- What had begun goes on, with the model of now.
+    UPDATE orchestrator_executions e
+    SET provider = @begin_provider, model = @begin_model, status = CASE e.status WHEN 'cancelled' THEN 'running' ELSE e.status END,
+        finished_at = CASE e.status WHEN 'cancelled' THEN NULL ELSE e.finished_at END
+    FROM fresh f JOIN again a ON true
+    WHERE e.id = a.execution_id AND e.run_id = f.run_id
+    RETURNING e.id, e.status
+), phase_taken_up AS (
+    UPDATE orchestrator_phases p
+    SET status = u.status, finished_at = CASE u.status WHEN 'running' THEN NULL ELSE p.finished_at END
+    FROM taken_up u
+    WHERE p.execution_id = u.id
+), known AS (
+    DELETE FROM orchestrator_records r
+    USING fresh f, again a
+    WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = a.seq
 ), used AS (
     SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
            count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
@@ -69,6 +141,27 @@ WITH prior AS (
     UPDATE orchestrator_phases p
     SET status = @end_status, finished_at = @at
     FROM ended e
+    WHERE p.execution_id = e.id
+), unneeded AS (
+    -- What forgotten records began that have not come again until the run ended.
+    SELECT (f.result -> 'execution' ->> 'id')::bigint AS id
+    FROM orchestrator_records f
+    WHERE @finished::bool AND f.run_id = @run_id AND f.seq < 0
+      AND NOT EXISTS (SELECT FROM again a WHERE f.workflow_id = @workflow_id AND f.workflow_run_id = @workflow_run_id AND f.seq = a.seq)
+), open_unneeded AS (
+    SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
+    FROM orchestrator_model_calls c
+    WHERE @finished AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = @run_id AND c.status = 'reserved' AND c.execution_id IN (SELECT n.id FROM unneeded n)
+), unneeded_ended AS (
+    UPDATE orchestrator_executions e
+    SET status = 'cancelled', finished_at = @at
+    FROM timely t, unneeded n
+    WHERE t.own AND t.set_run AND e.id = n.id AND e.id <> @end_execution AND e.status = 'running'
+    RETURNING e.id
+), unneeded_phases AS (
+    UPDATE orchestrator_phases p
+    SET status = 'cancelled', finished_at = @at
+    FROM unneeded_ended e
     WHERE p.execution_id = e.id
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
@@ -126,15 +219,15 @@ WITH prior AS (
     UPDATE orchestrator_manual_interventions i
     SET status = 'expired', resolved_at = @at
     FROM timely t
-    WHERE t.set_run AND @finished::bool AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length(@interventions) = 0
+    WHERE t.set_run AND @finished AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length(@interventions) = 0
 ), drafts AS (
     SELECT row_number() OVER (ORDER BY n) AS n, @events::jsonb -> (n - 1) ->> 'type' AS event_type,
            coalesce(@events -> (n - 1) -> 'payload', '{}') AS payload
     FROM generate_series(1, jsonb_array_length(@events)) AS n
     -- That an execution has ended is told once, also when a reset workflow
     -- comes to its end again.
-    WHERE n > @end_events::int OR NOT EXISTS (
-        SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.status <> 'running')
+    WHERE CASE WHEN n > @end_events::int THEN NOT EXISTS (SELECT FROM again)
+               ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.status <> 'running') END
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
@@ -164,7 +257,7 @@ WITH prior AS (
         started_at = CASE WHEN t.set_run AND @status <> 'pending' THEN coalesce(r.started_at, @at) ELSE r.started_at END,
         -- A run that stays and is as it was has not ended anew.
         finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
-                           WHEN @finished::bool AND @staying AND r.status = @status THEN coalesce(r.finished_at, @at)
+                           WHEN @finished AND @staying AND r.status = @status THEN coalesce(r.finished_at, @at)
                            WHEN @finished THEN @at END,
         staying_until = CASE WHEN t.set_run THEN sqlc.narg(staying_until)::timestamptz ELSE r.staying_until END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce(sqlc.narg(end_output), r.planner_output) ELSE r.planner_output END,
@@ -175,17 +268,21 @@ WITH prior AS (
     WHERE r.id = t.run_id
     RETURNING r.event_seq
 ), kept AS (
-    INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result)
-    SELECT @workflow_id, @workflow_run_id, @seq, f.run_id, jsonb_build_object('execution', jsonb_build_object(
+    INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, signature, task, result)
+    SELECT @workflow_id, @workflow_run_id, @seq, f.run_id, @signature, @task, coalesce(a.result, jsonb_build_object('execution', jsonb_build_object(
         'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
-        'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0)))
-    FROM fresh f LEFT JOIN begun b ON true
+        'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0))))
+    FROM fresh f LEFT JOIN begun b ON true LEFT JOIN again a ON true
     RETURNING result
 )
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
+       o.executions::bigint[] AS unneeded,
+       false AS overtaken,
        (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length(@events) > 0
              THEN pg_notify('rgpt_events', @run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM kept k CROSS JOIN used u LEFT JOIN changed c ON true
+FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true
 UNION ALL
-SELECT p.result::jsonb, u.open, '' FROM prior p CROSS JOIN used u;
+SELECT p.result::jsonb, u.open, o.executions, false, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
+UNION ALL
+SELECT '{}', 0, '{}', true, '' FROM overtaken;

@@ -1,0 +1,365 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"pgregory.net/rapid"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// teller is a workflow as the store sees it: what its history knows.
+type teller struct {
+	at    int              // how much of the work is told
+	seq   int64            // of the last record
+	open  int64            // the execution of the phase under way
+	ended *contract.Record // a phase's end that is told with what follows, as a run does
+}
+
+// next returns the records that a workflow of n phases writes, one by one: each
+// phase begins, changes something, and ends with what follows.
+func (w *teller) next(phases int) (contract.Record, bool) {
+	phase, part := w.at/2, w.at%2
+	switch {
+	case w.at > 2*phases:
+		return contract.Record{}, false
+	case phase == phases:
+		return w.told(contract.Record{
+			Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": "done"}}},
+		}), true
+	case part == 0:
+		p := contract.Phases()[phase%len(contract.Phases())]
+		return w.told(contract.Record{
+			Run: &contract.RunChange{Phase: p, Status: p.Running()}, Begin: &contract.ExecutionBegin{Phase: p, Step: fmt.Sprint("step-", phase), Agent: contract.AgentOf(p)},
+			Events: []contract.EventDraft{{Type: p.Started(), Payload: map[string]any{"begun": phase}}},
+		}), true
+	}
+	return w.told(contract.Record{Run: &contract.RunChange{Status: contract.StatusPaused}, Events: []contract.EventDraft{
+		{Type: contract.EventRunUpdated, Payload: map[string]any{"change": phase}},
+	}}), true
+}
+
+// told adds the end that was not told yet.
+func (w *teller) told(r contract.Record) contract.Record {
+	if e := w.ended; e != nil {
+		w.ended = nil
+		r.End, r.EndEvents, r.Events = e.End, len(e.Events), append(slices.Clone(e.Events), r.Events...)
+	}
+	return r
+}
+
+// wrote takes over what a record of the work answered.
+func (w *teller) wrote(r contract.Record, result contract.RecordResult) {
+	if r.Begin != nil {
+		w.open = result.Execution.ID
+	}
+	w.at++
+	if w.at%2 == 0 && !r.Run.Status.Terminal() {
+		w.ended = &contract.Record{
+			End:    &contract.ExecutionEnd{ExecutionID: w.open, Status: contract.ExecutionCompleted},
+			Events: []contract.EventDraft{{Type: contract.PhaseBuilder.CompletedEvent(), Payload: map[string]any{"ended": w.at / 2}}},
+		}
+	}
+}
+
+func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rapid.Check(t, func(t *rapid.T) {
+		run := b.createFor(t)
+		from := store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "first"}
+		phases := rapid.IntRange(1, 4).Draw(t, "phases")
+		var w teller
+		task, command, crashes := int64(3), 0, rapid.IntRange(0, 4).Draw(t, "crashes")
+		waiting := []int{}            // commands that history has and the workflow does not
+		var zombies []contract.Record // what dead workers sent, or may still send
+		told := map[string]struct{}{} // what was written by anybody
+		send := func(w *teller, task int64, r contract.Record) (contract.Record, contract.RecordResult, error) {
+			w.seq++
+			r.RunID, r.Seq, r.Task, r.At = run.ID, w.seq, task, time.Now()
+			result, err := b.Record(context.Background(), from, r)
+			for _, e := range r.Events {
+				told[fmt.Sprint(e.Type, e.Payload)] = struct{}{}
+			}
+			return r, result, err
+		}
+		for done := false; !done; task += 4 {
+			before, asked := w, waiting
+			if w.at <= 2*phases && rapid.IntRange(0, 2).Draw(t, "commands") == 0 {
+				command++
+				asked = append(slices.Clone(asked), command)
+			}
+			var sent []contract.Record
+			for _, c := range asked {
+				r, _, err := send(&w, task, w.told(contract.Record{
+					Run:    &contract.RunChange{Status: contract.StatusPaused, WaitingFor: fmt.Sprint(c)},
+					Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"command": c}}},
+				}))
+				require.NoError(t, err)
+				sent = append(sent, r)
+			}
+			for range rapid.IntRange(1, 4).Draw(t, "records") {
+				r, more := w.next(phases)
+				if done = !more; done {
+					break
+				}
+				r, result, err := send(&w, task, r)
+				require.NoError(t, err)
+				w.wrote(r, result)
+				sent = append(sent, r)
+			}
+			waiting = nil
+			if crashes > 0 && rapid.Bool().Draw(t, "dies") {
+				crashes--
+				done, w = false, before
+				if rapid.Bool().Draw(t, "the command comes again") { // a signal does, an update may not
+					waiting = asked
+				}
+				if rapid.Bool().Draw(t, "lives on") {
+					zombies = append(zombies, sent...)
+				}
+				continue
+			}
+			if len(zombies) > 0 { // a dead worker is not as dead as it seemed
+				z := rapid.SampledFrom(zombies).Draw(t, "zombie")
+				_, err := b.Record(context.Background(), from, z)
+				if err != nil {
+					require.ErrorContains(t, err, "done again elsewhere")
+				}
+			}
+		}
+		events, err := b.Events(context.Background(), run.ID, 0, 0)
+		require.NoError(t, err)
+		got := map[string]int{}
+		for i, e := range events {
+			require.EqualValues(t, i+1, e.Seq)
+			got[string(e.Type)+strings.NewReplacer(`{"`, "map[", `": `, ":", `"`, "", "}", "]").Replace(string(e.Payload))]++
+		}
+		delete(got, "run.createdmap[]")
+		for name, n := range got {
+			require.Equal(t, 1, n, "%s is told once: %v", name, got)
+		}
+		require.Subset(t, slices.Collect(maps.Keys(got)), slices.Collect(maps.Keys(told)))
+		executions, err := b.Executions(context.Background(), run.ID)
+		require.NoError(t, err)
+		require.Len(t, executions, phases, "each begun once")
+		for _, e := range executions {
+			require.Equal(t, contract.ExecutionCompleted, e.Status)
+		}
+		now, err := b.Run(context.Background(), run.ID)
+		require.NoError(t, err)
+		require.Equal(t, contract.StatusDone, now.Status)
+		require.EqualValues(t, len(events), now.EventSeq)
+	})
+}
+
+// createFor makes a run for one case of a property.
+func (b *bundle) createFor(t *rapid.T) store.Run {
+	run, _, err := b.CreateRun(context.Background(), filled(store.NewRun{}))
+	require.NoError(t, err)
+	return run
+}
+
+// by sends a record as a workflow task of the run.
+func (b *bundle) by(task, seq int64, r contract.Record) (contract.RecordResult, error) {
+	r.RunID, r.Seq, r.Task, r.At = b.run.ID, seq, task, time.Now()
+	return b.Record(context.Background(), b.source(), r)
+}
+
+func began(phase contract.Phase) contract.Record {
+	return contract.Record{
+		Run: &contract.RunChange{Phase: phase, Status: phase.Running()}, Begin: &contract.ExecutionBegin{Phase: phase, Agent: contract.AgentOf(phase)},
+		Events: []contract.EventDraft{{Type: phase.Started()}},
+	}
+}
+
+func pauses() contract.Record {
+	return contract.Record{Run: &contract.RunChange{Status: contract.StatusPaused}, Events: []contract.EventDraft{
+		{Type: contract.EventRunUpdated, Payload: map[string]any{"status": "paused", "by": "ann"}},
+	}}
+}
+
+func TestAPauseThatTookTheNumberOfAForgottenRecordIsToldAndThePhaseBeginsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.by(3, 1, began(contract.PhasePlanner))
+	require.NoError(t, err)
+	_, err = b.by(7, 1, pauses())
+	require.NoError(t, err)
+	require.Equal(t, contract.StatusPaused, b.status(t))
+	anew := began(contract.PhasePlanner)
+	anew.Begin.Model = contract.ModelChoice{Provider: "scripted", Model: "other"}
+	second, err := b.by(7, 2, anew)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.Equal(t, contract.PhasePlanner.Running(), b.status(t))
+	repeated, err := b.by(7, 2, anew)
+	require.NoError(t, err)
+	require.Equal(t, first, repeated)
+	require.Len(t, b.all(t), 3, "created, started, paused")
+	requireGapless(t, b.all(t))
+	executions, err := b.Executions(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Len(t, executions, 1)
+	require.Equal(t, "other", executions[0].Model, "of now")
+	require.Zero(t, b.forgotten(t))
+}
+
+func (b *bundle) forgotten(t *testing.T) (n int) {
+	t.Helper()
+	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+		require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM orchestrator_records WHERE seq < 0").Scan(&n))
+	})
+	return n
+}
+
+func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.by(3, 1, began(contract.PhasePlanner))
+	require.NoError(t, err)
+	_, err = b.ReserveCall(t.Context(), reservation(first.Execution, 1))
+	require.NoError(t, err)
+	over := contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}}
+	for range 2 {
+		_, err = b.by(7, 1, over)
+		require.NoError(t, err)
+		details, err := b.RunDetails(t.Context(), b.run.ID)
+		require.NoError(t, err)
+		require.Equal(t, contract.StatusCancelled, details.Status)
+		require.Equal(t, contract.ExecutionCancelled, details.Executions[0].Status)
+		require.Equal(t, contract.ExecutionCancelled, details.Phases[0].Status)
+		calls, err := b.ModelCalls(t.Context(), b.run.ID)
+		require.NoError(t, err)
+		require.Equal(t, "failed", calls[0].Status)
+		// As if the first one had died between the record and the calls.
+		_, err = b.ReserveCall(t.Context(), reservation(first.Execution, 1))
+		require.NoError(t, err)
+	}
+}
+
+func TestARunWhoseEndWasForgottenGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.by(3, 1, began(contract.PhasePlanner))
+	require.NoError(t, err)
+	over := contract.Record{
+		Run: &contract.RunChange{Status: contract.StatusFailed, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}},
+		End: &contract.ExecutionEnd{ExecutionID: first.Execution.ID, Status: contract.ExecutionFailed},
+	}
+	_, err = b.by(7, 2, over)
+	require.NoError(t, err)
+	_, err = b.by(11, 2, began(contract.PhaseBuilder))
+	require.NoError(t, err)
+	require.Equal(t, contract.PhaseBuilder.Running(), b.status(t))
+	_, err = b.by(15, 3, over)
+	require.NoError(t, err)
+	require.Equal(t, contract.StatusFailed, b.status(t))
+	require.Len(t, b.all(t), 4, "created, two phases, one end")
+}
+
+func TestAWorkerWhoseTaskIsDoneAgainElsewhereChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.by(3, 1, began(contract.PhasePlanner))
+	require.NoError(t, err)
+	_, err = b.by(7, 1, pauses())
+	require.NoError(t, err)
+	before := b.all(t)
+	_, err = b.by(3, 1, began(contract.PhasePlanner)) // its number is another's
+	require.NoError(t, err)
+	_, err = b.by(3, 2, began(contract.PhaseBuilder))
+	require.ErrorContains(t, err, "done again elsewhere")
+	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
+	require.Equal(t, before, b.all(t))
+	require.Equal(t, contract.StatusPaused, b.status(t))
+}
+
+func TestTwoWorkersThatDoOneTaskAtTheSameTimeTellItOnce(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		b := setup(t)
+		phases := contract.Phases()
+		zombie := func(ctx context.Context) error { // its task has timed out, which it does not know
+			for i, p := range phases {
+				if _, err := b.by(3, int64(i+1), began(p)); err != nil {
+					require.ErrorContains(t, err, "done again elsewhere")
+					return nil
+				}
+			}
+			return ctx.Err()
+		}
+		results := map[contract.Phase]contract.ExecutionRef{}
+		live := func(ctx context.Context) error {
+			for i, r := range append([]contract.Record{pauses()}, began(phases[0]), began(phases[1]), began(phases[2]), began(phases[3])) {
+				result, err := b.by(7, int64(i+1), r)
+				if err != nil {
+					return err
+				}
+				if r.Begin != nil {
+					results[r.Begin.Phase] = result.Execution
+				}
+			}
+			return ctx.Err()
+		}
+		var g errgroup.Group
+		g.Go(func() error { return zombie(t.Context()) })
+		g.Go(func() error { return live(t.Context()) })
+		require.NoError(t, g.Wait())
+		events := b.all(t)
+		requireGapless(t, events)
+		require.Len(t, events, 6, "created, paused, four phases")
+		executions, err := b.Executions(t.Context(), b.run.ID)
+		require.NoError(t, err)
+		require.Len(t, executions, 4)
+		for _, e := range executions {
+			require.Equal(t, e.ExecutionRef, results[e.Phase])
+		}
+		require.Equal(t, phases[3].Running(), b.status(t))
+	}
+}
+
+func TestRecordsOfReconcilersAndOfOlderWorkersAreRepeatsWhateverTheySay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.by(0, 1, began(contract.PhasePlanner))
+	require.NoError(t, err)
+	second, err := b.by(7, 1, pauses())
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.Len(t, b.all(t), 2)
+}
+
+func TestForgottenRecordsAreLookedForByIndexesAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result, signature, task)
+			SELECT 'run-' || w, 'first', n, $1, '{}', '|x ', n FROM generate_series(1, 200) w, generate_series(1, 100) n`, b.run.ID)
+		require.NoError(t, err)
+		_, err = conn.Exec(ctx, "ANALYZE orchestrator_records")
+		require.NoError(t, err)
+		for _, lookup := range []struct{ index, sql string }{
+			{"pkey", "SELECT seq FROM orchestrator_records WHERE workflow_id = 'run-7' AND workflow_run_id = 'first' AND seq = 50 AND signature NOT IN ('', 'y') AND task BETWEEN 1 AND 90"},
+			{"forgotten", "SELECT seq FROM orchestrator_records WHERE workflow_id = 'run-7' AND workflow_run_id = 'first' AND seq < 0 ORDER BY seq DESC LIMIT 1"},
+			{"pkey", "SELECT seq, task FROM orchestrator_records WHERE workflow_id = 'run-7' AND workflow_run_id = 'first' AND seq > 0 AND seq < 99 ORDER BY seq DESC LIMIT 1"},
+		} {
+			rows, err := conn.Query(ctx, "EXPLAIN "+lookup.sql)
+			require.NoError(t, err)
+			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			require.Contains(t, strings.Join(plan, "\n"), "using orchestrator_records_"+lookup.index)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// signature says what a record is about, so that it is known again under another
+// number. It does not say when, nor how the run is: that differs when a workflow
+// task is done again. It has two parts, with a | between. The first is what the
+// rows themselves keep from being done twice: the end of the run ("over"), of an
+// execution, and the events that belong to it. That may come with another
+// record than before. The second is what else happened; it is empty for none.
+func signature(r contract.Record) string {
+	var ended, told strings.Builder
+	if r.Run != nil && r.Run.Finished {
+		ended.WriteString("over ")
+	}
+	events := r.Events
+	if r.End != nil {
+		// Not how it ended: it ends once.
+		fmt.Fprintf(&ended, "end %d ", r.End.ExecutionID)
+		own := min(max(r.EndEvents, 0), len(events))
+		write(&ended, events[:own])
+		events = events[own:]
+		if r.EndEvents == 0 && len(events) > 0 { // the events are of that end
+			fmt.Fprintf(&told, "end %d ", r.End.ExecutionID)
+		}
+	}
+	write(&told, events)
+	if b := r.Begin; b != nil {
+		fmt.Fprintf(&told, "begin %s/%s ", b.Phase, strings.ReplaceAll(b.Step, "|", "/"))
+	}
+	for _, h := range r.Heals {
+		if r.EndEvents > 0 && (h.Status == contract.HealSuccess || h.Status == contract.HealFailed) {
+			continue // it is settled with the end
+		}
+		fmt.Fprintf(&told, "heal %d %s ", h.Number, h.Status)
+	}
+	for _, i := range r.Interventions {
+		fmt.Fprintf(&told, "intervention %d %s ", i.Number, i.Status)
+	}
+	if id := r.Notes["id"]; id != "" {
+		fmt.Fprintf(&told, "approval %s %s ", digest(id), digest(r.Notes["status"]))
+	}
+	return ended.String() + "|" + told.String()
+}
+
+// write writes the types of events. What changed in a run that was updated is
+// part of what the event is about: a pause is no resume.
+func write(to *strings.Builder, events []contract.EventDraft) {
+	for _, e := range events {
+		to.WriteString(strings.ReplaceAll(string(e.Type), "|", "/"))
+		if e.Type == contract.EventRunUpdated {
+			to.WriteString(":" + changes(e.Payload))
+		}
+		to.WriteByte(' ')
+	}
+}
+
+// changes returns the digest of the names and plain values of a payload.
+func changes(payload any) string {
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return "" // encoding the record says so
+	}
+	var fields map[string]any
+	if json.Unmarshal(raw, &fields) != nil {
+		return "" // no object: nothing to tell apart
+	}
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch value := fields[name].(type) {
+		case map[string]any, []any:
+			fmt.Fprintf(&text, "%q ", name)
+		default:
+			fmt.Fprintf(&text, "%q=%q ", name, fmt.Sprint(value))
+		}
+	}
+	return digest(text.String())
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
