@@ -81,7 +81,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"a record of run %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
 	}
-	p.Signature, p.Task = signature(r), r.Task
+	p.Signature, p.Task = text(signature(r)), r.Task
 	if p.At.IsZero() {
 		p.At = time.Now()
 	}
