@@ -26,18 +26,20 @@ WITH stored AS (
     SET workflow_seq = s.seq - 1
     FROM stored s
     WHERE r.id = $6::bigint AND r.workflow_id = $1 AND r.workflow_run_id = $2
-), forgotten AS (
+), forgotten AS MATERIALIZED (
     SELECT r.seq, row_number() OVER (ORDER BY r.seq) AS n, (
         SELECT coalesce(min(f.seq), 0)
         FROM orchestrator_records f
         WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq < 0) AS last
-    FROM stored s
-    JOIN orchestrator_records r ON r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq >= s.seq
+    FROM orchestrator_records r
+    -- A value, not a join: without one this reads nothing.
+    WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq >= (SELECT s.seq FROM stored s)
 )
 UPDATE orchestrator_records r
 SET seq = f.last - f.n
 FROM forgotten f
 WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq = f.seq
+  AND r.seq >= (SELECT s.seq FROM stored s)
 `
 
 type ForgetRecordsParams struct {
@@ -137,8 +139,8 @@ WITH prior AS (
     UPDATE orchestrator_executions e
     SET provider = $13, model = $14, status = CASE e.status WHEN 'cancelled' THEN 'running' ELSE e.status END,
         finished_at = CASE e.status WHEN 'cancelled' THEN NULL ELSE e.finished_at END
-    FROM fresh f JOIN again a ON true
-    WHERE e.id = a.execution_id AND e.run_id = f.run_id
+    FROM fresh f
+    WHERE e.id = (SELECT a.execution_id FROM again a) AND e.run_id = f.run_id
     RETURNING e.id, e.status
 ), phase_taken_up AS (
     UPDATE orchestrator_phases p
@@ -147,8 +149,8 @@ WITH prior AS (
     WHERE p.execution_id = u.id
 ), known AS (
     DELETE FROM orchestrator_records r
-    USING fresh f, again a
-    WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq = a.seq
+    USING fresh f
+    WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq = (SELECT a.seq FROM again a)
 ), used AS (
     SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
            count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
@@ -180,12 +182,12 @@ WITH prior AS (
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
     FROM orchestrator_model_calls c
-    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $6 AND c.status = 'reserved' AND c.execution_id IN (SELECT n.id FROM unneeded n)
+    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $6 AND c.status = 'reserved' AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
 ), unneeded_ended AS (
     UPDATE orchestrator_executions e
     SET status = 'cancelled', finished_at = $15
-    FROM timely t, unneeded n
-    WHERE t.own AND t.set_run AND e.id = n.id AND e.id <> $7 AND e.status = 'running'
+    FROM timely t
+    WHERE t.own AND t.set_run AND e.id = ANY (ARRAY(SELECT n.id FROM unneeded n)) AND e.id <> $7 AND e.status = 'running'
     RETURNING e.id
 ), unneeded_phases AS (
     UPDATE orchestrator_phases p

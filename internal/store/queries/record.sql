@@ -24,18 +24,20 @@ WITH stored AS (
     SET workflow_seq = s.seq - 1
     FROM stored s
     WHERE r.id = @run_id::bigint AND r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id
-), forgotten AS (
+), forgotten AS MATERIALIZED (
     SELECT r.seq, row_number() OVER (ORDER BY r.seq) AS n, (
         SELECT coalesce(min(f.seq), 0)
         FROM orchestrator_records f
         WHERE f.workflow_id = @workflow_id AND f.workflow_run_id = @workflow_run_id AND f.seq < 0) AS last
-    FROM stored s
-    JOIN orchestrator_records r ON r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq >= s.seq
+    FROM orchestrator_records r
+    -- A value, not a join: without one this reads nothing.
+    WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq >= (SELECT s.seq FROM stored s)
 )
 UPDATE orchestrator_records r
 SET seq = f.last - f.n
 FROM forgotten f
-WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = f.seq;
+WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = f.seq
+  AND r.seq >= (SELECT s.seq FROM stored s);
 
 -- name: Record :one
 -- Applies a record under the lock of its run, or answers what it answered the
@@ -108,8 +110,8 @@ WITH prior AS (
     UPDATE orchestrator_executions e
     SET provider = @begin_provider, model = @begin_model, status = CASE e.status WHEN 'cancelled' THEN 'running' ELSE e.status END,
         finished_at = CASE e.status WHEN 'cancelled' THEN NULL ELSE e.finished_at END
-    FROM fresh f JOIN again a ON true
-    WHERE e.id = a.execution_id AND e.run_id = f.run_id
+    FROM fresh f
+    WHERE e.id = (SELECT a.execution_id FROM again a) AND e.run_id = f.run_id
     RETURNING e.id, e.status
 ), phase_taken_up AS (
     UPDATE orchestrator_phases p
@@ -118,8 +120,8 @@ WITH prior AS (
     WHERE p.execution_id = u.id
 ), known AS (
     DELETE FROM orchestrator_records r
-    USING fresh f, again a
-    WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = a.seq
+    USING fresh f
+    WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq = (SELECT a.seq FROM again a)
 ), used AS (
     SELECT count(*) FILTER (WHERE c.status = 'done')::int AS turns,
            count(*) FILTER (WHERE c.status = 'reserved')::int AS open,
@@ -151,12 +153,12 @@ WITH prior AS (
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
     FROM orchestrator_model_calls c
-    WHERE @finished AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = @run_id AND c.status = 'reserved' AND c.execution_id IN (SELECT n.id FROM unneeded n)
+    WHERE @finished AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = @run_id AND c.status = 'reserved' AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
 ), unneeded_ended AS (
     UPDATE orchestrator_executions e
     SET status = 'cancelled', finished_at = @at
-    FROM timely t, unneeded n
-    WHERE t.own AND t.set_run AND e.id = n.id AND e.id <> @end_execution AND e.status = 'running'
+    FROM timely t
+    WHERE t.own AND t.set_run AND e.id = ANY (ARRAY(SELECT n.id FROM unneeded n)) AND e.id <> @end_execution AND e.status = 'running'
     RETURNING e.id
 ), unneeded_phases AS (
     UPDATE orchestrator_phases p
