@@ -192,8 +192,7 @@ WITH prior AS (
 ), unneeded_phases AS (
     UPDATE orchestrator_phases p
     SET status = 'cancelled', finished_at = $15
-    FROM unneeded_ended e
-    WHERE p.execution_id = e.id
+    WHERE p.run_id = $6 AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
     SELECT f.run_id, $23::text,

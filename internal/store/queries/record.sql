@@ -163,8 +163,7 @@ WITH prior AS (
 ), unneeded_phases AS (
     UPDATE orchestrator_phases p
     SET status = 'cancelled', finished_at = @at
-    FROM unneeded_ended e
-    WHERE p.execution_id = e.id
+    WHERE p.run_id = @run_id AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
     SELECT f.run_id, @approval_id::text,
