@@ -210,7 +210,8 @@ func (w *extraWorker) stop(t *testing.T, how syscall.Signal) {
 
 // is reports whether a worker has an identity.
 func (w *extraWorker) is(identity string) bool {
-	return strings.HasSuffix(identity, ":"+strconv.Itoa(w.cmd.Process.Pid))
+	parts := strings.Split(identity, ":") // host:pid:suffix
+	return len(parts) == 3 && parts[1] == strconv.Itoa(w.cmd.Process.Pid)
 }
 
 // commands is a plan of one step that runs a command, which needs a sandbox.
