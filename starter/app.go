@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -125,6 +126,11 @@ func (p *parts) Close() {
 	if p.Store != nil {
 		p.Store.Close()
 	}
+}
+
+// runs is what commands do with runs.
+func (p *parts) runs() *control.Runs {
+	return &control.Runs{Store: p.Store, Temporal: p.Temporal, Artifacts: p.Artifacts, Config: p.Config, DataDir: p.DataDir}
 }
 
 // databaseTime is how long a command waits for the database: a person waits with it.

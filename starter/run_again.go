@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 // again returns the commands by which a run goes on after a failure, or is done
@@ -30,10 +30,8 @@ func newRunResume(a *app) *cobra.Command {
 ended: what was finished is kept and not paid for again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) error {
-				if run.Status != contract.StatusFailed && run.Status != contract.StatusCancelled {
-					return a.send(cmd.Context(), p, run.ID, contract.UpdateResume, contract.Command{Reason: reason})
-				}
-				return a.replay(cmd.Context(), p, rerun.Order{RunID: run.ID, OnlyMissing: true, By: caller(), Reason: reason}, run, wait)
+				went, err := p.runs().Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: reason})
+				return a.reportAgain(cmd.Context(), p, went, err, run, wait)
 			})
 		},
 	}
@@ -83,12 +81,19 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 			if o.Step != "" && o.Phase != contract.PhaseBuilder {
 				return usageError{fmt.Errorf("--step %s: steps are the builder's; leave --phase %s out", o.Step, phase)}
 			}
+			if err := model.check(); err != nil {
+				return err
+			}
 			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
 				o.RunID = run.ID
-				if o.Model, err = model.choice(p.Config, run.Settings.Models[contract.AgentOf(o.Phase)]); err != nil {
+				if o.Model, err = p.runs().ModelFor(run, contract.AgentOf(o.Phase), model.model, model.warmth()); err != nil {
 					return err
 				}
-				return a.replay(cmd.Context(), p, o, run, wait)
+				result, err := p.runs().Replay(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return a.reportReplay(cmd.Context(), p, result, run, wait)
 			})
 		},
 	}
@@ -100,12 +105,20 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 	return cmd
 }
 
-// replay does a run again and says so, or follows it.
-func (a *app) replay(ctx context.Context, p *parts, o rerun.Order, run store.Run, wait bool) error {
-	result, err := rerun.Replay(ctx, rerun.Temporal{Client: p.Temporal, Namespace: p.Config.Temporal.Namespace, Converter: workerhost.Converter()}, p.Store, o)
-	if err != nil {
+// reportAgain says how a run went on.
+func (a *app) reportAgain(ctx context.Context, p *parts, went control.Again, err error, run store.Run, wait bool) error {
+	switch {
+	case err != nil:
 		return err
+	case went.Replay != nil:
+		return a.reportReplay(ctx, p, *went.Replay, run, wait)
+	default:
+		return a.acknowledge(run.ID, *went.Ack)
 	}
+}
+
+// reportReplay says that a run is done again, or follows it.
+func (a *app) reportReplay(ctx context.Context, p *parts, result rerun.Result, run store.Run, wait bool) error {
 	switch {
 	case wait && !result.Begun:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
@@ -141,10 +154,9 @@ those of its class anew. A run that has failed goes on from where it failed.`,
 				return usageError{fmt.Errorf("--action %q: choose one of %v", action, contract.HealActions())}
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) error {
-				if run.Status == contract.StatusFailed {
-					return a.replay(cmd.Context(), p, rerun.Order{RunID: run.ID, OnlyMissing: true, By: caller(), Reason: c.Reason}, run, false)
-				}
-				return a.send(cmd.Context(), p, run.ID, contract.UpdateHeal, c)
+				c.By = caller()
+				went, err := p.runs().Heal(cmd.Context(), run.ID, c)
+				return a.reportAgain(cmd.Context(), p, went, err, run, false)
 			})
 		},
 	}

@@ -1,19 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/control"
 )
 
 // newRunCheck tells a run what a CI or a reviewer says about its branch.
@@ -53,46 +50,15 @@ func newRunCheck(a *app) *cobra.Command {
 	return cmd
 }
 
-// check sends a message about a run's branch. Secrets are taken out of it before
-// it becomes part of a history.
-func (a *app) check(ctx context.Context, arg, log string, m contract.CheckMessage) error {
-	id, err := runID(arg)
-	if err != nil {
-		return err
-	}
+// check sends a message about a run's branch.
+func (a *app) check(ctx context.Context, arg, log string, m contract.CheckMessage) (err error) {
 	if log != "" {
 		if m.Details, err = a.readEnd(log); err != nil {
 			return err
 		}
 	}
-	m.ID, m.By = cmp.Or(m.ID, uuid.NewString()), caller()
-	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
-		*text = telemetry.Redact(*text) // before it is cut: half a secret is not known for one
-	}
-	if wrong := m.Wrong(); wrong != "" {
-		return usageError{fmt.Errorf("the message %s", wrong)}
-	}
-	p, err := a.open(ctx, needTemporal)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if _, err := p.Store.Run(ctx, id); err != nil { // its error is the clearer one
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	handle, err := p.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.RunWorkflowID(id), UpdateName: contract.UpdateCheck, Args: []any{m.Cut()}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	var ack contract.Ack
-	if err == nil {
-		err = handle.Get(ctx, &ack)
-	}
-	if err != nil {
-		return steerError(ctx, p.Store, id, contract.UpdateCheck, err)
-	}
-	return a.acknowledge(id, ack)
+	m.By = caller()
+	return a.command(ctx, arg, func(r *control.Runs, id int64) (contract.Ack, error) { return r.Check(ctx, id, m) })
 }
 
 // readEnd reads the end of a log, which may be long: twice what is sent of it.

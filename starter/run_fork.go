@@ -9,7 +9,6 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 func newRunFork(a *app) *cobra.Command {
@@ -36,9 +35,12 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 				}
 				o.Plan = plan
 			}
+			if err := model.check(); err != nil {
+				return err
+			}
 			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
 				o.RunID = run.ID
-				if o.Model, err = model.choice(p.Config, run.Settings.Models[contract.AgentBuilder]); err != nil {
+				if o.Model, err = p.runs().ModelFor(run, contract.AgentBuilder, model.model, model.warmth()); err != nil {
 					return err
 				}
 				return a.fork(cmd.Context(), p, o, wait)
@@ -58,22 +60,15 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 
 // fork makes and starts the new run.
 func (a *app) fork(ctx context.Context, p *parts, o rerun.ForkOrder, wait bool) error {
-	fresh, err := rerun.Fork(ctx, p.Store, o)
+	created, err := p.runs().Fork(ctx, o)
 	if err != nil {
 		return err
 	}
-	run, _, err := p.Store.CreateRun(ctx, fresh)
-	if err != nil {
-		return err
-	}
-	if run, err = p.Store.Run(ctx, run.ID); err != nil {
-		return err
-	}
-	if err := workerhost.Start(ctx, p.Temporal, p.Store, run); err != nil {
-		fmt.Fprintf(a.errs, "Note: run %d is stored and will be started by a worker: %v\n", run.ID, err)
-	}
+	run := created.Run
 	if !wait && !a.json {
-		fmt.Fprintf(a.out, "Run %d %s\n", run.ID, rerun.Describe(*fresh.Settings.Fork))
+		fmt.Fprintf(a.out, "Run %d %s\n", run.ID, created.Notes[0])
 	}
+	created.Notes = nil
+	a.tellCreated(created)
 	return a.reportCreated(ctx, p, run, true, wait)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -224,7 +225,7 @@ func TestWrongCommandLinesExitWith4(t *testing.T) {
 		"nonsense", "run nonsense", "dev nonsense", "--nonsense", "run list --nonsense", "run list extra", "run list --limit x", "run list --limit 0", "run list --status nonsense",
 		"run list --phase nonsense", "run list --error nonsense", "run inspect", "run inspect 1 2", "run inspect abc", "run inspect -- -1", "run inspect 0", "run inspect 99999999999999999999",
 		"run inspect 999", "run export 1 --format pdf", "run export 1 --output /nonexistent/x", "run watch x", "run logs x", "run logs 1 --phase nonsense", "run timing x", "run artifacts x", "run artifacts 1 --get nothing", "run approve x", "run switch-model 1 --model x",
-		"run switch-model 1 --model nowhere/x", "run create --goal x --set nonsense", "run create", "run create --goal x --goal-file y", "run create --goal-file /nonexistent",
+		"run create --goal x --set nonsense", "run create", "run create --goal x --goal-file y", "run create --goal-file /nonexistent",
 		"dev --port x", "dev --port 70000", "dev --port -1", "dev status", "dev stop", "completion nonsense", "models extra", "doctor extra", "migrate extra", "run list --config /nonexistent.yaml",
 	} {
 		r := p.run(t, strings.Fields(line)...)
@@ -365,57 +366,35 @@ func TestARunIsNamedInTheWaysInWhichPeopleMeetIt(t *testing.T) {
 	}
 }
 
-func TestAProjectIsNamedAfterItsRepository(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"/repos/app": "app", "/repos/app/": "app", "/repos/app.git": "app", "https://example.com/team/app.git": "app", "https://example.com/team/app/": "app", "https://example.com/app?x=1": "app",
-		"git@example.com:team/app.git": "app", "git@example.com:app.git": "app", "ssh://git@example.com:22/app": "app", "https://user:secret@example.com": "example.com", "file:///repos/app": "app",
-		"/": "project", "": "project", ".": "project", "..": "project", ".git": "project",
-	} {
-		require.Equal(t, want, projectOf(url), "%q", url)
-	}
-}
-
-func TestAGoalIsATitleAndWhatFollows(t *testing.T) {
+func TestAGoalIsReadFromOnePlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "goal.md")
-	require.NoError(t, os.WriteFile(file, []byte("\n  From a file \r\n\r\nmore\r\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("From a file\n"), 0o600))
 	large := filepath.Join(dir, "large")
 	require.NoError(t, os.WriteFile(large, nil, 0o600))
 	require.NoError(t, os.Truncate(large, inputMost+1))
-	for name, c := range map[string]struct {
-		in                 creation
-		title, description string
-		wrong              string
-	}{
-		"one line":              {in: creation{goal: "Add dark mode"}, title: "Add dark mode"},
-		"several lines":         {in: creation{goal: "Add dark mode\n\nfor all pages\nand e-mails\n"}, title: "Add dark mode", description: "for all pages\nand e-mails"},
-		"blank lines before it": {in: creation{goal: "\n \n Add dark mode "}, title: "Add dark mode"},
-		"a description":         {in: creation{goal: "Add", description: "more"}, title: "Add", description: "more"},
-		"both":                  {in: creation{goal: "Add\none", description: "two"}, title: "Add", description: "one\n\ntwo"},
-		"a file":                {in: creation{goalFile: file}, title: "From a file", description: "more"},
-		"standard input":        {in: creation{goalFile: "-"}, title: "goal from standard input"},
-		"nothing":               {in: creation{}, wrong: "is empty"},
-		"white space":           {in: creation{goal: " \n\t"}, wrong: "is empty"},
-		"two sources":           {in: creation{goal: "x", goalFile: file}, wrong: "not both"},
-		"no such file":          {in: creation{goalFile: filepath.Join(dir, "nothing")}, wrong: "cannot read"},
-		"a folder":              {in: creation{goalFile: dir}, wrong: "cannot read"},
-		"a file without end":    {in: creation{goalFile: "/dev/zero"}, wrong: "larger than 16 MiB"},
-		"a file too large":      {in: creation{goalFile: large}, wrong: "larger than 16 MiB"},
-		"NUL":                   {in: creation{goal: "a\x00b"}, wrong: "no text"},
-		"no UTF-8":              {in: creation{goal: "a", description: "\xff"}, wrong: "no text"},
+	for name, c := range map[string]struct{ goal, file, want, wrong string }{
+		"given":              {goal: "Add dark mode", want: "Add dark mode"},
+		"a file":             {file: file, want: "From a file\n"},
+		"standard input":     {file: "-", want: "goal from standard input"},
+		"two sources":        {goal: "x", file: file, wrong: "not both"},
+		"no such file":       {file: filepath.Join(dir, "nothing"), wrong: "cannot read"},
+		"a folder":           {file: dir, wrong: "cannot read"},
+		"a file without end": {file: "/dev/zero", wrong: "larger than 16 MiB"},
+		"a file too large":   {file: large, wrong: "larger than 16 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			title, description, err := newApp(strings.NewReader("goal from standard input"), io.Discard, io.Discard).goal(c.in)
+			in := creation{Creation: control.Creation{Repo: ".", Goal: c.goal}, goalFile: c.file}
+			err := newApp(strings.NewReader("goal from standard input"), io.Discard, io.Discard).readInputs(&in)
 			if c.wrong != "" {
 				require.ErrorContains(t, err, c.wrong)
 				require.ErrorAs(t, err, &usageError{})
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, []string{c.title, c.description}, []string{title, description})
+			require.Equal(t, c.want, in.Goal)
 		})
 	}
 }
@@ -644,5 +623,21 @@ func TestTheServerIsAskedForByWhereItListensAndWhatIsAllowed(t *testing.T) {
 		"127.0.0.1:8080": {"a", "127.0.0.1"}, "rgpt.example.com:80": {"a", "rgpt.example.com"}, "0.0.0.0:80": {"a"}, "[::]:80": {"a"}, ":80": {"a"}, "[2001:db8::1]:1": {"a", "2001:db8::1"},
 	} {
 		require.Equal(t, want, allowedHosts(config.Server{Address: address, AllowedHosts: []string{"a"}}), address)
+	}
+}
+
+func TestAStayOfNothingWinsOverTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		creation
+		want map[string]string
+	}{
+		{creation{}, map[string]string{}},
+		{creation{stays: true}, map[string]string{"git.stay": "0s"}},
+		{creation{stays: true, stay: time.Hour}, map[string]string{"git.stay": "1h0m0s"}},
+	} {
+		a := &app{set: map[string]string{}}
+		require.NoError(t, a.takeSettings(c.creation))
+		require.Equal(t, c.want, a.set)
 	}
 }

@@ -1,10 +1,9 @@
-package main
+package control
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,20 +42,4 @@ func TestARepositorysConfigurationIsThatOfTheCommitWhichARunStartsFrom(t *testin
 	cfg, err = read("before")
 	require.NoError(t, err)
 	require.Equal(t, 1, cfg.Execution.MaxRetries)
-}
-
-func TestAStayOfNothingWinsOverTheConfiguration(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		creation
-		want map[string]string
-	}{
-		{creation{}, map[string]string{}},
-		{creation{stays: true}, map[string]string{"git.stay": "0s"}},
-		{creation{stays: true, stay: time.Hour}, map[string]string{"git.stay": "1h0m0s"}},
-	} {
-		a := &app{set: map[string]string{}}
-		require.NoError(t, a.takeSettings(c.creation))
-		require.Equal(t, c.want, a.set)
-	}
 }

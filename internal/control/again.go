@@ -1,0 +1,86 @@
+package control
+
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+// Again is what came of letting a run go on: it went on by an answer of its
+// workflow, or is done again from a phase on.
+type Again struct {
+	Ack    *contract.Ack // of a run that is under way
+	Replay *rerun.Result // of one that was over
+}
+
+// Resume lets a paused run go on, or a failed or stopped one from where it ended.
+func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Again, error) {
+	return r.goOn(ctx, id, contract.UpdateResume, c, contract.StatusFailed, contract.StatusCancelled)
+}
+
+// Heal answers a run that asks a person for help; one that has failed goes on
+// from where it failed.
+func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Again, error) {
+	return r.goOn(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
+}
+
+func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Command, over ...contract.Status) (Again, error) {
+	run, err := r.Store.Run(ctx, id)
+	if err != nil {
+		return Again{}, err
+	}
+	for _, s := range over {
+		if run.Status == s {
+			result, err := r.Replay(ctx, rerun.Order{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason})
+			return Again{Replay: &result}, err
+		}
+	}
+	ack, err := r.Steer(ctx, id, name, c)
+	return Again{Ack: &ack}, err
+}
+
+// Replay does a finished run again from a phase on.
+func (r *Runs) Replay(ctx context.Context, o rerun.Order) (rerun.Result, error) {
+	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: workerhost.Converter()}, r.Store, o)
+}
+
+// ModelFor returns the model that work of an agent of a run is done again with:
+// the named one, as provider/model, else the one that the run has, at another
+// temperature where one is given. It returns nil where nothing is to be different.
+func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temperature *float64) (*contract.ModelChoice, error) {
+	if name == "" && temperature == nil {
+		return nil, nil
+	}
+	choice := run.Settings.Models[agent]
+	if name != "" {
+		var err error
+		if choice, err = Model(r.Config, name); err != nil {
+			return nil, err
+		}
+	}
+	if temperature != nil {
+		choice.Temperature = temperature
+	}
+	return &choice, nil
+}
+
+// Fork makes and starts a new run that goes on from a step of an old one.
+func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
+	fresh, err := rerun.Fork(ctx, r.Store, o)
+	if err != nil {
+		return Created{}, err
+	}
+	made, _, err := r.Store.CreateRun(ctx, fresh)
+	if err != nil {
+		return Created{}, err
+	}
+	out := Created{Fresh: true, Notes: []string{rerun.Describe(*fresh.Settings.Fork)}}
+	if out.Run, err = r.Store.Run(ctx, made.ID); err != nil {
+		return Created{}, err
+	}
+	r.start(ctx, &out)
+	return out, nil
+}

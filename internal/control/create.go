@@ -1,0 +1,298 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// Creation says which run is to be made.
+type Creation struct {
+	Repo           string         // a folder of this host or a URL
+	Base           string         // branch, tag or commit to start from; empty: what is checked out, or the default branch
+	Goal           string         // its first line is the title
+	Description    string         // more about the goal
+	Project        string         // empty: the repository's name
+	Model          string         // of all agents, as provider/model; empty: those of the configuration
+	Plan           *contract.Plan // carried out instead of asking the planner
+	PlanOnly       bool           // the run ends with the plan
+	ApprovePlan    bool           // a person approves it before it is built
+	ApproveRelease bool
+	Push           bool
+	Remote         string // to push to: a name or a URL; empty with Push: origin
+	Key            string // of idempotency: the same makes one run, however often it is asked for
+}
+
+// Created is a run that was made, or that the same key had made before.
+type Created struct {
+	Run   store.Run
+	Fresh bool
+	// Waiting says why the run is not at work yet: the worker starts it when it can.
+	Waiting string
+	Notes   []string // for whoever asked
+}
+
+// Create checks everything first and then makes the run and starts it: what is
+// met by an error leaves nothing behind.
+func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
+	var out Created
+	if err := c.Check(); err != nil {
+		return out, err
+	}
+	title, description, err := r.goal(c)
+	if err != nil {
+		return out, err
+	}
+	prepared, err := r.prepare(ctx, c, &out)
+	if err != nil {
+		return out, err
+	}
+	prepared.GoalTitle, prepared.GoalDescription = title, description
+	if prepared.RequestDigest, err = digestOf(prepared); err != nil {
+		return out, err
+	}
+	if out.Run, out.Fresh, err = r.Store.CreateRun(ctx, prepared); err != nil {
+		return out, err
+	}
+	r.start(ctx, &out)
+	return out, nil
+}
+
+// start starts the workflow of a run that was made. Where that fails the
+// worker's reconciler does it when it can: the run is there.
+func (r *Runs) start(ctx context.Context, c *Created) {
+	if err := workerhost.Start(ctx, r.Temporal, r.Store, c.Run); err != nil {
+		c.Waiting = fault.Of(err).Message
+	}
+}
+
+// Check says what can be seen to be wrong without looking anywhere.
+func (c Creation) Check() error {
+	if _, _, err := c.goal(); err != nil {
+		return err
+	}
+	if c.Repo == "" {
+		return wrong("no repository is named; name a folder or a URL (--repo)")
+	}
+	if c.Model != "" {
+		return CheckModel(c.Model)
+	}
+	return nil
+}
+
+// goal cuts the goal into title and description.
+func (c Creation) goal() (title, description string, err error) {
+	if !utf8.ValidString(c.Goal+c.Description) || strings.ContainsRune(c.Goal+c.Description, 0) {
+		return "", "", wrong("the goal is no text: it holds bytes that are not UTF-8, or NUL")
+	}
+	title, description, _ = strings.Cut(strings.TrimSpace(c.Goal), "\n")
+	title, description = strings.TrimSpace(title), strings.TrimSpace(strings.TrimSpace(description)+"\n\n"+c.Description)
+	if title == "" {
+		return "", "", wrong(`the goal is empty; say what the change is to achieve, such as --goal "Add dark mode"`)
+	}
+	return title, description, nil
+}
+
+// goal is that of a creation, which may not be too long.
+func (r *Runs) goal(c Creation) (title, description string, err error) {
+	title, description, err = c.goal()
+	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
+		err = wrong("the goal has %d bytes, more than the %d allowed (execution.max_goal_bytes); say it shorter and put details into the repository",
+			len(title)+len(description), most)
+	}
+	return title, description, err
+}
+
+// prepare resolves and freezes all inputs of a run.
+func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.NewRun, error) {
+	repo, cfg, err := r.resolve(ctx, c, out)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	settings, spec, err := setup.Freeze(cfg, repo)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	s := &settings
+	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
+	if c.Push || c.Remote != "" {
+		s.Release.Push, s.Release.Remote = true, c.Remote
+	}
+	if s.Release.Push && s.Release.Remote == "" {
+		s.Release.Remote = "origin"
+	}
+	if err := chooseModel(cfg, s, c.Model); err != nil {
+		return store.NewRun{}, err
+	}
+	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
+		if err := activities.CheckPlan(*c.Plan); err != nil {
+			return store.NewRun{}, err
+		}
+	}
+	if err := probe(ctx, cfg, *s); err != nil {
+		return store.NewRun{}, err
+	}
+	project := c.Project
+	if project == "" {
+		project = projectOf(repo.URL)
+	}
+	return store.NewRun{
+		Tenant: store.DefaultTenant, Project: project, MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
+		GivenPlan: c.Plan, Settings: settings, Spec: spec,
+	}, nil
+}
+
+// resolve finds the repository and the commit, and the configuration that the
+// repository brings along.
+func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.Repo, *config.Config, error) {
+	where := c.Repo
+	if !strings.Contains(where, ":") {
+		abs, err := filepath.Abs(where)
+		if err != nil {
+			return contract.Repo{}, nil, fmt.Errorf("find %s: %w", where, err)
+		}
+		where = abs
+	}
+	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
+	if err != nil {
+		return contract.Repo{}, nil, err
+	}
+	repo, info, err := workspaces.Resolve(ctx, where, c.Base)
+	if err != nil {
+		return repo, nil, err
+	}
+	start, err := workspaces.Start(ctx, repo)
+	if err != nil {
+		return repo, nil, err
+	}
+	repo.Tree = start.Tree
+	if info.Dirty {
+		out.Notes = append(out.Notes, fmt.Sprintf(
+			"%s has changes that are in no commit. They are no part of the run, which starts from %.12s.", info.Path, repo.Base))
+	}
+	cfg, err := repositoryConfig(ctx, workspaces, r.Config, start, info)
+	return repo, cfg, err
+}
+
+// maxConfig is the largest rgpt.yaml that is read from a repository.
+const maxConfig = 1 << 20
+
+// repositoryConfig merges the rgpt.yaml of the commit that a run starts from,
+// which may set less than the operator's. What is in no commit does not count,
+// nor what the run makes of the file: nobody reads it again.
+func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *config.Config, start contract.Workspace, info workspace.Info) (*config.Config, error) {
+	name := config.FileName + " of the repository"
+	if info.Path != "" {
+		name = filepath.Join(info.Path, config.FileName)
+		if here, err := filepath.Abs(config.FileName); err == nil && here == name {
+			return cfg, nil // read as the operator's already
+		}
+	}
+	data, found, err := workspaces.BaseFile(ctx, start, config.FileName, math.MaxInt64)
+	if err != nil || !found {
+		return cfg, err
+	}
+	if len(data) > maxConfig {
+		return nil, wrong("%s has %d bytes, more than the %d that are read of one; what it forbids cannot be left out", name, len(data), maxConfig)
+	}
+	return config.LoadRepository(cfg, data, name)
+}
+
+// chooseModel sets the model of all agents, as provider/model.
+func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error {
+	if choice == "" {
+		return nil
+	}
+	chosen, err := Model(cfg, choice)
+	if err != nil {
+		return err
+	}
+	for agent := range s.Models {
+		s.Models[agent] = chosen
+	}
+	return nil
+}
+
+// CheckModel says whether a model is named as provider/model.
+func CheckModel(choice string) error {
+	if provider, name, ok := strings.Cut(choice, "/"); !ok || provider == "" || name == "" {
+		return wrong("the model %q is not of the form provider/model", choice)
+	}
+	return nil
+}
+
+// Model reads a model that is named as provider/model. It has the time-out of
+// its provider.
+func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
+	if err := CheckModel(choice); err != nil {
+		return contract.ModelChoice{}, err
+	}
+	provider, name, _ := strings.Cut(choice, "/")
+	if _, known := cfg.Models.Providers[provider]; !known {
+		return contract.ModelChoice{}, wrong("no model provider is called %q; see rgpt models", provider)
+	}
+	return setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name}), nil
+}
+
+// probe sees that the models that write can be reached, before anything is made.
+func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
+	var names []string
+	for _, agent := range []contract.Agent{contract.AgentPlanner, contract.AgentBuilder} {
+		if agent == contract.AgentPlanner && s.PlanGiven {
+			continue
+		}
+		if name := s.Models[agent].Provider; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, p := range setup.Providers(cfg) {
+		if !slices.Contains(names, p.Name) {
+			continue
+		}
+		if err := model.Probe(ctx, p); err != nil {
+			return fault.Wrap(err, contract.ClassConfig, fault.Of(err).Code, "the run was not made: %s", fault.Of(err).Message)
+		}
+	}
+	return nil
+}
+
+// projectOf names a project after its repository.
+func projectOf(url string) string {
+	url, _, _ = strings.Cut(url, "?")
+	name := filepath.Base(strings.TrimRight(url, "/"))
+	if at := strings.LastIndexAny(name, "@:"); at >= 0 { // user:password@host, git@host:app.git
+		name = name[at+1:]
+	}
+	name = strings.TrimSuffix(name, ".git")
+	if strings.Trim(name, "./") == "" {
+		return "project"
+	}
+	return name
+}
+
+// digestOf recognises the same request under an idempotency key.
+func digestOf(run store.NewRun) (string, error) {
+	raw, err := json.Marshal(run)
+	if err != nil {
+		return "", fmt.Errorf("recognise the request: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}

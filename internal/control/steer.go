@@ -1,0 +1,187 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/workerhost"
+)
+
+// answerTime is how long a run may take to answer a command.
+const answerTime = 30 * time.Second
+
+// Steer sends a command, by the name of an update, to a run and waits for its
+// answer. Commands with the same ID are one command. What a run refuses is a
+// HUMAN_ERROR with its reason; the run is as it was then.
+func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error) {
+	if _, err := r.Store.Run(ctx, id); err != nil { // its error is the clearer one
+		return contract.Ack{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	given := c.ID
+	c.ID = cmp.Or(given, uuid.NewString())
+	ack, err := r.update(ctx, id, name, c.ID, c)
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && r.caughtUp(ctx, id) {
+		// A refused update is answered for its id for good.
+		c.ID = uuid.NewString()
+		ack, err = r.update(ctx, id, name, c.ID, c)
+	}
+	if err != nil {
+		return ack, r.steerError(ctx, id, name, err)
+	}
+	return ack, nil
+}
+
+// update sends an update to a run's workflow and returns its answer.
+func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args any) (contract.Ack, error) {
+	var ack contract.Ack
+	handle, err := r.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: contract.RunWorkflowID(id), UpdateID: updateID, UpdateName: name, Args: []any{args}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &ack)
+	}
+	return ack, err
+}
+
+// catchUpPoll is how often a run is asked whether it is where its row says.
+const catchUpPoll = 200 * time.Millisecond
+
+// caughtUp waits until a run whose row says that it waits for an answer says so
+// itself, and reports whether it does. A worker that died right after it had
+// written the row takes its workflow a moment back; what was refused then is
+// worth another try.
+func (r *Runs) caughtUp(ctx context.Context, id int64) bool {
+	tick := time.NewTicker(catchUpPoll)
+	defer tick.Stop()
+	for {
+		run, err := r.Store.Run(ctx, id)
+		if err != nil || run.Status != contract.StatusWaitingForApproval {
+			return false
+		}
+		if view, err := r.State(ctx, id); err == nil && view.Status == run.Status {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// State asks a run's workflow for its state.
+func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
+	var view contract.RunView
+	value, err := r.Temporal.QueryWorkflow(ctx, contract.RunWorkflowID(id), "", contract.QueryState)
+	if err != nil {
+		return view, fmt.Errorf("ask run %d for its state: %w", id, err)
+	}
+	return view, value.Get(&view)
+}
+
+// steerError says why a command had no effect.
+func (r *Runs) steerError(ctx context.Context, id int64, name string, err error) error {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return refused("%s", app.Message())
+	}
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		run, lookup := r.Store.Run(context.WithoutCancel(ctx), id)
+		if lookup == nil && run.Status.Terminal() {
+			return refused("run %d has ended (%s); %s changes nothing any more", id, run.Status, name)
+		}
+		return refused("run %d has not started yet; try again in a moment, or start it with rgpt run advance %d", id, id)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeTimeout, "run %d did not answer %s within %s; see that a worker runs (rgpt dev status)", id, name, answerTime)
+	}
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to run %d", name, id)
+}
+
+// ApproveEdited stores a plan that a person edited and approves it. Stored it is
+// one plan more; it counts once the run has accepted the approval.
+func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error) {
+	if err := activities.CheckPlan(plan); err != nil {
+		return contract.Ack{}, err
+	}
+	if _, err := r.Store.Run(ctx, id); err != nil {
+		return contract.Ack{}, err
+	}
+	view, err := r.State(ctx, id)
+	if err != nil {
+		return contract.Ack{}, r.steerError(ctx, id, contract.UpdateApprove, err)
+	}
+	if view.WaitingFor != "plan" {
+		return contract.Ack{}, refused("run %d does not wait for the approval of a plan; it is %s", id, view.Status)
+	}
+	if c.PlanID, err = r.Store.SavePlan(ctx, id, 0, c.By, plan); err != nil {
+		return contract.Ack{}, err
+	}
+	return r.Steer(ctx, id, contract.UpdateApprove, c)
+}
+
+// Advance lets a paused run go on as far as the next phase, and starts one that
+// never started.
+func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error) {
+	run, err := r.Store.Run(ctx, id)
+	if err != nil {
+		return contract.Ack{}, err
+	}
+	if run.WorkflowID != "" {
+		return r.Steer(ctx, id, contract.UpdateAdvance, c)
+	}
+	if err := workerhost.Start(ctx, r.Temporal, r.Store, run); err != nil {
+		return contract.Ack{}, err
+	}
+	return contract.Ack{Applied: true, Status: run.Status, Message: "was started"}, nil
+}
+
+// SwitchModel lets a run, or one agent of it, use another model from the next
+// call on. The model is named as provider/model.
+func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperature *float64, c contract.Command) (contract.Ack, error) {
+	choice, err := Model(r.Config, name)
+	if err != nil {
+		return contract.Ack{}, err
+	}
+	choice.Temperature = temperature
+	c.Model = &choice
+	return r.Steer(ctx, id, contract.UpdateSwitchModel, c)
+}
+
+// Check tells a run that stays with its branch what a check or a review says.
+// Secrets are taken out before it becomes part of a history.
+func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {
+	m.ID = cmp.Or(m.ID, uuid.NewString())
+	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
+		*text = telemetry.Redact(*text) // before it is cut: half a secret is not known for one
+	}
+	if bad := m.Wrong(); bad != "" {
+		return contract.Ack{}, wrong("the message %s", bad)
+	}
+	if _, err := r.Store.Run(ctx, id); err != nil {
+		return contract.Ack{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	ack, err := r.update(ctx, id, contract.UpdateCheck, "", m.Cut())
+	if err != nil {
+		return ack, r.steerError(ctx, id, contract.UpdateCheck, err)
+	}
+	return ack, nil
+}
