@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,7 +20,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
-	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -31,8 +30,9 @@ type Options struct {
 	Store      *store.Store
 	Artifacts  *artifact.Store
 	Temporal   client.Client
-	TemporalUI string // address of the Temporal Web UI, for links; may be empty
-	Namespace  string // of Temporal
+	Runs       *control.Runs // what can be done with runs
+	TemporalUI string        // address of the Temporal Web UI, for links; may be empty
+	Namespace  string        // of Temporal
 	// Hosts are names by which the server may be asked for, beside localhost and
 	// the addresses of the loopback. A request for another one is refused: the name
 	// may be of a site that made a browser come here (DNS rebinding).
@@ -49,7 +49,7 @@ const readyTime = 2 * time.Second
 
 type server struct{ Options }
 
-// New returns the handler of the API and the dashboard. Both only read.
+// New returns the handler of the API and the dashboard.
 func New(o Options) http.Handler {
 	s := &server{o}
 	mux := http.NewServeMux()
@@ -63,15 +63,17 @@ func New(o Options) http.Handler {
 	})
 	get("/readyz", s.ready)
 	get("/metrics", telemetry.Handler().ServeHTTP)
-	get("/api/runs", s.listRuns)
-	get("/api/runs/{id}", s.getRun)
+	s.api(mux)
 	get("/api/runs/{id}/artifacts/{artifact}", s.getArtifact)
+	get("/api/runs/{id}/zip", s.getZip)
+	get("/api/runs/{id}/stream", s.streamRun)
+	get("/api/stream", s.streamAll)
 	get("/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
 	get("/runs", s.runsPage)
 	get("/runs/{id}", s.runPage)
 	get("/style.css", style)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
-	return guarded(s.admitted(mux))
+	return s.noted(guarded(s.admitted(http.NewCrossOriginProtection().Handler(mux))))
 }
 
 // admitted lets a request in that asks for a host of ours and whose body is not
@@ -146,20 +148,6 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	s.json(w, status, parts)
 }
 
-func (s *server) listRuns(w http.ResponseWriter, r *http.Request) {
-	filter, err := filterOf(r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	runs, err := s.Store.ListRuns(r.Context(), filter)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	s.json(w, http.StatusOK, map[string]any{"runs": runs})
-}
-
 // badRequest is a request that cannot be understood; its text is fit for whoever sent it.
 type badRequest string
 
@@ -179,9 +167,7 @@ func filterOf(r *http.Request) (store.Filter, error) {
 		Status: contract.Status(q.Get("status")), Phase: contract.Phase(q.Get("phase")), Project: q.Get("project"),
 		ErrorClass: contract.Class(q.Get("error")), Text: q.Get("text"),
 	}
-	err := errors.Join(oneOf("status", f.Status, contract.Statuses()), oneOf("phase", f.Phase, contract.Phases()),
-		oneOf("error", f.ErrorClass, contract.Classes()))
-	return f, err
+	return f, checkFilter(f)
 }
 
 // oneOf refuses a parameter that is given and none of those there are.
@@ -190,20 +176,6 @@ func oneOf[T ~string](name string, value T, all []T) error {
 		return nil
 	}
 	return badRequest(fmt.Sprintf("%s %q is none of %v", name, value, all))
-}
-
-func (s *server) getRun(w http.ResponseWriter, r *http.Request) {
-	id, err := runID(r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	details, err := s.Store.RunDetails(r.Context(), id)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	s.json(w, http.StatusOK, details)
 }
 
 // runID returns the run that a path names.
@@ -246,9 +218,13 @@ func (s *server) getArtifact(w http.ResponseWriter, r *http.Request) {
 
 // problem is an error as RFC 9457 has it.
 type problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
+	Title  string        `json:"title"`
+	Status int           `json:"status"`
+	Detail string        `json:"detail,omitempty"`
+	Code   contract.Code `json:"code,omitempty" doc:"as in the table of failures, where there is one"`
+	// Instance names the request, as the server's log does.
+	Instance string    `json:"instance,omitempty"`
+	Errors   []invalid `json:"errors,omitempty"`
 }
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
@@ -258,22 +234,17 @@ func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 
 // fail answers an error; what is inside stays inside.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
-	var bad badRequest
-	switch {
-	case errors.As(err, &bad):
-		p = problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error()}
-	case errors.Is(err, store.ErrNotFound):
-		p = problem{Title: "There is no such thing", Status: http.StatusNotFound}
-	case errors.Is(err, artifact.ErrNotFound):
-		p = problem{Title: "The file is no longer kept", Status: http.StatusGone}
-	case fault.Of(err).Class == contract.ClassInfra:
-		p = problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly."}
+	s.answer(w, r, s.told(r.Context(), err))
+}
+
+// told returns what a client is told of an error, and logs what it is not told.
+func (s *server) told(ctx context.Context, err error) problem {
+	p := problemOf(err)
+	p.Instance = requestID(ctx)
+	if p.Status >= http.StatusInternalServerError && ctx.Err() == nil {
+		s.Log.ErrorContext(ctx, "A request failed", "request", p.Instance, "error", err)
 	}
-	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.Log.ErrorContext(r.Context(), "A request failed", "path", r.URL.Path, "error", err)
-	}
-	s.answer(w, r, p)
+	return p
 }
 
 // answer sends a problem: to people as a page, to programs as problem+json.

@@ -23,6 +23,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/server"
@@ -58,6 +60,7 @@ func setup(tb testing.TB) *bundle {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.artifacts.Close()) })
 	b.handler = server.New(server.Options{
+		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, Config: config.Default(), DataDir: tb.TempDir()},
 		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
 		Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
@@ -301,7 +304,7 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.run(t, "x")
-	for _, path := range []string{"/runs", fmt.Sprintf("/runs/%d", id), "/api/runs", fmt.Sprintf("/api/runs/%d", id), fmt.Sprintf("/api/runs/%d/artifacts/1", id), "/healthz", "/readyz", "/metrics", "/style.css", "/"} {
+	for _, path := range []string{"/runs", fmt.Sprintf("/runs/%d", id), "/api/agents", fmt.Sprintf("/api/runs/%d", id), fmt.Sprintf("/api/runs/%d/artifacts/1", id), "/healthz", "/readyz", "/metrics", "/style.css", "/"} {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, "BREW"} {
 			w := b.ask(t, method, path)
 			require.Equal(t, http.StatusMethodNotAllowed, w.Code, method+" "+path)
@@ -551,7 +554,7 @@ func TestABodyOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.handler = server.New(server.Options{Store: b.Store, Log: slog.New(slog.NewTextHandler(&b.log, nil)), MaxBody: 10})
-	for body, want := range map[string]int{"0123456789": http.StatusMethodNotAllowed, "0123456789a": http.StatusRequestEntityTooLarge} {
+	for body, want := range map[string]int{"0123456789": http.StatusBadRequest, "0123456789a": http.StatusRequestEntityTooLarge} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/runs", strings.NewReader(body))
 		w := httptest.NewRecorder()
 		b.handler.ServeHTTP(w, req)

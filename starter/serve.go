@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -73,7 +74,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	}
 	defer temporal.Close()
 	handler := server.New(server.Options{
-		Store: db, Artifacts: blobs, Temporal: temporal, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
+		Store: db, Artifacts: blobs, Temporal: temporal, Runs: &control.Runs{Store: db, Temporal: temporal, Artifacts: blobs, Config: cfg, DataDir: dir}, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
 		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(),
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)

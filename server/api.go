@@ -1,0 +1,155 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/version"
+)
+
+// bodyTime is how long a client may take to send a body.
+const bodyTime = 10 * time.Second
+
+// api describes and serves the HTTP API below /api. The OpenAPI document is
+// made from the types of the operations, so it says what they do.
+func (s *server) api(mux *http.ServeMux) huma.API {
+	config := huma.DefaultConfig("RocketGPT Orchestrator", version.Version)
+	config.Info.Description = "Runs turn a goal and a git repository into a tested branch. Errors are problem+json (RFC 9457)."
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.CreateHooks = nil // answers hold what was asked for, and no links to schemas
+	config.RejectUnknownQueryParameters = true
+	config.Tags = []*huma.Tag{
+		{Name: "runs", Description: "Make, read and compare runs"},
+		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
+		{Name: "system", Description: "Agents, models and what waits for people"},
+	}
+	api := humago.New(mux, config)
+	s.runOperations(api)
+	s.steeringOperations(api)
+	s.systemOperations(api)
+	for path, item := range api.OpenAPI().Paths {
+		s.refuseOthers(mux, path, item)
+	}
+	return api
+}
+
+// schemaName names the schema of a type. Comparisons have findings, tests and
+// the like of their own.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for _, pkg := range []string{"rundiff", "store"} {
+		if strings.HasSuffix(t.PkgPath(), "/"+pkg) && !strings.Contains(t.Name(), "[") {
+			return strings.ToUpper(pkg[:1]) + pkg[1:] + name
+		}
+	}
+	return name
+}
+
+// refuseOthers answers methods that a path does not know.
+func (s *server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem) {
+	var allowed []string
+	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete} {
+		if op != nil {
+			allowed = append(allowed, method)
+		}
+	}
+	if item.Get != nil {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		s.answer(w, r, problem{
+			Title: "This method is not known here", Status: http.StatusMethodNotAllowed, Detail: "Use " + strings.Join(allowed, " or ") + ".",
+		})
+	})
+}
+
+// operation describes one operation of the API.
+func operation(method, path, id, tag, summary string, more ...int) huma.Operation {
+	known := []int{http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable}
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag},
+		Errors: append(known, more...), BodyReadTimeout: bodyTime,
+	}
+}
+
+// Error makes a problem an answer of huma's.
+func (p problem) Error() string { return p.Title + ": " + p.Detail }
+
+// GetStatus returns the HTTP status of a problem.
+func (p problem) GetStatus() int { return p.Status }
+
+// ContentType makes an answer problem+json.
+func (p problem) ContentType(string) string { return "application/problem+json" }
+
+func init() {
+	// What huma itself finds wrong with a request is a problem like all others.
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		p := problem{Title: http.StatusText(status), Status: status, Detail: message}
+		for _, err := range errs {
+			var d huma.ErrorDetailer
+			if !errors.As(err, &d) {
+				continue
+			}
+			detail := d.ErrorDetail()
+			p.Errors = append(p.Errors, invalid{At: detail.Location, Message: detail.Message})
+			switch {
+			case strings.HasPrefix(detail.Location, "path."): // no such id was ever given
+				return problem{Title: "There is no such thing", Status: http.StatusNotFound}
+			case strings.HasPrefix(detail.Location, "query."), strings.HasPrefix(detail.Location, "header."):
+				p.Status = http.StatusBadRequest
+			}
+		}
+		if len(p.Errors) > 0 {
+			p.Title = "The request cannot be understood"
+		}
+		return p
+	}
+}
+
+// invalid is one thing that is wrong with a request.
+type invalid struct {
+	At      string `json:"at" doc:"where: body.goal, query.limit"`
+	Message string `json:"message"`
+}
+
+// problemOf says to a client what an error of ours means; what is inside stays
+// inside.
+func problemOf(err error) problem {
+	f := fault.Of(err)
+	var bad badRequest
+	switch {
+	case errors.As(err, &bad):
+		return problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error()}
+	case errors.Is(err, store.ErrNotFound), f.Code == store.CodeNotFound:
+		return problem{Title: "There is no such thing", Status: http.StatusNotFound}
+	case errors.Is(err, artifact.ErrNotFound):
+		return problem{Title: "The file is no longer kept", Status: http.StatusGone}
+	case f.Code == store.CodeConflict:
+		return problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Code: f.Code}
+	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
+		return problem{Title: "The run does not take this now", Status: http.StatusConflict, Detail: f.Message, Code: f.Code}
+	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
+		return problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Code: f.Code}
+	case f.Class == contract.ClassInfra:
+		return problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly."}
+	default:
+		return problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
+	}
+}

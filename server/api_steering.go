@@ -1,0 +1,207 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/rerun"
+)
+
+// Steering is what every command to a run carries.
+type Steering struct {
+	OfRun
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key is one command, however often it is sent"`
+}
+
+// Why is who asks and why.
+type Why struct {
+	By     string `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
+	Reason string `json:"reason,omitempty" doc:"for the record, and for the next attempt"`
+}
+
+// command makes a command of a request. Its id comes from the key, so that what
+// is sent twice counts once.
+func (in Steering) command(name string, w Why) contract.Command {
+	c := contract.Command{By: w.By, Reason: w.Reason}
+	if c.By == "" {
+		c.By = "api"
+	}
+	if in.Key != "" {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s", in.ID, name, in.Key))
+		c.ID = hex.EncodeToString(sum[:16])
+	}
+	return c
+}
+
+func (s *server) steeringOperations(api huma.API) {
+	post := func(name, summary string) huma.Operation {
+		return operation(http.MethodPost, "/api/runs/{id}/"+name, name+"-run", "steering", summary, http.StatusConflict, http.StatusUnprocessableEntity)
+	}
+	for _, c := range []struct{ path, update, summary string }{
+		{"reject", contract.UpdateReject, "Say no to what a run waits for"},
+		{"pause", contract.UpdatePause, "Let what is under way finish, and start nothing new"},
+		{"stop", contract.UpdateStop, "Stop a run; its partial results are kept"},
+	} {
+		handle(s, api, post(c.path, c.summary), func(ctx context.Context, in *struct {
+			Steering
+			Body struct {
+				Why
+				ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
+			} `required:"false"`
+		}) (*body[contract.Ack], error) {
+			cmd := in.command(c.path, in.Body.Why)
+			cmd.ApprovalID = in.Body.ApprovalID
+			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
+		})
+	}
+	handle(s, api, post("approve", "Say yes to what a run waits for, also to a plan as edited"), s.approve)
+	handle(s, api, post("advance", "Let a paused run go on as far as the next phase; start one that never started"), func(ctx context.Context, in *bare) (*body[contract.Ack], error) {
+		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", in.Body)))
+	})
+	handle(s, api, post("resume", "Let a paused run go on, or a failed or stopped one from where it ended"), func(ctx context.Context, in *bare) (*body[wentOn], error) {
+		return onward(s.Runs.Resume(ctx, in.ID, in.command("resume", in.Body)))
+	})
+	handle(s, api, post("heal", "Answer a run that asks for help; let a failed one go on"), s.heal)
+	handle(s, api, post("replay", "Do a finished run again from a phase on"), s.replay)
+	fork := post("fork", "Start a new run from a step of an old one")
+	fork.DefaultStatus = http.StatusCreated
+	handle(s, api, fork, s.fork)
+	handle(s, api, post("models", "Let a run use another model from the next call on"), s.switchModel)
+	handle(s, api, post("checks", "Tell a run that stays with its branch what a check or a review says"), s.check)
+}
+
+// bare is a command with nothing but a reason.
+type bare struct {
+	Steering
+	Body Why `required:"false"`
+}
+
+// wentOn says how a run went on: by an answer of its own, or again from a phase on.
+type wentOn struct {
+	Answer *contract.Ack `json:"answer,omitempty"`
+	Replay *rerun.Result `json:"replay,omitempty"`
+}
+
+func onward(a control.Again, err error) (*body[wentOn], error) {
+	return answered(wentOn{Answer: a.Ack, Replay: a.Replay}, err)
+}
+
+func (s *server) approve(ctx context.Context, in *struct {
+	Steering
+	Body struct {
+		Why
+		ApprovalID string         `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
+		Plan       *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
+	} `required:"false"`
+}) (*body[contract.Ack], error) {
+	c := in.command("approve", in.Body.Why)
+	c.ApprovalID = in.Body.ApprovalID
+	if in.Body.Plan != nil {
+		return answered(s.Runs.ApproveEdited(ctx, in.ID, *in.Body.Plan, c))
+	}
+	return answered(s.Runs.Steer(ctx, in.ID, contract.UpdateApprove, c))
+}
+
+func (s *server) heal(ctx context.Context, in *struct {
+	Steering
+	Body struct {
+		Why
+		Action contract.HealAction `json:"action,omitempty" doc:"what to do; default: the next action of the failure's class"`
+	} `required:"false"`
+}) (*body[wentOn], error) {
+	c := in.command("heal", in.Body.Why)
+	if c.Action = in.Body.Action; c.Action != "" && !c.Action.Valid() {
+		return nil, badRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
+	}
+	return onward(s.Runs.Heal(ctx, in.ID, c))
+}
+
+// OtherModel is a model that is named.
+type OtherModel struct {
+	Model       string   `json:"model,omitempty" doc:"as provider/model"`
+	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"how much answers vary"`
+}
+
+func (s *server) replay(ctx context.Context, in *struct {
+	Steering
+	Body struct {
+		Why
+		OtherModel
+		Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"from which phase on; with a step: builder"`
+		Step  string         `json:"step,omitempty" doc:"of the builder: this step and those that depend on it, no others"`
+	}
+}) (*body[rerun.Result], error) {
+	b := in.Body
+	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason}
+	switch {
+	case o.Phase == "" && o.Step != "":
+		o.Phase = contract.PhaseBuilder
+	case o.Phase == "":
+		return nil, badRequest("phase: say from which phase on")
+	case o.Step != "" && o.Phase != contract.PhaseBuilder:
+		return nil, badRequest("step: steps are the builder's; leave the phase out")
+	}
+	run, err := s.Store.Run(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if o.Model, err = s.Runs.ModelFor(run, contract.AgentOf(o.Phase), b.Model, b.Temperature); err != nil {
+		return nil, err
+	}
+	return answered(s.Runs.Replay(ctx, o))
+}
+
+func (s *server) fork(ctx context.Context, in *struct {
+	OfRun
+	Body struct {
+		OtherModel
+		Step         string         `json:"step,omitempty" doc:"the step to go on from; default: the plan's first"`
+		Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"take over the step's conversation up to this turn; default: the step begins anew"`
+		Instructions string         `json:"instructions,omitempty" doc:"what the model is told on top"`
+		Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that has the step"`
+		Reason       string         `json:"reason,omitempty"`
+	} `required:"false"`
+}) (*body[createdRun], error) {
+	b := in.Body
+	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason}
+	if b.Turn != nil {
+		o.Turn = *b.Turn
+	}
+	run, err := s.Store.Run(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if o.Model, err = s.Runs.ModelFor(run, contract.AgentBuilder, b.Model, b.Temperature); err != nil {
+		return nil, err
+	}
+	made, err := s.Runs.Fork(ctx, o)
+	return answered(createdOf(made), err)
+}
+
+func (s *server) switchModel(ctx context.Context, in *struct {
+	Steering
+	Body struct {
+		Why
+		Model       string         `json:"model" minLength:"3" doc:"as provider/model"`
+		Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
+		Agent       contract.Agent `json:"agent,omitempty" doc:"for this agent only; default: all"`
+	}
+}) (*body[contract.Ack], error) {
+	c := in.command("models", in.Body.Why)
+	c.Agent = in.Body.Agent
+	return answered(s.Runs.SwitchModel(ctx, in.ID, in.Body.Model, in.Body.Temperature, c))
+}
+
+func (s *server) check(ctx context.Context, in *struct {
+	OfRun
+	Body contract.CheckMessage
+}) (*body[contract.Ack], error) {
+	return answered(s.Runs.Check(ctx, in.ID, in.Body))
+}

@@ -1,0 +1,213 @@
+package server_test
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// document is what the tests read of the OpenAPI document.
+type document struct {
+	OpenAPI string `json:"openapi"`
+	Paths   map[string]map[string]struct {
+		OperationID string         `json:"operationId"`
+		Responses   map[string]any `json:"responses"`
+		RequestBody *struct {
+			Required bool `json:"required"`
+		} `json:"requestBody"`
+		Parameters []struct {
+			Name string `json:"name"`
+			In   string `json:"in"`
+		} `json:"parameters"`
+	} `json:"paths"`
+}
+
+func (b *bundle) document(tb testing.TB) document {
+	tb.Helper()
+	var d document
+	w := b.get(tb, "/api/openapi.json")
+	require.Equal(tb, http.StatusOK, w.Code, w.Body)
+	require.NoError(tb, json.Unmarshal(w.Body.Bytes(), &d))
+	require.True(tb, strings.HasPrefix(d.OpenAPI, "3.1"), d.OpenAPI)
+	return d
+}
+
+// send sends a body as JSON.
+func (b *bundle) send(tb testing.TB, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	tb.Helper()
+	req := httptest.NewRequestWithContext(tb.Context(), method, path, strings.NewReader(body))
+	req.Host = "localhost:8080"
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, req)
+	return w
+}
+
+// in puts ids into the path of an operation.
+func in(path, id string) string {
+	return strings.NewReplacer("{id}", id, "{other}", id).Replace(path)
+}
+
+func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := fmt.Sprint(b.run(t, "Add dark mode"))
+	for path, methods := range b.document(t).Paths {
+		for method, op := range methods {
+			method = strings.ToUpper(method)
+			documented := func(w *httptest.ResponseRecorder, what string) {
+				require.Contains(t, op.Responses, fmt.Sprint(w.Code), "%s %s with %s: %s", method, path, what, w.Body)
+				if w.Code >= 400 {
+					require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"), "%s %s with %s", method, path, what)
+				}
+			}
+			if strings.Contains(path, "{id}") {
+				for _, unknown := range []string{"999999", "0", "-1", "abc", "1.5", "9223372036854775808"} {
+					w := b.send(t, method, in(path, unknown), `{"phase": "tester", "goal": "x", "repo": "x", "model": "a/b", "name": "ci", "id": "1", "conclusion": "failure"}`)
+					if w.Code != http.StatusUnprocessableEntity { // the body was looked at first
+						require.Equal(t, http.StatusNotFound, w.Code, "%s %s with %s: %s", method, path, unknown, w.Body)
+					}
+					documented(w, unknown)
+				}
+			}
+			if method == http.MethodGet {
+				w := b.get(t, in(path, id))
+				require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+				require.True(t, json.Valid(w.Body.Bytes()))
+				w = b.get(t, in(path, id)+"?nonsense=1")
+				require.Equal(t, http.StatusBadRequest, w.Code, "%s with an unknown parameter: %s", path, w.Body)
+				continue
+			}
+			for _, body := range []string{"{", `[]`, `"x"`, `{"nonsense": 1}`} {
+				w := b.send(t, method, in(path, id), body)
+				require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, w.Code, "%s %s with %s: %s", method, path, body, w.Body)
+				documented(w, body)
+			}
+		}
+	}
+}
+
+func TestRunsAreListedInPagesWithoutGapOrDouble(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var made []int64
+	for i := range 7 {
+		made = append(made, b.run(t, fmt.Sprint("run ", i)))
+	}
+	slices.Reverse(made)
+	var seen []int64
+	for cursor, pages := "", 0; ; pages++ {
+		require.Less(t, pages, 10)
+		var page struct {
+			Runs []struct {
+				ID int64 `json:"runId"`
+			} `json:"runs"`
+			Next string `json:"next"`
+		}
+		w := b.get(t, "/api/runs?limit=3&cursor="+cursor)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &page))
+		for _, r := range page.Runs {
+			seen = append(seen, r.ID)
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	require.Equal(t, made, seen)
+	requireProblem(t, b.get(t, "/api/runs?cursor=nonsense"))
+}
+
+func TestAnotherSiteCannotSteerRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	path := fmt.Sprintf("/api/runs/%d/stop", id)
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example.com"}} {
+		require.Equal(t, http.StatusForbidden, b.send(t, http.MethodPost, path, "{}", headers...).Code)
+	}
+	w := b.send(t, http.MethodPost, path, "{}", "Content-Type", "text/plain")
+	require.GreaterOrEqual(t, w.Code, 400, "a form of another site can send text, but no JSON")
+}
+
+func TestAStreamGoesOnAfterTheLastEventThatWasSeen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	for range 4 {
+		b.record(t, contract.Record{RunID: id, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"text": "a\nb"}}}})
+	}
+	site := httptest.NewServer(b.handler)
+	defer site.Close()
+	read := func(path, last string, n int) (ids []string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, site.URL+path, http.NoBody)
+		require.NoError(t, err)
+		if last != "" {
+			req.Header.Set("Last-Event-ID", last)
+		}
+		resp, err := site.Client().Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+		lines := bufio.NewScanner(resp.Body)
+		for len(ids) < n && lines.Scan() {
+			if at, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				ids = append(ids, at)
+			}
+		}
+		return ids
+	}
+	path := fmt.Sprintf("/api/runs/%d/stream", id)
+	require.Equal(t, []string{"1", "2", "3", "4", "5"}, read(path, "", 5))
+	require.Equal(t, []string{"4", "5"}, read(path, "3", 2))
+	require.Equal(t, []string{"3"}, read(path+"?after=2", "", 1))
+	all := read("/api/stream?after=0-0", "", 5)
+	require.Equal(t, all[2:], read("/api/stream", all[1], 3))
+	for _, bad := range []string{path + "?after=x", path + "?after=-1", "/api/stream?after=x", "/api/runs/999999/stream"} {
+		requireProblem(t, b.get(t, bad))
+	}
+}
+
+func TestAllFilesOfARunComeAsOneArchive(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	files := map[string]string{"report.md": "all green", "tester/1/output.log": "ok", "../../etc/passwd": "escapes", `..\windows`: "escapes too"}
+	for name, text := range files {
+		digest, err := b.artifacts.Put(t.Context(), []byte(text))
+		require.NoError(t, err)
+		require.NoError(t, b.AddArtifacts(t.Context(), id, []contract.Artifact{{Name: name, Type: contract.ArtifactFile, Size: int64(len(text)), Digest: digest}}))
+	}
+	w := b.get(t, fmt.Sprintf("/api/runs/%d/zip", id))
+	require.Equal(t, http.StatusOK, w.Code)
+	archive, err := zip.NewReader(bytes.NewReader(w.Body.Bytes()), int64(w.Body.Len()))
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, f := range archive.File {
+		r, err := f.Open()
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		got[f.Name] = string(text)
+	}
+	require.Equal(t, map[string]string{"report.md": "all green", "tester/1/output.log": "ok", "etc/passwd": "escapes", "windows": "escapes too"}, got)
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+type requestKey struct{}
+
+// requestID returns the id of the request that a context belongs to.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
+}
+
+// RequestIDHeader carries the id of a request, in answers and in the log.
+const RequestIDHeader = "X-Request-Id"
+
+// noted gives each request an id and logs it with its outcome.
+func (s *server) noted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, started := uuid.NewString(), time.Now()
+		w.Header().Set(RequestIDHeader, id)
+		seen := &outcome{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+		// The path, not the query: that may hold what people look for.
+		s.Log.DebugContext(r.Context(), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
+			"status", seen.status, "bytes", seen.bytes, "took", time.Since(started))
+	})
+}
+
+// outcome notes what was answered.
+type outcome struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (o *outcome) WriteHeader(status int) {
+	o.status = status
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *outcome) Write(b []byte) (int, error) {
+	n, err := o.ResponseWriter.Write(b)
+	o.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController flush and set deadlines.
+func (o *outcome) Unwrap() http.ResponseWriter { return o.ResponseWriter }

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// getZip sends all files of a run as one archive, made while it is sent.
+func (s *server) getZip(w http.ResponseWriter, r *http.Request) {
+	id, err := runID(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if _, err := s.Store.Run(r.Context(), id); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	all, err := s.Store.Artifacts(r.Context(), id)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/zip")
+	w.Header().Set("Content-Disposition", disposition(fmt.Sprintf("run-%d.zip", id)))
+	if r.Method == http.MethodHead {
+		return
+	}
+	out := zip.NewWriter(w)
+	for _, a := range all {
+		if err := s.pack(r, out, a); err != nil {
+			// Without its end the archive is seen to be broken.
+			s.Log.ErrorContext(r.Context(), "An archive ended early", "request", requestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
+			return
+		}
+	}
+	if err := out.Close(); err != nil {
+		s.Log.InfoContext(r.Context(), "A client went away", "error", err)
+	}
+}
+
+// pack adds a file to an archive under a name that stays below the folder in
+// which it is unpacked.
+func (s *server) pack(r *http.Request, out *zip.Writer, a contract.Artifact) error {
+	content, err := s.Artifacts.Reader(r.Context(), a.Digest)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	to, err := out.CreateHeader(&zip.FileHeader{Name: archived(a.Name), Method: zip.Deflate, Modified: a.CreatedAt})
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, content)
+	return err
+}
+
+func archived(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == ':' {
+			return '_'
+		}
+		return r
+	}, strings.ReplaceAll(name, `\`, "/"))
+	return strings.TrimPrefix(path.Clean("/"+name), "/")
+}
