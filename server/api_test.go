@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -210,4 +211,40 @@ func TestAllFilesOfARunComeAsOneArchive(t *testing.T) {
 		got[f.Name] = string(text)
 	}
 	require.Equal(t, map[string]string{"report.md": "all green", "tester/1/output.log": "ok", "etc/passwd": "escapes", "windows": "escapes too"}, got)
+}
+
+func TestAWebSocketSendsWhatAStreamSends(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	b.record(t, contract.Record{RunID: id, Events: []contract.EventDraft{{Type: contract.EventRunUpdated}}})
+	site := httptest.NewServer(b.handler)
+	defer site.Close()
+	read := func(query string, n int) (ids []string) {
+		conn, _, err := websocket.Dial(t.Context(), site.URL+"/ws"+query, nil)
+		require.NoError(t, err)
+		defer conn.CloseNow()
+		for range n {
+			_, raw, err := conn.Read(t.Context())
+			require.NoError(t, err)
+			var m struct {
+				ID    string         `json:"id"`
+				Event contract.Event `json:"event"`
+			}
+			require.NoError(t, json.Unmarshal(raw, &m))
+			require.Equal(t, id, m.Event.RunID)
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{"1", "2"}, read(fmt.Sprintf("?run=%d", id), 2))
+	require.Equal(t, []string{"2"}, read(fmt.Sprintf("?run=%d&after=1", id), 1))
+	all := read("?after=0-0", 2)
+	require.Equal(t, all[1:], read("?after="+all[0], 1))
+	_, resp, err := websocket.Dial(t.Context(), site.URL+"/ws?run=999999", nil)
+	require.Error(t, err)
+	require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	_, resp, err = websocket.Dial(t.Context(), site.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example.com"}}})
+	require.Error(t, err)
+	require.Equal(t, http.StatusForbidden, resp.StatusCode)
 }

@@ -23,41 +23,48 @@ const (
 	slowest = 10 * time.Second
 )
 
-// streamRun sends a run's events as they come, from a number on: that of the
-// header Last-Event-ID, or of the query's after.
-func (s *server) streamRun(w http.ResponseWriter, r *http.Request) {
-	id, err := runID(r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
+// follower calls a function with each event that somebody wants to see, and the
+// id from which they can go on, until the context ends.
+type follower func(ctx context.Context, each func(id string, e contract.Event) error) error
+
+// followed returns the follower of a run's events from a number on (that of the
+// header Last-Event-ID, or of the query's after), or of those of all runs. Ids
+// of the latter are places among all events; who has none begins with what
+// happens from now on.
+func (s *server) followed(r *http.Request, run string) (follower, error) {
+	if run == "" {
+		after, err := s.feedCursor(r)
+		return func(ctx context.Context, each func(string, contract.Event) error) error {
+			return s.Store.FollowAll(ctx, after, func(e store.FeedEvent) error {
+				return each(fmt.Sprintf("%d-%d", e.Cursor.Tx, e.Cursor.ID), e.Event)
+			})
+		}, err
+	}
+	id, err := strconv.ParseInt(run, 10, 64)
+	if err != nil || id <= 0 {
+		return nil, store.ErrNotFound
 	}
 	after, err := strconv.ParseInt(lastID(r, "0"), 10, 64)
 	if err != nil || after < 0 {
-		s.fail(w, r, badRequest("Last-Event-ID and after are numbers of events of the run"))
-		return
+		return nil, badRequest("Last-Event-ID and after are numbers of events of the run")
 	}
 	if _, err := s.Store.Run(r.Context(), id); err != nil {
-		s.fail(w, r, err)
-		return
+		return nil, err
 	}
-	s.stream(w, r, func(ctx context.Context, send func(string, contract.Event) error) error {
-		return s.Store.Follow(ctx, id, after, func(e contract.Event) error { return send(strconv.FormatInt(e.Seq, 10), e) })
-	})
+	return func(ctx context.Context, each func(string, contract.Event) error) error {
+		return s.Store.Follow(ctx, id, after, func(e contract.Event) error { return each(strconv.FormatInt(e.Seq, 10), e) })
+	}, nil
 }
 
-// streamAll sends the events of all runs. Ids are places among all events; a
-// client without one begins with what happens from now on.
-func (s *server) streamAll(w http.ResponseWriter, r *http.Request) {
-	after, err := s.feedCursor(r)
+// streamEvents sends events as they come, as server-sent events: those of the
+// run in the path, else of all runs.
+func (s *server) streamEvents(w http.ResponseWriter, r *http.Request) {
+	follow, err := s.followed(r, r.PathValue("id"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	s.stream(w, r, func(ctx context.Context, send func(string, contract.Event) error) error {
-		return s.Store.FollowAll(ctx, after, func(e store.FeedEvent) error {
-			return send(fmt.Sprintf("%d-%d", e.Cursor.Tx, e.Cursor.ID), e.Event)
-		})
-	})
+	s.stream(w, r, follow)
 }
 
 // feedCursor reads where a client goes on among the events of all runs.
@@ -88,7 +95,7 @@ func lastID(r *http.Request, none string) string {
 }
 
 // stream sends events as server-sent events until the client goes away.
-func (s *server) stream(w http.ResponseWriter, r *http.Request, follow func(context.Context, func(id string, e contract.Event) error) error) {
+func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower) {
 	out := http.NewResponseController(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// socketMessage is what a WebSocket is sent: an event, and the id from which a client
+// goes on.
+type socketMessage struct {
+	ID    string         `json:"id"`
+	Event contract.Event `json:"event"`
+}
+
+// socket sends events over a WebSocket: those of the run in the query, else of
+// all runs. It sends only; what a client says is not read.
+func (s *server) socket(w http.ResponseWriter, r *http.Request) {
+	follow, err := s.followed(r, r.URL.Query().Get("run"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	// Other origins are refused by the library.
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		s.Log.InfoContext(r.Context(), "No WebSocket came about", "request", requestID(r.Context()), "error", err)
+		return
+	}
+	defer conn.CloseNow()
+	ctx, cancel := context.WithCancel(conn.CloseRead(r.Context()))
+	defer cancel()
+	go s.ping(ctx, cancel, conn)
+	err = follow(ctx, func(id string, e contract.Event) error {
+		raw, err := json.Marshal(socketMessage{id, e})
+		if err != nil {
+			return err
+		}
+		write, done := context.WithTimeout(ctx, slowest)
+		defer done()
+		return conn.Write(write, websocket.MessageText, raw)
+	})
+	if r.Context().Err() == nil && ctx.Err() == nil {
+		_ = conn.Close(websocket.StatusTryAgainLater, "too slow, or a part of the system is away; go on after the last id")
+	}
+	s.Log.InfoContext(r.Context(), "A WebSocket ended", "request", requestID(r.Context()), "error", err)
+}
+
+// ping finds out that a client is gone which has not said so.
+func (s *server) ping(ctx context.Context, gone context.CancelFunc, conn *websocket.Conn) {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			answer, done := context.WithTimeout(ctx, slowest)
+			err := conn.Ping(answer)
+			done()
+			if err != nil {
+				gone()
+				return
+			}
+		}
+	}
+}
