@@ -4,19 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 // planSchema is the form that the planner's answer must have.
 var planSchema = model.SchemaOf[contract.Plan]()
 
-// strictPlanSchema states, of what CheckPlan finds wrong, all that a schema can
+// strictPlanSchema states, of what verdict.Plan finds wrong, all that a schema can
 // say: a provider that enforces it cannot give a plan with such a mistake.
 var strictPlanSchema = planSchema.Bounded(contract.StrictPlanSchema, model.Bounds{
 	"steps":                    {"maxItems": contract.MaxPlanSteps},
@@ -99,7 +99,7 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	if err := CheckPlan(plan); err != nil {
+	if err := verdict.Plan(plan); err != nil {
 		return contract.PlanResult{}, err
 	}
 	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
@@ -115,35 +115,7 @@ func readPlan(schema model.Schema, text string) (contract.Plan, error) {
 	if err := json.Unmarshal(doc, &plan); err != nil {
 		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is no plan")
 	}
-	return plan, CheckPlan(plan)
-}
-
-// CheckPlan says as a LOGIC_ERROR why a plan cannot be carried out.
-func CheckPlan(plan contract.Plan) error {
-	problems := plan.Problems()
-	if len(problems) == 0 {
-		return checkSize(plan)
-	}
-	var says []string
-	for _, p := range problems[:min(len(problems), 10)] {
-		says = append(says, p.Problem)
-	}
-	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
-}
-
-// skeletonBytes bounds what a run's history holds of a plan.
-const skeletonBytes = 32 << 10
-
-func checkSize(plan contract.Plan) error {
-	raw, err := json.Marshal(plan.Skeleton())
-	if err != nil {
-		return fmt.Errorf("measure the plan: %w", err)
-	}
-	if len(raw) > skeletonBytes {
-		return fault.New(contract.ClassLogic, contract.CodeInvalidPlan,
-			"the plan's names and dependencies take %d bytes, more than the %d allowed; use fewer steps or shorter ids", len(raw), skeletonBytes)
-	}
-	return nil
+	return plan, verdict.Plan(plan)
 }
 
 // open opens the conversation of an execution with its prompt, and keeps the

@@ -221,9 +221,9 @@ func TestAWebSocketSendsWhatAStreamSends(t *testing.T) {
 	site := httptest.NewServer(b.handler)
 	defer site.Close()
 	read := func(query string, n int) (ids []string) {
-		conn, _, err := websocket.Dial(t.Context(), site.URL+"/ws"+query, nil)
+		conn, _, err := websocket.Dial(t.Context(), site.URL+"/ws"+query, nil) //nolint:bodyclose // it has none
 		require.NoError(t, err)
-		defer conn.CloseNow()
+		defer func() { _ = conn.CloseNow() }()
 		for range n {
 			_, raw, err := conn.Read(t.Context())
 			require.NoError(t, err)
@@ -241,10 +241,10 @@ func TestAWebSocketSendsWhatAStreamSends(t *testing.T) {
 	require.Equal(t, []string{"2"}, read(fmt.Sprintf("?run=%d&after=1", id), 1))
 	all := read("?after=0-0", 2)
 	require.Equal(t, all[1:], read("?after="+all[0], 1))
-	_, resp, err := websocket.Dial(t.Context(), site.URL+"/ws?run=999999", nil)
+	_, resp, err := websocket.Dial(t.Context(), site.URL+"/ws?run=999999", nil) //nolint:bodyclose // Dial has read it
 	require.Error(t, err)
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
-	_, resp, err = websocket.Dial(t.Context(), site.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example.com"}}})
+	_, resp, err = websocket.Dial(t.Context(), site.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example.com"}}}) //nolint:bodyclose // Dial has read it
 	require.Error(t, err)
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)
 }

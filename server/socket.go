@@ -32,7 +32,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		s.Log.InfoContext(r.Context(), "No WebSocket came about", "request", requestID(r.Context()), "error", err)
 		return
 	}
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	ctx, cancel := context.WithCancel(conn.CloseRead(r.Context()))
 	defer cancel()
 	go s.ping(ctx, cancel, conn)

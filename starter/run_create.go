@@ -12,10 +12,10 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
-	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // creation is what `run create` was asked.
@@ -164,7 +164,7 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 	if err := yaml.UnmarshalWithOptions([]byte(text), &plan, yaml.Strict(), yaml.UseJSONUnmarshaler()); err != nil {
 		return nil, usageError{fmt.Errorf("%s is no plan: %w", file, err)}
 	}
-	return &plan, activities.CheckPlan(plan)
+	return &plan, verdict.Plan(plan)
 }
 
 // reportCreated says which run was made, and follows it where that was asked.

@@ -210,7 +210,7 @@ func (r *retrials) plan(ctx context.Context, db *store.Store, run store.Run) err
 	if err != nil {
 		return err
 	}
-	r.Retrials = append(r.Retrials, retrial{What: "plan", Before: opinion{OK: true}, Now: opinionOf(fault.Of(activities.CheckPlan(plan)))})
+	r.Retrials = append(r.Retrials, retrial{What: "plan", Before: opinion{OK: true}, Now: opinionOf(fault.Of(verdict.Plan(plan)))})
 	return nil
 }
 

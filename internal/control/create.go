@@ -12,13 +12,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -142,7 +142,7 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 		return store.NewRun{}, err
 	}
 	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
-		if err := activities.CheckPlan(*c.Plan); err != nil {
+		if err := verdict.Plan(*c.Plan); err != nil {
 			return store.NewRun{}, err
 		}
 	}

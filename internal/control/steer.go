@@ -12,10 +12,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
@@ -117,7 +117,7 @@ func (r *Runs) steerError(ctx context.Context, id int64, name string, err error)
 // ApproveEdited stores a plan that a person edited and approves it. Stored it is
 // one plan more; it counts once the run has accepted the approval.
 func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error) {
-	if err := activities.CheckPlan(plan); err != nil {
+	if err := verdict.Plan(plan); err != nil {
 		return contract.Ack{}, err
 	}
 	if _, err := r.Store.Run(ctx, id); err != nil {

@@ -1,0 +1,38 @@
+package verdict
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Plan says as a LOGIC_ERROR why a plan cannot be carried out.
+func Plan(plan contract.Plan) error {
+	problems := plan.Problems()
+	if len(problems) == 0 {
+		return checkSize(plan)
+	}
+	var says []string
+	for _, p := range problems[:min(len(problems), 10)] {
+		says = append(says, p.Problem)
+	}
+	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
+}
+
+// skeletonBytes bounds what a run's history holds of a plan.
+const skeletonBytes = 32 << 10
+
+func checkSize(plan contract.Plan) error {
+	raw, err := json.Marshal(plan.Skeleton())
+	if err != nil {
+		return fmt.Errorf("measure the plan: %w", err)
+	}
+	if len(raw) > skeletonBytes {
+		return fault.New(contract.ClassLogic, contract.CodeInvalidPlan,
+			"the plan's names and dependencies take %d bytes, more than the %d allowed; use fewer steps or shorter ids", len(raw), skeletonBytes)
+	}
+	return nil
+}
