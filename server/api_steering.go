@@ -51,22 +51,23 @@ func (s *server) steeringOperations(api huma.API) {
 	} {
 		handle(s, api, post(c.path, c.summary), func(ctx context.Context, in *struct {
 			Steering
-			Body struct {
+			Body *struct {
 				Why
 				ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
-			} `required:"false"`
+			}
 		}) (*body[contract.Ack], error) {
-			cmd := in.command(c.path, in.Body.Why)
-			cmd.ApprovalID = in.Body.ApprovalID
+			b := given(in.Body)
+			cmd := in.command(c.path, b.Why)
+			cmd.ApprovalID = b.ApprovalID
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
 		})
 	}
 	handle(s, api, post("approve", "Say yes to what a run waits for, also to a plan as edited"), s.approve)
 	handle(s, api, post("advance", "Let a paused run go on as far as the next phase; start one that never started"), func(ctx context.Context, in *bare) (*body[contract.Ack], error) {
-		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", in.Body)))
+		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
 	handle(s, api, post("resume", "Let a paused run go on, or a failed or stopped one from where it ended"), func(ctx context.Context, in *bare) (*body[wentOn], error) {
-		return onward(s.Runs.Resume(ctx, in.ID, in.command("resume", in.Body)))
+		return onward(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
 	})
 	handle(s, api, post("heal", "Answer a run that asks for help; let a failed one go on"), s.heal)
 	handle(s, api, post("replay", "Do a finished run again from a phase on"), s.replay)
@@ -80,7 +81,15 @@ func (s *server) steeringOperations(api huma.API) {
 // bare is a command with nothing but a reason.
 type bare struct {
 	Steering
-	Body Why `required:"false"`
+	Body *Why
+}
+
+// given returns a body that may be left out.
+func given[T any](body *T) (b T) {
+	if body != nil {
+		b = *body
+	}
+	return b
 }
 
 // wentOn says how a run went on: by an answer of its own, or again from a phase on.
@@ -95,29 +104,31 @@ func onward(a control.Again, err error) (*body[wentOn], error) {
 
 func (s *server) approve(ctx context.Context, in *struct {
 	Steering
-	Body struct {
+	Body *struct {
 		Why
 		ApprovalID string         `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
 		Plan       *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
-	} `required:"false"`
+	}
 }) (*body[contract.Ack], error) {
-	c := in.command("approve", in.Body.Why)
-	c.ApprovalID = in.Body.ApprovalID
-	if in.Body.Plan != nil {
-		return answered(s.Runs.ApproveEdited(ctx, in.ID, *in.Body.Plan, c))
+	b := given(in.Body)
+	c := in.command("approve", b.Why)
+	c.ApprovalID = b.ApprovalID
+	if b.Plan != nil {
+		return answered(s.Runs.ApproveEdited(ctx, in.ID, *b.Plan, c))
 	}
 	return answered(s.Runs.Steer(ctx, in.ID, contract.UpdateApprove, c))
 }
 
 func (s *server) heal(ctx context.Context, in *struct {
 	Steering
-	Body struct {
+	Body *struct {
 		Why
 		Action contract.HealAction `json:"action,omitempty" doc:"what to do; default: the next action of the failure's class"`
-	} `required:"false"`
+	}
 }) (*body[wentOn], error) {
-	c := in.command("heal", in.Body.Why)
-	if c.Action = in.Body.Action; c.Action != "" && !c.Action.Valid() {
+	b := given(in.Body)
+	c := in.command("heal", b.Why)
+	if c.Action = b.Action; c.Action != "" && !c.Action.Valid() {
 		return nil, badRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
 	}
 	return onward(s.Runs.Heal(ctx, in.ID, c))
@@ -160,16 +171,16 @@ func (s *server) replay(ctx context.Context, in *struct {
 
 func (s *server) fork(ctx context.Context, in *struct {
 	OfRun
-	Body struct {
+	Body *struct {
 		OtherModel
 		Step         string         `json:"step,omitempty" doc:"the step to go on from; default: the plan's first"`
 		Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"take over the step's conversation up to this turn; default: the step begins anew"`
 		Instructions string         `json:"instructions,omitempty" doc:"what the model is told on top"`
 		Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that has the step"`
 		Reason       string         `json:"reason,omitempty"`
-	} `required:"false"`
+	}
 }) (*body[createdRun], error) {
-	b := in.Body
+	b := given(in.Body)
 	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason}
 	if b.Turn != nil {
 		o.Turn = *b.Turn

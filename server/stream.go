@@ -152,8 +152,8 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 		}
 		if err != nil {
 			cancel()
-			_ = <-failed // the reader of events has ended, too
-			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or went away", "request", requestID(r.Context()), "error", err)
+			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or went away",
+				"request", requestID(r.Context()), "error", err, "reading_ended_with", <-failed)
 			return
 		}
 	}
