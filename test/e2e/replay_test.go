@@ -52,7 +52,7 @@ func TestARunIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
 	for name, r := range map[string]harness.Rules{
-		"quick": quickRules("20ms"), "slow": quickRules("500ms"), "diamond": diamondRules("20ms"), "otherwise": otherwiseRules(), "stumble": stumbleRules(),
+		"quick": quickRules("20ms"), "slow": quickRules("500ms"), "stuck": quickRules("20s"), "diamond": diamondRules("20ms"), "otherwise": otherwiseRules(), "stumble": stumbleRules(),
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
@@ -301,7 +301,7 @@ func (w *world) replayLater(t *testing.T) {
 		return time.Since(run.CreatedAt) > most+time.Second, "not yet"
 	})
 	w.again(t, run.ID, "replay", "--phase", "tester")
-	stuck := w.start(t, "slow", "--timeout", "1s")
+	stuck := w.start(t, "stuck", "--timeout", "1s") // its time is over in the middle of a call, whatever the load
 	timedOut := w.end(t, stuck, contract.StatusFailed)
 	require.Equal(t, contract.CodeRunTimeout, timedOut.Failure.Code)
 	require.Equal(t, exitStopped, w.RGPT(t, "run", "resume", arg(stuck), "--wait").Code, "its time counts anew, and is as short")
