@@ -31,14 +31,13 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	given := c.ID
-	c.ID = cmp.Or(given, uuid.NewString())
+	c.ID = cmp.Or(c.ID, uuid.NewString())
 	ack, err := r.update(ctx, id, name, c.ID, c)
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) && r.caughtUp(ctx, id) {
-		// A refused update is answered for its id for good.
-		c.ID = uuid.NewString()
-		ack, err = r.update(ctx, id, name, c.ID, c)
+		// Temporal answers a refused update the same for good: the command is
+		// still the same one, under another update.
+		ack, err = r.update(ctx, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
 		return ack, r.steerError(ctx, id, name, err)
