@@ -48,6 +48,8 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
+require github.com/a-h/templ v0.3.977 // indirect
+
 require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2

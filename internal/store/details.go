@@ -198,12 +198,7 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 	if err != nil {
 		return err
 	}
-	d.Phases = convert(phases, func(p db.Phase) PhaseAttempt {
-		return PhaseAttempt{
-			Phase: contract.Phase(p.Phase), Attempt: int(p.Attempt), ExecutionID: p.ExecutionID,
-			Status: contract.ExecutionStatus(p.Status), StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
-		}
-	})
+	d.Phases = convert(phases, phaseOf)
 	heals, err := s.q.SelfHealEvents(ctx, id)
 	if err != nil {
 		return err

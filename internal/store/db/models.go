@@ -209,6 +209,7 @@ type Plan struct {
 	Author      string
 	Plan        json.RawMessage
 	CreatedAt   time.Time
+	StepCount   int32
 }
 
 type Prompt struct {
@@ -260,6 +261,7 @@ type Run struct {
 	WorkflowSeq       int64
 	SupersededRuns    []string
 	StayingUntil      *time.Time
+	Tests             json.RawMessage
 }
 
 type SelfHealEvent struct {

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Card is what a list shows of a run beside its row.
+type Card struct {
+	Steps     int                  `json:"steps"`      // of the plan that counts
+	StepsDone int                  `json:"steps_done"` // whose latest execution went through
+	Tests     contract.TestSummary `json:"tests"`      // of the latest verification
+	Heals     int                  `json:"heals"`
+	Tokens    int64                `json:"tokens"`    // spent
+	MicroUSD  int64                `json:"micro_usd"` // spent, in millionths of a US dollar
+}
+
+// Cards returns the cards of runs. A run that does not exist has none.
+func (s *Store) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) {
+	rows, err := s.q.RunCards(ctx, ids)
+	if err != nil {
+		return nil, explain(err, "read what came of %d runs", len(ids))
+	}
+	cards := make(map[int64]Card, len(rows))
+	for _, r := range rows {
+		c := Card{Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros}
+		if len(r.Tests) > 0 {
+			if c.Tests, err = decode[contract.TestSummary](r.Tests); err != nil {
+				return nil, err
+			}
+		}
+		cards[r.ID] = c
+	}
+	return cards, nil
+}
+
+// Question is what a run asks a person: an approval, which has an id, or help,
+// which has the number of its intervention.
+type Question struct {
+	RunID          int64          `json:"runId"`
+	Project        string         `json:"project"`
+	GoalTitle      string         `json:"goal_title"`
+	Phase          contract.Phase `json:"phase"`
+	Kind           string         `json:"kind"` // plan, release, intervention or quota
+	ApprovalID     string         `json:"approval_id,omitempty"`
+	Intervention   int            `json:"intervention,omitempty"`
+	Reason         string         `json:"reason,omitempty"`
+	ActionRequired string         `json:"action_required,omitempty"`
+	Deadline       *time.Time     `json:"deadline"` // unanswered until then is a no
+	Since          time.Time      `json:"since"`
+}
+
+// Questions returns what runs ask people, the next deadline first, at most as
+// many as given; of one run where its number is not 0.
+func (s *Store) Questions(ctx context.Context, runID int64, most int) ([]Question, error) {
+	params := db.QuestionsParams{Most: int32(most)}
+	if runID != 0 {
+		params.RunID = &runID
+	}
+	rows, err := s.lists.Questions(ctx, params)
+	if err != nil {
+		return nil, explain(err, "read what waits for people")
+	}
+	return convert(rows, func(r db.QuestionsRow) Question {
+		return Question{
+			RunID: r.ID, Project: r.Project, GoalTitle: r.GoalTitle, Phase: contract.Phase(r.Phase), Kind: r.WaitingFor,
+			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
+			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
+		}
+	}), nil
+}
+
+// Waiting returns how many runs wait for a person.
+func (s *Store) Waiting(ctx context.Context) (int, error) {
+	n, err := s.q.CountWaiting(ctx)
+	return int(n), explain(err, "count what waits for people")
+}
+
+// Projects returns the projects that have runs, at most as many as given.
+func (s *Store) Projects(ctx context.Context, most int) ([]string, error) {
+	names, err := s.q.Projects(ctx, int32(most))
+	return names, explain(err, "read the projects")
+}
+
+// Phases returns a run's attempts at its phases, in the order in which they began.
+func (s *Store) Phases(ctx context.Context, runID int64) ([]PhaseAttempt, error) {
+	rows, err := s.q.Phases(ctx, runID)
+	return convert(rows, phaseOf), explain(err, "read the phases of run %d", runID)
+}
+
+func phaseOf(p db.Phase) PhaseAttempt {
+	return PhaseAttempt{
+		Phase: contract.Phase(p.Phase), Attempt: int(p.Attempt), ExecutionID: p.ExecutionID,
+		Status: contract.ExecutionStatus(p.Status), StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
+	}
+}
