@@ -49,8 +49,13 @@ lint: tools ## golangci-lint, workflowcheck, generated code is current
 	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows
 
 .PHONY: generate
-generate: ## Make generated code anew (sqlc)
+generate: ## Make generated code anew (queries by sqlc, pages by templ)
 	@$(GO) -C tools tool sqlc generate -f ../sqlc.yaml
+	@$(GO) -C tools tool templ generate -path ../server/ui
+
+.PHONY: ui
+ui: ## Take the dashboard's scripts, fonts and icons from npm anew
+	@cd server/ui && npm ci --no-audit --no-fund && node vendor.mjs
 
 .PHONY: tools
 tools: $(LINT) ## Build the pinned tools

@@ -3,6 +3,7 @@ module github.com/rocketgpt/orchestrator
 go 1.26.8
 
 require (
+	github.com/a-h/templ v0.3.977
 	github.com/DeRuina/timberjack v1.4.9
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/charmbracelet/lipgloss v1.1.0
@@ -47,8 +48,6 @@ require (
 	golang.org/x/text v0.43.0
 	pgregory.net/rapid v1.3.0
 )
-
-require github.com/a-h/templ v0.3.977 // indirect
 
 require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/client"
 
@@ -69,10 +68,7 @@ func New(o Options) http.Handler {
 	get("/api/runs/{id}/stream", s.streamEvents)
 	get("/api/stream", s.streamEvents)
 	get("/ws", s.socket)
-	get("/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
-	get("/runs", s.runsPage)
-	get("/runs/{id}", s.runPage)
-	get("/style.css", style)
+	s.pages(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
 	return s.noted(guarded(s.admitted(http.NewCrossOriginProtection().Handler(mux))))
 }
@@ -118,12 +114,17 @@ func (s *server) ours(r *http.Request) bool {
 	return slices.ContainsFunc(s.Hosts, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), host) })
 }
 
-// guarded sets what every answer carries: no script runs, nothing is loaded
-// from elsewhere, no other site may frame a page or read an answer.
+// policy lets pages use what the server itself serves, and nothing else: no
+// inline script or style, no other host.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; media-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// guarded sets what every answer carries: nothing is loaded from elsewhere, no
+// other site may frame a page or read an answer.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -153,23 +154,6 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 type badRequest string
 
 func (b badRequest) Error() string { return string(b) }
-
-// filterOf reads which runs a request asks for.
-func filterOf(r *http.Request) (store.Filter, error) {
-	q := r.URL.Query()
-	for name, values := range q {
-		for _, v := range values {
-			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
-				return store.Filter{}, badRequest(fmt.Sprintf("%q is no text", name))
-			}
-		}
-	}
-	f := store.Filter{
-		Status: contract.Status(q.Get("status")), Phase: contract.Phase(q.Get("phase")), Project: q.Get("project"),
-		ErrorClass: contract.Class(q.Get("error")), Text: q.Get("text"),
-	}
-	return f, checkFilter(f)
-}
 
 // oneOf refuses a parameter that is given and none of those there are.
 func oneOf[T ~string](name string, value T, all []T) error {
@@ -251,11 +235,8 @@ func (s *server) told(ctx context.Context, err error) problem {
 // answer sends a problem: to people as a page, to programs as problem+json.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, p problem) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
-		var out bytes.Buffer
-		if err := pages.ExecuteTemplate(&out, "problem.html", p); err == nil {
-			s.write(w, p.Status, "text/html; charset=utf-8", out.Bytes())
-			return
-		}
+		s.problemPage(w, r, p)
+		return
 	}
 	s.encode(w, p.Status, "application/problem+json", p)
 }

@@ -128,7 +128,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 				return err
 			}
 			select {
-			case lines <- fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", id, oneLine(string(e.Type)), raw):
+			case lines <- fmt.Sprintf("id: %s\n%sdata: %s\n\n", id, named(r, e), raw):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -157,6 +157,16 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 			return
 		}
 	}
+}
+
+// named returns the line that names an event. A reader that wants every event
+// as a message, whatever its type, asks with as=message: a browser hears named
+// events only by names that it knows.
+func named(r *http.Request, e contract.Event) string {
+	if r.URL.Query().Get("as") == "message" {
+		return ""
+	}
+	return "event: " + oneLine(string(e.Type)) + "\n"
 }
 
 // oneLine keeps a text from being more than one line of a stream.

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -27,13 +28,10 @@ func (s *Store) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) 
 	}
 	cards := make(map[int64]Card, len(rows))
 	for _, r := range rows {
-		c := Card{Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros}
-		if len(r.Tests) > 0 {
-			if c.Tests, err = decode[contract.TestSummary](r.Tests); err != nil {
-				return nil, err
-			}
+		cards[r.ID] = Card{
+			Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros,
+			Tests: contract.TestSummary{Passed: int(r.Passed), Failed: int(r.Failed), Skipped: int(r.Skipped), Flaky: int(r.Flaky)},
 		}
-		cards[r.ID] = c
 	}
 	return cards, nil
 }
@@ -97,4 +95,27 @@ func phaseOf(p db.Phase) PhaseAttempt {
 		Phase: contract.Phase(p.Phase), Attempt: int(p.Attempt), ExecutionID: p.ExecutionID,
 		Status: contract.ExecutionStatus(p.Status), StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
 	}
+}
+
+// Counts is how much there is of a run.
+type Counts struct {
+	Findings  int // that are not resolved
+	Artifacts int
+}
+
+// Counts returns how much there is of a run.
+func (s *Store) Counts(ctx context.Context, runID int64) (Counts, error) {
+	row, err := s.q.RunCounts(ctx, runID)
+	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, explain(err, "count what run %d has", runID)
+}
+
+// Outputs are what a run's phases last gave, as JSON; nil: nothing yet.
+type Outputs struct {
+	Planner, Builder, Tester, Releaser json.RawMessage
+}
+
+// Outputs returns what a run's phases last gave.
+func (s *Store) Outputs(ctx context.Context, runID int64) (Outputs, error) {
+	row, err := s.q.RunOutputs(ctx, runID)
+	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, ofRun(err, runID, "read the outputs of run %d", runID)
 }

@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 )
 
@@ -132,20 +131,30 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
             WHERE e.run_id = r.id AND e.phase = 'builder' AND e.step <> '' AND e.step <> 'repair'
             ORDER BY e.step, e.attempt DESC) latest
         WHERE latest.status = 'completed')::int AS steps_done,
-       r.tests,
+       t.passed, t.failed, t.skipped, t.flaky,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
 FROM unnest($1::bigint[]) AS wanted(id)
 JOIN orchestrator_runs r ON r.id = wanted.id
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
 LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum((c.summary ->> 'passed')::int), 0)::int AS passed, coalesce(sum((c.summary ->> 'failed')::int), 0)::int AS failed,
+           coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky
+    FROM orchestrator_checks c
+    WHERE (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok) AND c.execution_id = (
+        SELECT e.id FROM orchestrator_executions e
+        WHERE e.run_id = r.id AND e.phase = 'tester' AND e.step = '' ORDER BY e.attempt DESC LIMIT 1)) t
 `
 
 type RunCardsRow struct {
 	ID        int64
 	Steps     int32
 	StepsDone int32
-	Tests     json.RawMessage
+	Passed    int32
+	Failed    int32
+	Skipped   int32
+	Flaky     int32
 	Heals     int32
 	Tokens    int64
 	Micros    int64
@@ -165,7 +174,10 @@ func (q *Queries) RunCards(ctx context.Context, ids []int64) ([]RunCardsRow, err
 			&i.ID,
 			&i.Steps,
 			&i.StepsDone,
-			&i.Tests,
+			&i.Passed,
+			&i.Failed,
+			&i.Skipped,
+			&i.Flaky,
 			&i.Heals,
 			&i.Tokens,
 			&i.Micros,
@@ -178,4 +190,21 @@ func (q *Queries) RunCards(ctx context.Context, ids []int64) ([]RunCardsRow, err
 		return nil, err
 	}
 	return items, nil
+}
+
+const runCounts = `-- name: RunCounts :one
+SELECT (SELECT count(*) FROM orchestrator_findings f WHERE f.run_id = $1 AND NOT f.resolved)::int AS findings,
+       (SELECT count(*) FROM orchestrator_artifacts a WHERE a.run_id = $1)::int AS artifacts
+`
+
+type RunCountsRow struct {
+	Findings  int32
+	Artifacts int32
+}
+
+func (q *Queries) RunCounts(ctx context.Context, runID int64) (RunCountsRow, error) {
+	row := q.db.QueryRow(ctx, runCounts, runID)
+	var i RunCountsRow
+	err := row.Scan(&i.Findings, &i.Artifacts)
+	return i, err
 }

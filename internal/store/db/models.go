@@ -261,7 +261,6 @@ type Run struct {
 	WorkflowSeq       int64
 	SupersededRuns    []string
 	StayingUntil      *time.Time
-	Tests             json.RawMessage
 }
 
 type SelfHealEvent struct {

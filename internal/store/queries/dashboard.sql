@@ -6,13 +6,20 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
             WHERE e.run_id = r.id AND e.phase = 'builder' AND e.step <> '' AND e.step <> 'repair'
             ORDER BY e.step, e.attempt DESC) latest
         WHERE latest.status = 'completed')::int AS steps_done,
-       r.tests,
+       t.passed, t.failed, t.skipped, t.flaky,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
 FROM unnest(@ids::bigint[]) AS wanted(id)
 JOIN orchestrator_runs r ON r.id = wanted.id
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
-LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text;
+LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum((c.summary ->> 'passed')::int), 0)::int AS passed, coalesce(sum((c.summary ->> 'failed')::int), 0)::int AS failed,
+           coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky
+    FROM orchestrator_checks c
+    WHERE (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok) AND c.execution_id = (
+        SELECT e.id FROM orchestrator_executions e
+        WHERE e.run_id = r.id AND e.phase = 'tester' AND e.step = '' ORDER BY e.attempt DESC LIMIT 1)) t;
 
 -- name: Questions :many
 -- What runs ask people, the most pressing first. A run has one open question:
@@ -44,3 +51,7 @@ WITH RECURSIVE named AS (
     FROM named n WHERE n.project IS NOT NULL
 )
 SELECT project::text FROM named WHERE project IS NOT NULL LIMIT @most::int;
+
+-- name: RunCounts :one
+SELECT (SELECT count(*) FROM orchestrator_findings f WHERE f.run_id = @run_id AND NOT f.resolved)::int AS findings,
+       (SELECT count(*) FROM orchestrator_artifacts a WHERE a.run_id = @run_id)::int AS artifacts;

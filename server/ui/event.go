@@ -1,0 +1,57 @@
+package ui
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// eventState is the state that an event is shown as.
+func eventState(t contract.EventType) State {
+	name := string(t)
+	switch {
+	case strings.HasSuffix(name, ".error"), strings.HasSuffix(name, ".failed"), strings.HasSuffix(name, ".rejected"), t == contract.EventAgentRevoked:
+		return Failed
+	case strings.HasPrefix(name, "approval.requested"), strings.HasPrefix(name, "intervention.re"), strings.HasSuffix(name, ".expired"):
+		return Waiting
+	case t == contract.EventHealStarted:
+		return Healing
+	case strings.HasSuffix(name, ".completed"), strings.HasSuffix(name, ".success"), strings.HasSuffix(name, ".granted"), strings.HasSuffix(name, ".passed"):
+		return Done
+	case strings.HasSuffix(name, ".started"):
+		return Running
+	default:
+		return Queued
+	}
+}
+
+// EventWords says on one line what an event tells beside its type.
+func EventWords(e contract.Event) string {
+	var p map[string]any
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return ""
+	}
+	text := func(names ...string) string {
+		for _, name := range names {
+			if v, ok := p[name].(string); ok && v != "" {
+				return strings.ReplaceAll(Cut(v, 300), "\n", " ")
+			}
+		}
+		return ""
+	}
+	var parts []string
+	for _, part := range []string{
+		text("step"), text("action", "heal_action"), text("error_type", "class"), text("severity"),
+		text("message", "error_message", "reason", "name", "root_cause", "summary", "goal_title"), text("status"), text("branch"), text("model"), text("by"),
+	} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if n, ok := p["attempt"].(float64); ok && n > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %.0f", n))
+	}
+	return strings.Join(parts, " · ")
+}

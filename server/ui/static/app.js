@@ -1,0 +1,498 @@
+// What pages do beyond being read: they stay live, send commands, and answer to
+// keys. Pages arrive rendered and can be read without any of this.
+
+const $ = (selector, from = document) => from.querySelector(selector);
+const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+const page = () => $("#page");
+
+// Names of limits and times, in milliseconds.
+const REFRESH_EVERY = 400; // at most one refresh in this time while much happens
+const TICK_EVERY = 1000; // relative times are made true again
+const TOAST_FOR = 8000;
+const CHUNKS_KEPT = 20; // of a long list; those far away are dropped
+
+// ── Live ───────────────────────────────────────────────────────────────────
+// The stream says that something happened; the page is asked for again, as the
+// server draws it, and what differs is changed in place. A hidden page holds no
+// connection: browsers allow few for each host.
+
+let stream = null;
+let refreshing = null;
+let again = false;
+let lastRefresh = 0;
+let lastEvent = null;
+
+function liveIs(state) {
+  for (const dot of $$("[data-live]")) {
+    dot.dataset.live = state;
+    const word = $(".word", dot);
+    if (word) word.textContent = { on: "live", reconnecting: "reconnecting", off: "not live" }[state];
+  }
+}
+
+function connect() {
+  const address = page()?.dataset.stream;
+  if (!address || stream || document.hidden) return;
+  const url = new URL(address, location);
+  url.searchParams.set("as", "message");
+  if (lastEvent?.path === url.pathname) url.searchParams.set("after", lastEvent.id);
+  stream = new EventSource(url);
+  stream.addEventListener("open", () => liveIs("on"));
+  stream.addEventListener("error", () => {
+    liveIs("reconnecting");
+    if (stream?.readyState === EventSource.CLOSED) {
+      disconnect();
+      setTimeout(connect, 2000);
+    }
+  });
+  stream.addEventListener("message", (event) => {
+    lastEvent = { path: url.pathname, id: event.lastEventId };
+    const data = JSON.parse(event.data);
+    document.dispatchEvent(new CustomEvent("rgpt:event", { detail: data }));
+    refresh();
+  });
+}
+
+function disconnect() {
+  stream?.close();
+  stream = null;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    disconnect();
+    liveIs("off");
+  } else {
+    connect();
+    refresh();
+  }
+});
+
+// refresh asks for the page again, at once when little happens.
+export function refresh() {
+  if (refreshing) {
+    again = true;
+    return refreshing;
+  }
+  const wait = Math.max(0, lastRefresh + REFRESH_EVERY - performance.now());
+  refreshing = new Promise((done) => setTimeout(done, wait))
+    .then(load)
+    .catch(() => liveIs("reconnecting"))
+    .finally(() => {
+      refreshing = null;
+      lastRefresh = performance.now();
+      if (again) {
+        again = false;
+        refresh();
+      }
+    });
+  return refreshing;
+}
+
+async function load() {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (!answer.ok) throw new Error(answer.statusText);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const now = page();
+  const next = $("#page", fresh);
+  if (!now || !next) return;
+  const dot = $("[data-live]");
+  const state = dot ? dot.dataset.live : "off";
+  document.title = fresh.title;
+  morph(now, next);
+  const rail = $("#rail");
+  if (rail && $("#rail", fresh)) morph(rail, $("#rail", fresh));
+  liveIs(state);
+  document.dispatchEvent(new CustomEvent("rgpt:refreshed"));
+}
+
+// morph makes one tree of the page like another, in place. What people opened,
+// wrote or scrolled stays as it is; nothing moves under the pointer.
+function morph(from, to) {
+  for (const table of $$("[data-hold]:hover", from)) {
+    hold(table, to);
+  }
+  window.Idiomorph.morph(from, to, {
+    morphStyle: "outerHTML",
+    ignoreActiveValue: true,
+    callbacks: {
+      beforeNodeMorphed: (a, b) => {
+        if (a.nodeType !== 1) return true;
+        if (a.hasAttribute("data-keep") && a.getAttribute("data-keep") === b.getAttribute?.("data-keep")) return false;
+        if (a.tagName === "DETAILS" && a.open) b.setAttribute("open", "");
+        if (a.tagName === "DETAILS" && !a.open && a.hasAttribute("data-closed")) b.removeAttribute("open");
+        if (a.dataset?.dirty && "value" in a) return false;
+        return true;
+      },
+      beforeNodeRemoved: (a) => !(a.nodeType === 1 && a.hasAttribute("data-stay")),
+    },
+  });
+}
+
+// hold lets the rows of a table that the pointer is on change, but not move:
+// new ones come when the pointer has left.
+function hold(table, to) {
+  const next = table.id ? $("#" + CSS.escape(table.id), to) : $$("[data-hold]", to)[$$("[data-hold]").indexOf(table)];
+  if (!next) return;
+  const body = $("tbody", next);
+  const rows = new Map([...body.children].map((row) => [row.id, row]));
+  const kept = [...$("tbody", table).children].map((row) => rows.get(row.id) ?? row.cloneNode(true));
+  if (rows.size !== kept.length || kept.some((row) => !rows.has(row.id))) {
+    table.addEventListener("pointerleave", () => refresh(), { once: true });
+  }
+  body.replaceChildren(...kept);
+}
+
+document.addEventListener("toggle", (event) => {
+  const d = event.target;
+  if (d.tagName === "DETAILS") d.toggleAttribute("data-closed", !d.open);
+}, true);
+
+// ── Times ──────────────────────────────────────────────────────────────────
+
+const MINUTE = 60, HOUR = 3600, DAY = 86400;
+
+function age(s) {
+  s = Math.max(0, Math.floor(s));
+  if (s < MINUTE) return `${s}s`;
+  if (s < HOUR) return `${Math.floor(s / MINUTE)}m`;
+  if (s < 2 * DAY) return `${Math.floor(s / HOUR)}h`;
+  return `${Math.floor(s / DAY)}d`;
+}
+
+function lasted(s) {
+  s = Math.max(0, s);
+  const two = (big, bigName, small, smallName) => {
+    const rest = Math.floor((s % big) / small);
+    return `${Math.floor(s / big)}${bigName}` + (rest ? ` ${rest}${smallName}` : "");
+  };
+  if (s < 10) return `${s.toFixed(1)}s`;
+  if (s < MINUTE) return `${Math.floor(s)}s`;
+  if (s < HOUR) return two(MINUTE, "m", 1, "s");
+  if (s < DAY) return two(HOUR, "h", MINUTE, "m");
+  return two(DAY, "d", HOUR, "h");
+}
+
+function tick() {
+  const now = Date.now();
+  for (const t of $$("time[data-ago],time[data-left],time[data-since]")) {
+    const seconds = (now - Date.parse(t.dateTime)) / 1000;
+    const text = "ago" in t.dataset ? age(seconds) : "left" in t.dataset ? (seconds < 0 ? age(-seconds) + " left" : "overdue") : lasted(seconds);
+    if (t.textContent !== text) t.textContent = text;
+  }
+}
+setInterval(tick, TICK_EVERY);
+
+// ── Toasts ─────────────────────────────────────────────────────────────────
+
+export function toast(state, text) {
+  const box = document.createElement("div");
+  box.className = `toast s-${state}`;
+  const words = document.createElement("div");
+  words.textContent = text;
+  const close = document.createElement("button");
+  close.type = "button";
+  close.className = "button quiet small close";
+  close.textContent = "Close";
+  close.addEventListener("click", () => box.remove());
+  box.append(words, close);
+  $("#toasts").append(box);
+  if (state !== "failed") setTimeout(() => box.remove(), TOAST_FOR);
+}
+
+// ── Commands ───────────────────────────────────────────────────────────────
+
+// confirmed asks once, and returns null for no, or the reason that was given.
+function confirmed(button) {
+  const { ask } = button.dataset;
+  if (!ask) return Promise.resolve("");
+  const dialog = $("#confirm");
+  $("#confirm-title").textContent = button.textContent.trim();
+  $("#confirm-text").textContent = ask;
+  const reason = $("#confirm-reason");
+  reason.hidden = !("reason" in button.dataset);
+  const text = $("textarea", reason);
+  text.value = "";
+  const yes = $("[data-confirm]", dialog);
+  yes.textContent = button.textContent.trim();
+  yes.classList.toggle("danger", button.classList.contains("danger"));
+  dialog.returnValue = "";
+  dialog.showModal();
+  (reason.hidden ? yes : text).focus();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? text.value.trim() : null), { once: true }));
+}
+
+// fields reads a form as JSON: empty fields are left out, names with a dot are
+// no objects, numbers are numbers.
+function fields(form) {
+  const out = {};
+  for (const field of form.elements) {
+    if (!field.name || field.disabled || ((field.type === "radio" || field.type === "checkbox") && !field.checked)) continue;
+    if (field.value === "") continue;
+    if (field.dataset.type === "json") out[field.name] = JSON.parse(field.value);
+    else if (field.type === "number") out[field.name] = Number(field.value);
+    else if (field.type === "checkbox") out[field.name] = true;
+    else out[field.name] = field.value;
+  }
+  return out;
+}
+
+export async function send(button) {
+  if (button.getAttribute("aria-busy") === "true") return;
+  const form = button.closest("form");
+  if (form && !form.reportValidity()) return;
+  let body;
+  try {
+    body = { by: "dashboard", ...(form ? fields(form) : {}), ...JSON.parse(button.dataset.body || "{}") };
+  } catch (error) {
+    toast("failed", `What was entered is no JSON: ${error.message}`);
+    return;
+  }
+  const reason = await confirmed(button);
+  if (reason === null) return;
+  if (reason) body.reason = reason;
+  if (button.dataset.plain !== undefined) delete body.by;
+  button.setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(button.dataset.href, {
+      method: button.dataset.method || "POST",
+      headers: { "Content-Type": "application/json", Accept: "application/json", "Idempotency-Key": crypto.randomUUID?.() ?? String(Math.random()) },
+      body: JSON.stringify(body),
+    });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) {
+      const more = (told.errors ?? []).map((e) => `${e.at}: ${e.message}`).join("; ");
+      toast("failed", [told.title ?? answer.statusText, told.detail, more].filter(Boolean).join(". "));
+      return;
+    }
+    toast("done", told.message || told.answer?.message || `${button.textContent.trim()}: done`);
+    for (const menu of $$("details.menu[open]")) menu.open = false;
+    if (form) for (const field of form.elements) delete field.dataset.dirty;
+    document.dispatchEvent(new CustomEvent("rgpt:sent", { detail: { name: button.dataset.command, answer: told } }));
+    if (button.dataset.then) location.href = button.dataset.then.replace("{runId}", told.runId ?? "");
+    else await refresh();
+  } catch {
+    toast("failed", "The server did not answer. What was asked may have been done: look before you ask again.");
+  } finally {
+    button.removeAttribute("aria-busy");
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const at = (selector) => event.target.closest?.(selector);
+  const command = at("[data-command]");
+  if (command) {
+    event.preventDefault();
+    send(command);
+    return;
+  }
+  const copy = at("[data-copy]");
+  if (copy) {
+    event.preventDefault();
+    navigator.clipboard?.writeText(copy.dataset.copy).then(() => toast("done", "Copied"), () => toast("failed", "The browser does not let this page copy."));
+    return;
+  }
+  if (at("[data-close]")) at("dialog")?.close();
+  if (at("[data-keys]")) $("#keys").showModal();
+  if (at("[data-theme-switch]")) {
+    const next = { "": "dark", dark: "light", light: "" }[document.documentElement.dataset.theme ?? ""];
+    keep("theme", next);
+    document.documentElement.dataset.theme = next;
+    refresh();
+  }
+  if (at("[data-rail-switch]")) {
+    const next = document.documentElement.dataset.rail === "narrow" ? "wide" : "narrow";
+    keep("rail", next);
+    document.documentElement.dataset.rail = next;
+  }
+  for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  const row = at("[data-rows] tbody tr");
+  if (row && !at("a,button,summary,input,select,label") && !String(getSelection())) open(row);
+});
+
+document.addEventListener("submit", (event) => {
+  const button = $("[data-command]", event.target);
+  if (button && event.target.method !== "dialog") {
+    event.preventDefault();
+    send(button);
+  }
+});
+
+function keep(name, value) {
+  document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=strict`;
+}
+
+document.addEventListener("input", (event) => {
+  if (event.target.name) event.target.dataset.dirty = "1";
+});
+document.addEventListener("change", (event) => {
+  const form = event.target.closest?.("form[data-submit]");
+  if (form) form.requestSubmit();
+});
+document.addEventListener("formdata", (event) => {
+  if (!event.target.matches("form[data-submit]")) return;
+  for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+});
+
+// ── Keys ───────────────────────────────────────────────────────────────────
+
+let chord = "";
+const places = { r: "/runs", a: "/agents", m: "/settings/models" };
+
+function open(row) {
+  ($("a[data-open]", row) ?? $("a[href]", row))?.click();
+}
+
+function move(by) {
+  const rows = $$("[data-rows] tbody tr").filter((row) => row.offsetParent);
+  if (!rows.length) return;
+  const now = rows.findIndex((row) => row.classList.contains("on") || row.contains(document.activeElement));
+  const next = rows[Math.min(rows.length - 1, Math.max(0, now < 0 ? 0 : now + by))];
+  for (const row of rows) row.classList.toggle("on", row === next);
+  ($("a[data-open]", next) ?? $("a[href],button,summary", next))?.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input,textarea,select,[contenteditable],dialog[open]")) return;
+  const before = chord;
+  chord = "";
+  if (before === "g" && places[event.key]) {
+    location.href = places[event.key];
+    return;
+  }
+  const tabs = $$("nav[aria-label=Run] a");
+  const tab = tabs.findIndex((a) => a.hasAttribute("aria-current"));
+  switch (event.key) {
+    case "g": chord = "g"; break;
+    case "?": $("#keys").showModal(); break;
+    case "/": {
+      const search = $("[data-search]");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+      break;
+    }
+    case "j": move(1); break;
+    case "k": move(-1); break;
+    case "[": tabs[tab - 1]?.click(); break;
+    case "]": tabs[tab + 1]?.click(); break;
+    default: {
+      const button = $$("[data-key]").find((b) => b.dataset.key === event.key);
+      if (button) { event.preventDefault(); button.click(); }
+    }
+  }
+});
+
+// ── Long lists ─────────────────────────────────────────────────────────────
+// A list names the address of what follows (a[rel=next]) and of what came
+// before (a[rel=prev]). As they come into sight, that page's part of the list
+// is put here, and what has gone far out of sight is dropped.
+
+const sight = new IntersectionObserver((entries) => {
+  for (const entry of entries) if (entry.isIntersecting) more(entry.target);
+}, { rootMargin: "600px" });
+
+async function more(link) {
+  if (link.dataset.busy) return;
+  link.dataset.busy = "1";
+  const answer = await fetch(link.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  if (!answer?.ok) {
+    delete link.dataset.busy;
+    return;
+  }
+  const there = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const list = $("[data-chunk]");
+  const chunk = $("[data-chunk]", there);
+  if (!list || !chunk) return;
+  list.setAttribute("data-keep", "grown");
+  const down = link.rel === "next";
+  const height = document.documentElement.scrollHeight;
+  const known = new Set([...list.children].map((row) => row.id).filter(Boolean));
+  const fresh = [...chunk.children].filter((row) => !known.has(row.id));
+  for (const row of fresh) row.dataset.of = link.href;
+  list[down ? "append" : "prepend"](...fresh);
+  if (!down) scrollBy(0, document.documentElement.scrollHeight - height);
+  const next = $(`a[data-more][rel=${link.rel}]`, there);
+  sight.unobserve(link);
+  if (next) {
+    link.href = next.href;
+    delete link.dataset.busy;
+    sight.observe(link);
+  } else {
+    link.closest("p")?.remove();
+    link.remove();
+  }
+  drop(list, down);
+  tick();
+}
+
+// drop removes the chunks at the other end of a list that has grown too long.
+function drop(list, down) {
+  const chunks = [...new Set([...list.children].map((row) => row.dataset.of ?? ""))];
+  if (chunks.length <= CHUNKS_KEPT) return;
+  const gone = down ? chunks[0] : chunks.at(-1);
+  const height = document.documentElement.scrollHeight;
+  for (const row of [...list.children]) if ((row.dataset.of ?? "") === gone) row.remove();
+  if (down) scrollBy(0, document.documentElement.scrollHeight - height);
+}
+
+// ── Diffs ──────────────────────────────────────────────────────────────────
+// A patch is text in the page; diff2html, loaded when there is one, draws it.
+
+let drawing = null;
+
+function script(name) {
+  const src = new URL("vendor/" + name, import.meta.url);
+  return new Promise((done, failed) => {
+    const tag = document.createElement("script");
+    tag.src = src;
+    tag.addEventListener("load", done);
+    tag.addEventListener("error", failed);
+    document.head.append(tag);
+  });
+}
+
+function styled(name) {
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = new URL("vendor/" + name, import.meta.url);
+  document.head.prepend(link);
+}
+
+async function drawDiffs() {
+  const patches = $$("[data-diff]").filter((d) => !d.dataset.drawn && d.offsetParent);
+  if (!patches.length) return;
+  if (!drawing) {
+    styled("diff2html.min.css");
+    drawing = script("diff2html.min.js");
+  }
+  await drawing;
+  for (const box of patches) {
+    const text = $("pre", box)?.textContent ?? "";
+    const side = box.dataset.diff === "side" && box.clientWidth > 720;
+    const target = document.createElement("div");
+    target.className = "drawn";
+    target.innerHTML = window.Diff2Html.html(text, {
+      drawFileList: false, matching: "lines", outputFormat: side ? "side-by-side" : "line-by-line", diffMaxChanges: 3000, diffMaxLineLength: 5000,
+    });
+    box.dataset.drawn = "1";
+    box.setAttribute("data-keep", box.dataset.digest ?? "drawn");
+    $("pre", box).hidden = true;
+    box.append(target);
+  }
+}
+
+// ── Start ──────────────────────────────────────────────────────────────────
+
+function ready() {
+  tick();
+  drawDiffs();
+  for (const link of $$("a[data-more]")) sight.observe(link);
+  for (const button of $$("[data-noscript]")) button.hidden = true;
+}
+document.addEventListener("rgpt:refreshed", ready);
+document.addEventListener("toggle", () => drawDiffs(), true);
+addEventListener("pagehide", disconnect);
+addEventListener("pageshow", () => { connect(); });
+liveIs("off");
+ready();
+connect();

@@ -1,0 +1,252 @@
+package ui
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// State is one of the few states that everything is shown in.
+type State string
+
+// The states.
+const (
+	Queued  State = "queued"
+	Running State = "running"
+	Waiting State = "waiting"
+	Healing State = "healing"
+	Paused  State = "paused"
+	Done    State = "done"
+	Failed  State = "failed"
+	Stopped State = "stopped"
+)
+
+// StateOf returns the state that a run's status is shown as.
+func StateOf(s contract.Status) State {
+	switch s {
+	case contract.StatusDone:
+		return Done
+	case contract.StatusFailed:
+		return Failed
+	case contract.StatusCancelled:
+		return Stopped
+	case contract.StatusPaused:
+		return Paused
+	case contract.StatusPending:
+		return Queued
+	case contract.StatusWaitingForApproval:
+		return Waiting
+	case contract.StatusSelfHeal:
+		return Healing
+	default:
+		return Running
+	}
+}
+
+// ExecutionState returns the state that an execution is shown as.
+func ExecutionState(s contract.ExecutionStatus) State {
+	switch s {
+	case contract.ExecutionCompleted:
+		return Done
+	case contract.ExecutionFailed:
+		return Failed
+	case contract.ExecutionCancelled:
+		return Stopped
+	default:
+		return Running
+	}
+}
+
+// HealState returns the state that a heal is shown as.
+func HealState(s contract.HealStatus) State {
+	switch s {
+	case contract.HealSuccess:
+		return Done
+	case contract.HealFailed:
+		return Failed
+	default:
+		return Healing
+	}
+}
+
+// icon is the shape of a state.
+func (s State) icon() string {
+	switch s {
+	case Running:
+		return "circle-dot"
+	case Waiting:
+		return "hand"
+	case Healing:
+		return "bandage"
+	case Paused:
+		return "circle-pause"
+	case Done:
+		return "circle-check"
+	case Failed:
+		return "circle-x"
+	case Stopped:
+		return "ban"
+	default:
+		return "circle-dashed"
+	}
+}
+
+// word is a state as people read it.
+func (s State) word() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
+
+func (s State) class() string { return "s-" + string(s) }
+
+// Dollars writes millionths of a dollar as people read them: $0.42, $0.0031, $12.
+func Dollars(micros int64) string {
+	d := float64(micros) / 1e6
+	switch {
+	case micros == 0:
+		return "$0"
+	case d < 0.01:
+		return fmt.Sprintf("$%.4f", d)
+	case d < 1000:
+		return fmt.Sprintf("$%.2f", d)
+	default:
+		return "$" + grouped(int64(d+0.5))
+	}
+}
+
+// Count writes a number as people read it: 812, 81k, 1.2M.
+func Count(n int64) string {
+	switch {
+	case n < 1000:
+		return strconv.FormatInt(n, 10)
+	case n < 10_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	case n < 1_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	default:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	}
+}
+
+// grouped writes a number with spaces between its thousands.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "\u2009" + text[at:]
+	}
+	return text
+}
+
+// Size writes a number of bytes: 812 B, 3.4 KiB.
+func Size(n int64) string {
+	const step = 1024
+	value, unit := float64(n), ""
+	for _, next := range []string{"KiB", "MiB", "GiB"} {
+		if value < step {
+			break
+		}
+		value, unit = value/step, next
+	}
+	if unit == "" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
+// Lasted writes a duration with the two units that matter: 340ms, 12s, 2m 10s, 3h 5m, 2d 4h.
+func Lasted(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return twoUnits(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return twoUnits(d, time.Hour, "h", time.Minute, "m")
+	default:
+		return twoUnits(d, day, "d", time.Hour, "h")
+	}
+}
+
+func twoUnits(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
+	if rest := d % big / small; rest > 0 {
+		return fmt.Sprintf("%d%s %d%s", d/big, bigName, rest, smallName)
+	}
+	return fmt.Sprintf("%d%s", d/big, bigName)
+}
+
+// Age writes how long ago something was, with one unit: 12s, 4m, 3h, 2d.
+func Age(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+}
+
+// Exact writes a moment for machines and for those who hover.
+func Exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
+
+// until returns the end of a piece of work, or now.
+func until(to *time.Time) time.Time {
+	if to == nil {
+		return time.Now()
+	}
+	return *to
+}
+
+// Short returns the beginning of a commit or a digest.
+func Short(s string) string { return s[:min(len(s), 10)] }
+
+// Cut bounds a text to a number of bytes.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// Words writes a name of ours as words: correct_json becomes correct json.
+func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
+
+// pretty writes JSON with indents; what is none stays as it is.
+func pretty(raw json.RawMessage) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return string(raw)
+	}
+	out, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return string(raw)
+	}
+	return string(out)
+}
+
+// plural writes a number of things.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func percent(part, all float64) string {
+	if all <= 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%.3f%%", 100*min(max(part/all, 0), 1))
+}
+
+// query escapes a value for the query of an address.
+func query(v string) string { return url.QueryEscape(v) }

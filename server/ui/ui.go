@@ -1,0 +1,89 @@
+// Package ui draws the dashboard: its pages as templ components, its style,
+// scripts, fonts and icons. Everything is embedded; nothing is loaded from
+// elsewhere. Pages arrive rendered; the script keeps them live and sends
+// commands.
+//
+// After a change of a .templ file: make generate. After a change of
+// package.json: make ui.
+package ui
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/a-h/templ"
+)
+
+//go:embed static icons
+var files embed.FS
+
+// assets are the files that a browser loads, below a folder named after their
+// digest: they may be kept for ever, and a new build has new names.
+var (
+	assets    = sub("static")
+	assetsDir = "/static/" + digest(assets) + "/"
+)
+
+func sub(dir string) fs.FS {
+	out, err := fs.Sub(files, dir)
+	if err != nil {
+		return files // never: the folder is embedded
+	}
+	return out
+}
+
+func digest(from fs.FS) string {
+	sum := sha256.New()
+	_ = fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(from, path)
+		sum.Write([]byte(path))
+		sum.Write(content)
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+// Asset returns the address of a file of the folder static.
+func Asset(name string) string { return assetsDir + name }
+
+// Static serves the files below /static/. What is asked for under the digest of
+// another build is answered too, but not kept.
+func Static() http.Handler {
+	serve := http.FileServerFS(assets)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		build, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/static/"), "/")
+		if !ok || name == "" || strings.HasSuffix(name, "/") {
+			http.NotFound(w, r)
+			return
+		}
+		if "/static/"+build+"/" == assetsDir {
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		r2 := r.Clone(r.Context())
+		r2.URL.Path = "/" + name
+		serve.ServeHTTP(w, r2)
+	})
+}
+
+// icons are the shapes of Lucide's icons by their names.
+var icons = func() map[string]string {
+	out := map[string]string{}
+	dir := sub("icons")
+	entries, _ := fs.ReadDir(dir, ".")
+	for _, e := range entries {
+		if shapes, err := fs.ReadFile(dir, e.Name()); err == nil {
+			out[strings.TrimSuffix(e.Name(), ".svg")] = string(shapes)
+		}
+	}
+	return out
+}()
+
+// shapes returns the inside of an icon. The shapes are ours, no text of others.
+func shapes(name string) templ.Component { return templ.Raw(icons[name]) }
