@@ -9,17 +9,21 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 // pages serves the dashboard.
 func (s *server) pages(mux *http.ServeMux) {
-	get := func(path string, page func(*http.Request, ui.Shell) (templ.Component, error)) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.page(w, r, page) })
+	read := func(path string, h http.HandlerFunc) {
+		mux.HandleFunc("GET "+path, h)
 		mux.HandleFunc(path, s.wrongMethod)
 	}
-	mux.Handle("GET /static/", ui.Static())
-	mux.HandleFunc("GET /{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
+	get := func(path string, page func(*http.Request, ui.Shell) (templ.Component, error)) {
+		read(path, func(w http.ResponseWriter, r *http.Request) { s.page(w, r, page) })
+	}
+	read("/static/", ui.Static(func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) }))
+	read("/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
 	get("/runs", s.runsPage)
 	get("/runs/{id}", s.tab("", s.overviewTab))
 }

@@ -53,23 +53,21 @@ func digest(from fs.FS) string {
 // Asset returns the address of a file of the folder static.
 func Asset(name string) string { return assetsDir + name }
 
-// Static serves the files below /static/. What is asked for under the digest of
-// another build is answered too, but not kept.
-func Static() http.Handler {
-	serve := http.FileServerFS(assets)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		build, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/static/"), "/")
-		if !ok || name == "" || strings.HasSuffix(name, "/") {
-			http.NotFound(w, r)
+// Static serves the files below /static/, and leaves what is none to another
+// handler. What is asked for under the digest of another build is answered too,
+// but not kept.
+func Static(none http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		build, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/static/"), "/")
+		if info, err := fs.Stat(assets, name); err != nil || info.IsDir() {
+			none(w, r)
 			return
 		}
 		if "/static/"+build+"/" == assetsDir {
 			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 		}
-		r2 := r.Clone(r.Context())
-		r2.URL.Path = "/" + name
-		serve.ServeHTTP(w, r2)
-	})
+		http.ServeFileFS(w, r, assets, name)
+	}
 }
 
 // icons are the shapes of Lucide's icons by their names.

@@ -1,0 +1,238 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+func TestPagesShowRunsInEveryStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rows := func(path string) (out []string) {
+		doc, _ := b.page(t, path)
+		for n := range doc.Descendants() {
+			if n.Data == "tr" && attribute(n, "data-run") != "" {
+				out = append(out, attribute(n, "data-run")+" "+attribute(n, "data-state"))
+			}
+		}
+		return out
+	}
+	want := map[ui.State][]string{}
+	for _, status := range contract.Statuses() {
+		id := b.run(t, "goal of "+string(status))
+		b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: status, Finished: status.Terminal()}})
+		_, text := b.page(t, fmt.Sprintf("/runs/%d", id))
+		require.Contains(t, text, "goal of "+string(status))
+		state := ui.StateOf(status)
+		want[state] = append([]string{fmt.Sprintf("%d %s", id, state)}, want[state]...)
+	}
+	for state, runs := range want {
+		require.Equal(t, runs, rows("/runs?state="+string(state)))
+	}
+	require.Len(t, rows("/runs"), len(contract.Statuses()))
+	require.Len(t, rows("/runs?time=1h"), len(contract.Statuses()))
+	_, text := b.page(t, "/runs")
+	require.Contains(t, text, "Waiting for you (1)")
+	_, text = b.page(t, "/runs?text=nowhere")
+	require.Contains(t, text, "No run is like that")
+}
+
+// attribute returns the value of an element's attribute, empty where it has none.
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func TestAnEmptyInstallationSaysHowToStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, text := b.page(t, "/runs")
+	require.Contains(t, text, "rgpt run create")
+	w := b.get(t, "/")
+	require.Equal(t, http.StatusFound, w.Code)
+	require.Equal(t, "/runs", w.Header().Get("Location"))
+}
+
+// injections are texts that try to become more than text in a page.
+var injections = []string{
+	`<script>alert(1)</script>`, `"><script>alert(1)</script>`, `'><img src=x onerror=alert(1)>`, `<svg/onload=alert(1)>`, `</title><script>alert(1)</script>`,
+	`</pre></td></tr></table><iframe src=javascript:alert(1)>`, `" onmouseover="alert(1)`, `' onfocus='alert(1)' autofocus='`, "` onclick=alert(1)", `javascript:alert(1)`,
+	`{{.Run}}`, `{{printf "%s" .}}`, `<!--`, `-->`, `]]>`, `<base href=//evil.example>`, `<meta http-equiv=refresh content="0;url=//evil.example">`, `<form action=//evil.example>`,
+	`<style>*{display:none}</style>`, `<link rel=stylesheet href=//evil.example>`, `&lt;script&gt;`, `&#60;script&#62;`, "\u2028<b>", `<a href="//evil.example">x</a>`, `</textarea><b>`, `<plaintext>`, `%3Cscript%3E`, `\u003cscript\u003e`, `\"><b>`,
+	`<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>`, `<noscript><p title="</noscript><img src=x onerror=alert(1)>">`,
+}
+
+// skeleton is a page without its texts: every element, every attribute. A text
+// of others may be the value of an attribute, but of none that is an address.
+func skeleton(tb testing.TB, n *html.Node, text string) string {
+	tb.Helper()
+	const harmless = "harmless"
+	var b strings.Builder
+	for c := range n.Descendants() {
+		if c.Type == html.TextNode {
+			continue
+		}
+		fmt.Fprintf(&b, "%d %s", c.Type, c.Data)
+		for _, a := range c.Attr {
+			require.False(tb, strings.HasPrefix(a.Key, "on"), "%s has %s", c.Data, a.Key)
+			require.NotEqual(tb, "style", a.Key)
+			value := moments.ReplaceAllString(a.Val, "then")
+			switch a.Key {
+			case "href", "src", "action", "data-href", "data-then", "data-stream":
+				require.True(tb, value == "" || strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "//") || strings.HasPrefix(value, "#") ||
+					strings.HasPrefix(value, "http://127.0.0.1:8233/namespaces/default/workflows/run-"), "%s leads to %s", c.Data, value)
+				value = strings.ReplaceAll(value, url.QueryEscape(text), harmless)
+			default:
+				value = strings.ReplaceAll(strings.ReplaceAll(value, text, harmless), strings.ReplaceAll(text, "\n", " "), harmless)
+			}
+			fmt.Fprintf(&b, " %s=%s", a.Key, value)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// moments differ from page to page.
+var moments = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z| UTC)`)
+
+// requireSame tells the first line in which two skeletons differ.
+func requireSame(tb testing.TB, want, got, path string) {
+	tb.Helper()
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(a), len(b)) {
+		require.Equal(tb, a[i], b[i], "%s, element %d", path, i)
+	}
+	require.Len(tb, b, len(a), path)
+}
+
+func TestNoTextOfOthersBecomesPartOfAPage(t *testing.T) {
+	t.Parallel()
+	harmless := setup(t)
+	id := harmless.run(t, "harmless")
+	harmless.fill(t, id, "harmless")
+	paths := []string{"/runs?text=%s"}
+	for _, tab := range ui.Tabs[:1] {
+		paths = append(paths, ui.RunHref(id, tab.Name))
+	}
+	at := func(path, text string) string { return strings.ReplaceAll(path, "%s", url.QueryEscape(text)) }
+	want := map[string]string{}
+	for _, path := range paths {
+		page, _ := harmless.page(t, at(path, "harmless"))
+		want[path] = skeleton(t, page, "harmless")
+	}
+	for _, text := range injections {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			require.Equal(t, id, b.run(t, text))
+			b.fill(t, id, text)
+			for _, path := range paths {
+				page, said := b.page(t, at(path, text))
+				requireSame(t, want[path], skeleton(t, page, text), path)
+				require.Contains(t, said, text, "it is shown, as text, on %s", path)
+			}
+		})
+	}
+}
+
+func TestPeopleGetErrorsAsPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	w := b.get(t, "/runs/999", browser)
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Contains(t, w.Body.String(), "There is no such thing")
+	w = b.get(t, "/runs?state="+url.QueryEscape("<script>"), browser)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.NotContains(t, w.Body.String(), "<script>")
+	requireProblem(t, b.get(t, "/api/runs/999", browser))
+}
+
+func TestAPagedListShowsEveryRunOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 120 {
+		b.run(t, "goal")
+	}
+	seen := map[string]int{}
+	path := "/runs?text=goal"
+	pages := 0
+	for path != "" {
+		pages++
+		doc, _ := b.page(t, path)
+		path = ""
+		for n := range doc.Descendants() {
+			if n.Data == "tr" && attribute(n, "data-run") != "" {
+				seen[attribute(n, "data-run")]++
+			}
+			if attribute(n, "rel") == "next" {
+				path = attribute(n, "href")
+			}
+		}
+	}
+	require.Equal(t, 3, pages)
+	require.Len(t, seen, 120)
+	for id, n := range seen {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+func TestALongRunHasAShortPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "long")
+	ref := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester}})
+	cases := make([]contract.TestCase, 5000)
+	findings := make([]contract.Finding, 1000)
+	for i := range cases {
+		cases[i] = contract.TestCase{Name: fmt.Sprintf("Test%d", i), Status: contract.TestPassed}
+	}
+	cases[4999] = contract.TestCase{Name: "TestLast", Status: contract.TestFailed, Message: strings.Repeat("long ", 10_000)}
+	for i := range findings {
+		findings[i] = contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Message: fmt.Sprint("minor ", i)}
+	}
+	findings[999].Severity, findings[999].Message = contract.SeverityMajor, "the major one"
+	require.NoError(t, b.SaveCheck(t.Context(), ref, "c", contract.CheckResult{Check: contract.Check{Category: contract.CategoryTest}}, cases, findings, ""))
+	for range 4 {
+		events := make([]contract.EventDraft, 1000)
+		for i := range events {
+			events[i] = contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]string{"message": strings.Repeat("x", 5000)}}
+		}
+		b.record(t, contract.Record{RunID: id, Events: events})
+	}
+	b.record(t, contract.Record{RunID: id, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]string{"message": "what happened last"}}}})
+	run, err := b.Run(t.Context(), id)
+	require.NoError(t, err)
+	require.Greater(t, run.EventSeq, int64(5000))
+
+	path := fmt.Sprintf("/runs/%d", id)
+	w := b.get(t, path)
+	require.Less(t, w.Body.Len(), 100<<10)
+	body := w.Body.String()
+	require.Contains(t, body, "what happened last")
+	require.Contains(t, body, "TestLast", "what is not well comes first")
+	require.Contains(t, body, "the major one")
+	whole := b.get(t, fmt.Sprintf("/api/runs/%d", id))
+	require.Equal(t, http.StatusOK, whole.Code)
+	var d struct {
+		Events []json.RawMessage `json:"events"`
+	}
+	require.NoError(t, json.Unmarshal(whole.Body.Bytes(), &d))
+	require.Len(t, d.Events, int(run.EventSeq), "nothing is left out there")
+}
