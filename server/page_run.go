@@ -115,7 +115,20 @@ func (s *server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	slices.Reverse(o.Events)
+	if h.Question != nil {
+		o.Ask = &ui.Ask{Run: h.Run, Question: *h.Question, Plan: o.Plan, Tests: h.Card.Tests, Findings: findings, Failure: lastFailure(executions)}
+	}
 	return ui.OverviewTab(o), nil
+}
+
+// lastFailure returns how the last execution that failed did so; nil: none did.
+func lastFailure(executions []store.Execution) *contract.Failure {
+	for _, e := range slices.Backward(executions) {
+		if e.Failure != nil {
+			return e.Failure
+		}
+	}
+	return nil
 }
 
 // latestWork returns the latest execution of each phase and step, the last

@@ -26,6 +26,8 @@ func (s *server) pages(mux *http.ServeMux) {
 	read("/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
 	get("/runs", s.runsPage)
 	get("/runs/{id}", s.tab("", s.overviewTab))
+	get("/runs/{id}/models", s.tab("models", s.modelsTab))
+	get("/settings/models", s.modelsPage)
 }
 
 // page renders a page whole before it sends any of it.

@@ -119,3 +119,28 @@ func (s *Store) Outputs(ctx context.Context, runID int64) (Outputs, error) {
 	row, err := s.q.RunOutputs(ctx, runID)
 	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, ofRun(err, runID, "read the outputs of run %d", runID)
 }
+
+// ModelActivity is what was asked of a model in some time.
+type ModelActivity struct {
+	Provider, Model         string
+	Calls, Failed, UnderWay int
+	Usage                   contract.Usage
+	Latency                 time.Duration // median of the calls that were answered
+	LastAt                  time.Time
+	LastStatus              string // reserved, done or failed
+	LastError               string // class and code of the last call that failed
+}
+
+// ModelActivity returns what was asked of each model since a moment.
+func (s *Store) ModelActivity(ctx context.Context, since time.Time) ([]ModelActivity, error) {
+	rows, err := s.q.ModelActivity(ctx, since)
+	return convert(rows, func(r db.ModelActivityRow) ModelActivity {
+		return ModelActivity{
+			Provider: r.Provider, Model: r.Model, Calls: int(r.Calls), Failed: int(r.Failed), UnderWay: int(r.UnderWay),
+			Usage: contract.Usage{
+				Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.Micros,
+			},
+			Latency: time.Duration(r.LatencyMs) * time.Millisecond, LastAt: r.LastAt, LastStatus: r.LastStatus, LastError: r.LastError,
+		}
+	}), explain(err, "read what was asked of models")
+}

@@ -219,16 +219,18 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 		return err
 	}
 	d.Interventions = convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
-	usage, err := s.q.UsageByModel(ctx, id)
-	if err != nil {
-		return err
-	}
-	d.ModelUsage = convert(usage, func(u db.UsageByModelRow) ModelUsage {
+	d.ModelUsage, err = s.ModelUsage(ctx, id)
+	return err
+}
+
+// ModelUsage returns what each agent of a run used of each model.
+func (s *Store) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, error) {
+	usage, err := s.q.UsageByModel(ctx, runID)
+	return convert(usage, func(u db.UsageByModelRow) ModelUsage {
 		return ModelUsage{Agent: contract.Agent(u.Agent), Provider: u.Provider, Model: u.Model, Usage: contract.Usage{
 			Calls: int(u.Calls), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
 		}}
-	})
-	return nil
+	}), explain(err, "read what run %d used of models", runID)
 }
 
 func (s *Store) allEvents(ctx context.Context, runID int64) ([]contract.Event, error) {

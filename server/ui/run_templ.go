@@ -39,7 +39,7 @@ type Tab struct{ Name, Word string }
 // Tabs are the tabs of a run's page, in their order. The first has no name in the address.
 var Tabs = []Tab{
 	{"", "Overview"}, {"timeline", "Timeline"}, {"plan", "Plan"}, {"changes", "Changes"}, {"tests", "Tests"}, {"findings", "Findings"},
-	{"heals", "Heals"}, {"logs", "Logs"}, {"artifacts", "Artifacts"}, {"cost", "Cost"}, {"replay", "Replay"}, {"events", "Events"},
+	{"heals", "Heals"}, {"logs", "Logs"}, {"artifacts", "Artifacts"}, {"cost", "Cost"}, {"models", "Models"}, {"replay", "Replay"}, {"events", "Events"},
 }
 
 // RunPage is a page of a run around the content of one tab.

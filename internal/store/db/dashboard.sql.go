@@ -21,6 +21,69 @@ func (q *Queries) CountWaiting(ctx context.Context) (int32, error) {
 	return column_1, err
 }
 
+const modelActivity = `-- name: ModelActivity :many
+SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 'failed')::int AS failed,
+       count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
+       coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cost_micros), 0)::bigint AS micros,
+       coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'done'), 0)::bigint AS latency_ms,
+       max(started_at)::timestamptz AS last_at,
+       (array_agg(status ORDER BY started_at DESC))[1]::text AS last_status,
+       coalesce((array_agg(error_class || ' ' || error_code ORDER BY started_at DESC) FILTER (WHERE status = 'failed'))[1], '')::text AS last_error
+FROM orchestrator_model_calls
+WHERE started_at >= $1::timestamptz
+GROUP BY provider, model
+`
+
+type ModelActivityRow struct {
+	Provider         string
+	Model            string
+	Calls            int32
+	Failed           int32
+	UnderWay         int32
+	PromptTokens     int64
+	CompletionTokens int64
+	Micros           int64
+	LatencyMs        int64
+	LastAt           time.Time
+	LastStatus       string
+	LastError        string
+}
+
+// What was asked of each model since a moment.
+func (q *Queries) ModelActivity(ctx context.Context, since time.Time) ([]ModelActivityRow, error) {
+	rows, err := q.db.Query(ctx, modelActivity, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ModelActivityRow{}
+	for rows.Next() {
+		var i ModelActivityRow
+		if err := rows.Scan(
+			&i.Provider,
+			&i.Model,
+			&i.Calls,
+			&i.Failed,
+			&i.UnderWay,
+			&i.PromptTokens,
+			&i.CompletionTokens,
+			&i.Micros,
+			&i.LatencyMs,
+			&i.LastAt,
+			&i.LastStatus,
+			&i.LastError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const projects = `-- name: Projects :many
 WITH RECURSIVE named AS (
     (SELECT project FROM orchestrator_runs ORDER BY project LIMIT 1)

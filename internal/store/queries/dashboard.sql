@@ -55,3 +55,17 @@ SELECT project::text FROM named WHERE project IS NOT NULL LIMIT @most::int;
 -- name: RunCounts :one
 SELECT (SELECT count(*) FROM orchestrator_findings f WHERE f.run_id = @run_id AND NOT f.resolved)::int AS findings,
        (SELECT count(*) FROM orchestrator_artifacts a WHERE a.run_id = @run_id)::int AS artifacts;
+
+-- name: ModelActivity :many
+-- What was asked of each model since a moment.
+SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 'failed')::int AS failed,
+       count(*) FILTER (WHERE status = 'reserved')::int AS under_way,
+       coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
+       coalesce(sum(cost_micros), 0)::bigint AS micros,
+       coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'done'), 0)::bigint AS latency_ms,
+       max(started_at)::timestamptz AS last_at,
+       (array_agg(status ORDER BY started_at DESC))[1]::text AS last_status,
+       coalesce((array_agg(error_class || ' ' || error_code ORDER BY started_at DESC) FILTER (WHERE status = 'failed'))[1], '')::text AS last_error
+FROM orchestrator_model_calls
+WHERE started_at >= @since::timestamptz
+GROUP BY provider, model;

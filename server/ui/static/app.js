@@ -224,9 +224,11 @@ function confirmed(button) {
 
 // fields reads a form as JSON: empty fields are left out, names with a dot are
 // no objects, numbers are numbers.
-function fields(form) {
+function fields(form, names) {
   const out = {};
+  const wanted = names ? names.split(" ") : null;
   for (const field of form.elements) {
+    if (wanted && !wanted.includes(field.name)) continue;
     if (!field.name || field.disabled || ((field.type === "radio" || field.type === "checkbox") && !field.checked)) continue;
     if (field.value === "") continue;
     if (field.dataset.type === "json") out[field.name] = JSON.parse(field.value);
@@ -243,7 +245,7 @@ export async function send(button) {
   if (form && !form.reportValidity()) return;
   let body;
   try {
-    body = { by: "dashboard", ...(form ? fields(form) : {}), ...JSON.parse(button.dataset.body || "{}") };
+    body = { by: "dashboard", ...(form ? fields(form, button.dataset.fields) : {}), ...JSON.parse(button.dataset.body || "{}") };
   } catch (error) {
     toast("failed", `What was entered is no JSON: ${error.message}`);
     return;

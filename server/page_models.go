@@ -1,0 +1,141 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// agentsInOrder are the agents as pages list them.
+var agentsInOrder = []contract.Agent{
+	contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester, contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair,
+}
+
+// today is when the day began by which budgets count: in UTC.
+func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
+
+func (s *server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
+	ctx := r.Context()
+	shell.Section, shell.Title, shell.Live = "models", "Models", "/api/stream"
+	p := ui.ModelsPage{Shell: shell, Limit: s.Runs.Config.Models.Budgets.DayCostUSD.Int64()}
+	known, err := s.knownModels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range known {
+		p.Known = append(p.Known, *k)
+		if k.Today != nil {
+			p.Spent += k.Today.Usage.MicroUSD
+		}
+	}
+	slices.SortStableFunc(p.Known, func(a, b ui.KnownModel) int { return cmp.Compare(calls(b), calls(a)) })
+	models, _ := setup.Models(s.Runs.Config) // agents without a model are left out
+	for _, agent := range agentsInOrder {
+		if choice, ok := models[agent]; ok {
+			p.Agents = append(p.Agents, ui.AgentModel{Agent: agent, Choice: choice, Known: known[choice.Provider+"/"+choice.Model]})
+		}
+	}
+	for _, v := range setup.Providers(s.Runs.Config) {
+		p.Providers = append(p.Providers, providerRow(v.Name, string(v.Kind), v.KeySource(), p.Known))
+	}
+	return ui.Models(p), nil
+}
+
+func calls(m ui.KnownModel) int {
+	if m.Today == nil {
+		return 0
+	}
+	return m.Today.Calls
+}
+
+// knownModels returns the models of the catalogue and those that were asked
+// today, by provider/model.
+func (s *server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, error) {
+	known := map[string]*ui.KnownModel{}
+	for _, e := range setup.Catalogue(s.Runs.Config) {
+		known[e.Provider+"/"+e.Model] = &ui.KnownModel{
+			Provider: e.Provider, Model: e.Model, Context: e.ContextWindow, MaxOutput: e.MaxOutput, PriceIn: e.PriceIn, PriceOut: e.PriceOut,
+		}
+	}
+	activity, err := s.Store.ModelActivity(ctx, today())
+	for i, a := range activity {
+		name := a.Provider + "/" + a.Model
+		if known[name] == nil {
+			known[name] = &ui.KnownModel{Provider: a.Provider, Model: a.Model}
+		}
+		known[name].Today = &activity[i]
+	}
+	return known, err
+}
+
+// providerRow says how a provider does by the last call of today.
+func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
+	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not asked today"}
+	var last *store.ModelActivity
+	for _, k := range known {
+		if k.Provider == name && k.Today != nil && (last == nil || k.Today.LastAt.After(last.LastAt)) {
+			last = k.Today
+		}
+	}
+	switch {
+	case last == nil:
+	case last.LastStatus == "failed":
+		row.State, row.Word = ui.Failed, "Last call failed"
+	default:
+		row.State, row.Word = ui.Done, "Answers"
+	}
+	return row
+}
+
+// modelsTab is which agent of a run asks which model, and lets it be switched.
+func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
+	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal() || h.Run.StayingUntil != nil}
+	usage, err := s.Store.ModelUsage(ctx, h.Run.ID)
+	if err != nil {
+		return nil, err
+	}
+	now := h.Run.Settings.Models
+	if m.Live {
+		ctx, cancel := context.WithTimeout(ctx, readyTime)
+		defer cancel()
+		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
+			now = view.Models
+		} else {
+			m.Live, m.Told = false, "The run's workflow does not answer just now, so what is shown is what the run began with. Nothing is lost; look again shortly."
+			if errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+		}
+	} else {
+		m.Told = "The run has ended. A replay or a fork may use another model."
+	}
+	for _, agent := range agentsInOrder {
+		at, ok := h.Run.Settings.Models[agent]
+		if !ok {
+			continue
+		}
+		row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
+		for _, u := range usage {
+			if u.Agent == agent {
+				row.Usage = row.Usage.Add(u.Usage)
+			}
+		}
+		m.Agents = append(m.Agents, row)
+	}
+	for _, e := range setup.Catalogue(s.Runs.Config) {
+		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
+			m.Known = append(m.Known, e.Provider+"/"+e.Model)
+		}
+	}
+	return ui.RunModelsTab(m), nil
+}
