@@ -38,7 +38,9 @@ func (s *server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 			p.Spent += k.Today.Usage.MicroUSD
 		}
 	}
-	slices.SortStableFunc(p.Known, func(a, b ui.KnownModel) int { return cmp.Compare(calls(b), calls(a)) })
+	slices.SortFunc(p.Known, func(a, b ui.KnownModel) int {
+		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+	})
 	models, _ := setup.Models(s.Runs.Config) // agents without a model are left out
 	for _, agent := range agentsInOrder {
 		if choice, ok := models[agent]; ok {
