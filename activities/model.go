@@ -76,6 +76,15 @@ func shownName(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), most)], "")
 }
 
+// countedName is the name of a tool as metrics count it: those that models make up
+// are one.
+func (a *Activities) countedName(name string) string {
+	if _, known := a.Tools.Definition(name); !known {
+		return telemetry.OtherValue
+	}
+	return name
+}
+
 // tooMany says that a turn called too many tools.
 func tooMany(n int) string {
 	return fmt.Sprintf("it called %d tools in one turn, more than the %d allowed", n, contract.TurnCallLimit)

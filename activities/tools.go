@@ -40,7 +40,7 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 		return contract.ToolOutcome{}, err
 	}
 	outcome := contract.ToolOutcome{Workspace: after, OK: result.OK, Code: result.Code, Fingerprint: fingerprint(call, result.Text)}
-	telemetry.CountToolCall(shownName(call.Name), result.Code)
+	telemetry.CountToolCall(a.countedName(call.Name), result.Code)
 	return a.saveToolResult(ctx, in, call, result, outcome, started)
 }
 

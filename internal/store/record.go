@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // Source is the workflow execution that sends records, which it numbers from 1.
@@ -72,7 +74,36 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 			return contract.RecordResult{}, err
 		}
 	}
+	count(r, row)
 	return decode[contract.RecordResult](row.Result)
+}
+
+// count lets the metrics count what a record said. Here it is known what was
+// said for the first time: neither a repeat nor what came late counts.
+func count(r contract.Record, row db.RecordRow) {
+	if !row.Fresh {
+		return
+	}
+	if row.RunSet && endsRun(r) {
+		telemetry.CountRun(r.Run.Status)
+	}
+	if row.EndedPhase != "" {
+		telemetry.ObservePhase(contract.Phase(row.EndedPhase), r.End.Status, time.Duration(row.EndedSeconds*float64(time.Second)))
+	}
+	for _, h := range r.Heals {
+		if h.Status == contract.HealSuccess || h.Status == contract.HealFailed {
+			telemetry.CountHeal(h)
+		}
+	}
+}
+
+// endsRun reports whether a record is the one that ends its run. One that stays
+// with its branch ends with its release, whatever else is said of it later.
+func endsRun(rec contract.Record) bool {
+	if rec.Run == nil || !rec.Run.Finished {
+		return false
+	}
+	return !rec.Run.Staying || slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool { return e.Type == contract.EventStayStarted })
 }
 
 func recordParams(from Source, r contract.Record) (db.RecordParams, error) {

@@ -116,6 +116,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
 	}
+	cfg.ConnConfig.Tracer = latency{}
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		timesInUTC(conn)
 		return nil

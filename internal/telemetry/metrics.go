@@ -1,8 +1,12 @@
 package telemetry
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -32,9 +36,9 @@ var (
 		Name: "rgpt_phase_duration_seconds", Help: "Time that a phase of a run took, by how it ended.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600},
 	}, []string{"phase", "status"})
-	// Runs counts how often a run reached a status.
+	// Runs counts how often a run ended.
 	Runs = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_runs_total", Help: "How often a run reached a status.",
+		Name: "rgpt_runs_total", Help: "How often a run ended, by how.",
 	}, []string{"status"})
 	// Findings counts findings of verification.
 	Findings = factory.NewCounterVec(prometheus.CounterOpts{
@@ -70,14 +74,110 @@ var (
 		Name: "rgpt_database_duration_seconds", Help: "Time that database operations took.",
 		Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10},
 	}, []string{"operation", "outcome"})
+	// RequestDuration is the time that HTTP requests took: for streams, how long they
+	// were open.
+	RequestDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rgpt_http_request_duration_seconds", Help: "Time that HTTP requests took, by route and class of status.",
+		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+	}, []string{"route", "status"})
+	// StreamsOpen is how many streams of events are open; kind is sse or websocket.
+	StreamsOpen = factory.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rgpt_streams_open", Help: "Streams of events that are open.",
+	}, []string{"kind"})
+	// StreamsDropped counts streams that the server ended; reason is slow (the
+	// client took nothing for long) or broken (events could not be read).
+	StreamsDropped = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_streams_dropped_total", Help: "Streams of events that the server ended, by why.",
+	}, []string{"kind", "reason"})
 )
 
+// The kinds of streams, and why the server ends one.
+const (
+	StreamSSE       = "sse"
+	StreamWebSocket = "websocket"
+
+	DroppedSlow   = "slow"
+	DroppedBroken = "broken"
+)
+
+// ServeStreams lets the metrics of streams begin at zero, in a process that
+// serves some.
+func ServeStreams() {
+	for _, kind := range []string{StreamSSE, StreamWebSocket} {
+		StreamsOpen.WithLabelValues(kind)
+		for _, reason := range []string{DroppedSlow, DroppedBroken} {
+			StreamsDropped.WithLabelValues(kind, reason)
+		}
+	}
+}
+
+// StreamOpened notes that a stream is open until the returned function is called.
+func StreamOpened(kind string) (closed func()) {
+	open := StreamsOpen.WithLabelValues(kind)
+	open.Inc()
+	return open.Dec
+}
+
+// CountDroppedStream notes that the server ended a stream.
+func CountDroppedStream(kind, reason string) { StreamsDropped.WithLabelValues(kind, reason).Inc() }
+
+// ObserveRequest notes an HTTP request by the pattern of its route, never its
+// path, and by the class of its status: 2xx.
+func ObserveRequest(pattern string, status int, took time.Duration) {
+	route := pattern
+	if _, path, found := strings.Cut(pattern, " "); found {
+		route = path
+	}
+	if route == "" {
+		route = "none"
+	}
+	RequestDuration.WithLabelValues(route, fmt.Sprintf("%dxx", status/100)).Observe(took.Seconds())
+}
+
+// mostValues is how many values a label may have whose values come from outside
+// (a model's name is whatever a request for a run says), and longestValue how
+// long each may be. What is more, or longer, counts as OtherValue.
+const (
+	mostValues   = 200
+	longestValue = 100
+)
+
+// OtherValue stands for all values of a label beyond those that it may have.
+const OtherValue = "other"
+
+// few are the values that a label has so far.
+type few struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+var modelValues, providerValues, codeValues, toolValues few
+
+// value returns a value, or OtherValue for one too many. It is fit for a label.
+func (f *few) value(v string) string {
+	if len(v) > longestValue || !utf8.ValidString(v) {
+		return OtherValue
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.seen[v] {
+		if len(f.seen) >= mostValues {
+			return OtherValue
+		}
+		if f.seen == nil {
+			f.seen = map[string]bool{}
+		}
+		f.seen[v] = true
+	}
+	return v
+}
+
 // ObservePhase notes that a phase ended with a status after some time.
-func ObservePhase(phase contract.Phase, status contract.Status, took time.Duration) {
+func ObservePhase(phase contract.Phase, status contract.ExecutionStatus, took time.Duration) {
 	PhaseDuration.WithLabelValues(string(phase), string(status)).Observe(took.Seconds())
 }
 
-// CountRun notes that a run reached a status.
+// CountRun notes that a run ended with a status.
 func CountRun(status contract.Status) { Runs.WithLabelValues(string(status)).Inc() }
 
 // CountFinding notes a finding.
@@ -93,12 +193,13 @@ func CountHeal(h contract.HealNote) {
 // ObserveModelCall notes a model call: how long it took and what it cost. A
 // failed one has a failure; what it cost counts all the same.
 func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage contract.Usage, failure *contract.Failure) {
-	ModelCallDuration.WithLabelValues(model.Provider, model.Model).Observe(took.Seconds())
-	Tokens.WithLabelValues(model.Provider, model.Model, "prompt").Add(float64(max(usage.PromptTokens, 0)))
-	Tokens.WithLabelValues(model.Provider, model.Model, "completion").Add(float64(max(usage.CompletionTokens, 0)))
-	Cost.WithLabelValues(model.Provider, model.Model).Add(float64(max(usage.MicroUSD, 0)) / 1e6)
+	provider, name := providerValues.value(model.Provider), modelValues.value(model.Model)
+	ModelCallDuration.WithLabelValues(provider, name).Observe(took.Seconds())
+	Tokens.WithLabelValues(provider, name, "prompt").Add(float64(max(usage.PromptTokens, 0)))
+	Tokens.WithLabelValues(provider, name, "completion").Add(float64(max(usage.CompletionTokens, 0)))
+	Cost.WithLabelValues(provider, name).Add(float64(max(usage.MicroUSD, 0)) / 1e6)
 	if failure != nil {
-		ModelErrors.WithLabelValues(model.Provider, model.Model, string(failure.Class), string(failure.Code)).Inc()
+		ModelErrors.WithLabelValues(provider, name, string(failure.Class), codeValues.value(string(failure.Code))).Inc()
 	}
 }
 
@@ -110,7 +211,7 @@ func CountToolCall(tool string, code contract.Code) {
 	if outcome == "" {
 		outcome = "ok"
 	}
-	ToolCalls.WithLabelValues(tool, outcome).Inc()
+	ToolCalls.WithLabelValues(toolValues.value(tool), codeValues.value(outcome)).Inc()
 }
 
 // ObserveDatabase notes a database operation, by the name of its query.
@@ -122,7 +223,10 @@ func ObserveDatabase(operation string, took time.Duration, err error) {
 	DatabaseDuration.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
 
-// Handler serves the metrics in the format of Prometheus.
-func Handler() http.Handler {
-	return promhttp.HandlerFor(Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: Registry})
+// Handler serves the metrics of this process, and those of more collectors, in
+// the format of Prometheus.
+func Handler(more ...prometheus.Collector) http.Handler {
+	own := prometheus.NewRegistry()
+	own.MustRegister(more...)
+	return promhttp.HandlerFor(prometheus.Gatherers{Registry, own}, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: Registry})
 }

@@ -2,9 +2,11 @@ package telemetry_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +17,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
+// Not parallel, and first: the hostile names of the next test leave no room.
 func TestMetricsCountWhatHappens(t *testing.T) {
-	t.Parallel()
 	model := contract.ModelChoice{Provider: "p-test", Model: "m-test"}
 	telemetry.ObserveModelCall(model, time.Second, contract.Usage{PromptTokens: 1200, CompletionTokens: 300, MicroUSD: 2_500_000}, nil)
 	telemetry.ObserveModelCall(model, time.Second, contract.Usage{PromptTokens: -5}, &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeRateLimited})
-	telemetry.ObservePhase(contract.PhaseBuilder, contract.PhaseBuilder.Completed(), time.Minute)
+	telemetry.ObservePhase(contract.PhaseBuilder, contract.ExecutionCompleted, time.Minute)
 	telemetry.CountRun(contract.StatusDone)
 	telemetry.CountFinding(contract.SeverityMajor, contract.CategoryTest)
 	telemetry.CountToolCall("t-test", "")
@@ -40,7 +42,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	for _, line := range []string{
-		`rgpt_phase_duration_seconds_count{phase="builder",status="builder_completed"} 1`,
+		`rgpt_phase_duration_seconds_count{phase="builder",status="completed"} 1`,
 		`rgpt_runs_total{status="done"} 1`,
 		`rgpt_findings_total{category="test",severity="major"} 1`,
 		`rgpt_model_call_duration_seconds_count{model="m-test",provider="p-test"} 2`,
@@ -56,4 +58,45 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	problems, err := testutil.GatherAndLint(telemetry.Registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)
+}
+
+func TestLabelsStayFewWhateverNamesComeFromOutside(t *testing.T) {
+	for i := range 5000 {
+		name := fmt.Sprintf("hostile-%d", i)
+		telemetry.ObserveModelCall(contract.ModelChoice{Provider: name, Model: name}, time.Second, contract.Usage{PromptTokens: 1},
+			&contract.Failure{Class: contract.ClassInfra, Code: contract.Code(name)})
+		telemetry.CountToolCall(name, contract.Code(name))
+	}
+	telemetry.ObserveModelCall(contract.ModelChoice{Provider: "p", Model: "not UTF-8: \xff"}, time.Second, contract.Usage{}, nil)
+	telemetry.ObserveModelCall(contract.ModelChoice{Provider: "p", Model: strings.Repeat("long", 1000)}, time.Second, contract.Usage{}, nil)
+	families, err := telemetry.Registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		require.LessOrEqual(t, len(family.GetMetric()), 650, family.GetName())
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				require.LessOrEqual(t, len(l.GetValue()), 100, family.GetName())
+			}
+		}
+	}
+	require.Positive(t, testutil.ToFloat64(telemetry.Tokens.WithLabelValues(telemetry.OtherValue, telemetry.OtherValue, "prompt")))
+}
+
+func TestRequestsCountByRouteAndClassOfStatus(t *testing.T) {
+	t.Parallel()
+	telemetry.ObserveRequest("GET /test/{id}", 404, time.Millisecond)
+	telemetry.ObserveRequest("/test/{id}", 405, time.Millisecond)
+	telemetry.ObserveRequest("", 421, time.Millisecond)
+	families, err := telemetry.Registry.Gather()
+	require.NoError(t, err)
+	seen := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() != "rgpt_http_request_duration_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			seen[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetHistogram().GetSampleCount()
+		}
+	}
+	require.Equal(t, map[string]uint64{"/test/{id} 4xx": 2, "none 4xx": 1}, seen)
 }

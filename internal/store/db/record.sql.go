@@ -167,7 +167,7 @@ WITH prior AS (
         cost_micros = u.cost_micros, finished_at = $15
     FROM fresh f, used u
     WHERE e.id = $7 AND e.run_id = f.run_id AND e.status = 'running'
-    RETURNING e.id, e.phase, e.step
+    RETURNING e.id, e.phase, e.step, extract(epoch FROM e.finished_at - e.started_at) AS seconds
 ), phase_ended AS (
     UPDATE orchestrator_phases p
     SET status = $16, finished_at = $15
@@ -309,13 +309,17 @@ SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
        o.executions::bigint[] AS unneeded,
        false AS overtaken,
+       true AS fresh,
+       coalesce(t.set_run, false)::bool AS run_set,
+       coalesce(e.phase, '')::text AS ended_phase,
+       coalesce(e.seconds, 0)::float8 AS ended_seconds,
        (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($31) > 0
              THEN pg_notify('rgpt_events', $6 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true
+FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true LEFT JOIN timely t ON true LEFT JOIN ended e ON e.step = ''
 UNION ALL
-SELECT p.result::jsonb, u.open, o.executions, false, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
+SELECT p.result::jsonb, u.open, o.executions, false, false, false, '', 0, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
 UNION ALL
-SELECT '{}', 0, '{}', true, '' FROM overtaken
+SELECT '{}', 0, '{}', true, false, false, '', 0, '' FROM overtaken
 `
 
 type RecordParams struct {
@@ -367,11 +371,15 @@ type RecordParams struct {
 }
 
 type RecordRow struct {
-	Result    json.RawMessage
-	OpenCalls int32
-	Unneeded  []int64
-	Overtaken bool
-	Notified  string
+	Result       json.RawMessage
+	OpenCalls    int32
+	Unneeded     []int64
+	Overtaken    bool
+	Fresh        bool
+	RunSet       bool
+	EndedPhase   string
+	EndedSeconds float64
+	Notified     string
 }
 
 // Applies a record under the lock of its run, or answers what it answered the
@@ -386,6 +394,7 @@ type RecordRow struct {
 //
 // A forgotten record that comes again has been told and has begun what it
 // begins: it gives its answer, and its number, to the one that came.
+// Metrics count what was applied here, once: a run that was set, a phase that ended.
 func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, error) {
 	row := q.db.QueryRow(ctx, record,
 		arg.WorkflowID,
@@ -440,6 +449,10 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		&i.OpenCalls,
 		&i.Unneeded,
 		&i.Overtaken,
+		&i.Fresh,
+		&i.RunSet,
+		&i.EndedPhase,
+		&i.EndedSeconds,
 		&i.Notified,
 	)
 	return i, err

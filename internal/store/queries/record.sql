@@ -138,7 +138,7 @@ WITH prior AS (
         cost_micros = u.cost_micros, finished_at = @at
     FROM fresh f, used u
     WHERE e.id = @end_execution AND e.run_id = f.run_id AND e.status = 'running'
-    RETURNING e.id, e.phase, e.step
+    RETURNING e.id, e.phase, e.step, extract(epoch FROM e.finished_at - e.started_at) AS seconds
 ), phase_ended AS (
     UPDATE orchestrator_phases p
     SET status = @end_status, finished_at = @at
@@ -276,14 +276,19 @@ WITH prior AS (
     FROM fresh f LEFT JOIN begun b ON true LEFT JOIN again a ON true
     RETURNING result
 )
+-- Metrics count what was applied here, once: a run that was set, a phase that ended.
 SELECT k.result::jsonb AS result,
        u.open::int AS open_calls,
        o.executions::bigint[] AS unneeded,
        false AS overtaken,
+       true AS fresh,
+       coalesce(t.set_run, false)::bool AS run_set,
+       coalesce(e.phase, '')::text AS ended_phase,
+       coalesce(e.seconds, 0)::float8 AS ended_seconds,
        (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length(@events) > 0
              THEN pg_notify('rgpt_events', @run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true
+FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true LEFT JOIN timely t ON true LEFT JOIN ended e ON e.step = ''
 UNION ALL
-SELECT p.result::jsonb, u.open, o.executions, false, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
+SELECT p.result::jsonb, u.open, o.executions, false, false, false, '', 0, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
 UNION ALL
-SELECT '{}', 0, '{}', true, '' FROM overtaken;
+SELECT '{}', 0, '{}', true, false, false, '', 0, '' FROM overtaken;

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// latency measures how long statements take, by the names of their queries. It
+// is what pgx calls a tracer.
+type latency struct{}
+
+// traced is what a statement that is under way carries in its context.
+type traced struct {
+	operation string
+	started   time.Time
+}
+
+type tracedKey struct{}
+
+// TraceQueryStart notes when a statement begins.
+func (latency) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	return context.WithValue(ctx, tracedKey{}, traced{operationOf(data.SQL), time.Now()})
+}
+
+// TraceQueryEnd observes a statement that has ended.
+func (latency) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	observe(ctx, data.Err)
+}
+
+// TraceBatchStart notes when statements that share a round trip begin. The last
+// one has the result, so its name is theirs.
+func (latency) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	operation := otherOperation
+	if n := len(data.Batch.QueuedQueries); n > 0 {
+		operation = operationOf(data.Batch.QueuedQueries[n-1].SQL)
+	}
+	return context.WithValue(ctx, tracedKey{}, traced{operation, time.Now()})
+}
+
+// TraceBatchQuery has nothing to measure: the statements wait for each other.
+func (latency) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd observes statements that have ended.
+func (latency) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	observe(ctx, data.Err)
+}
+
+func observe(ctx context.Context, err error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil // an answer
+	}
+	if t, ok := ctx.Value(tracedKey{}).(traced); ok {
+		telemetry.ObserveDatabase(t.operation, time.Since(t.started), err)
+	}
+}
+
+// otherOperation is a statement that no query of ours is.
+const otherOperation = "other"
+
+// operationOf returns the name of a generated query, which sqlc writes at its
+// beginning: -- name: Record :one.
+func operationOf(sql string) string {
+	rest, named := strings.CutPrefix(sql, "-- name: ")
+	name, _, ends := strings.Cut(rest, " ")
+	if !named || !ends {
+		return otherOperation
+	}
+	return name
+}
