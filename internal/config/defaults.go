@@ -45,11 +45,12 @@ func Default() *Config {
 		},
 		Server: Server{
 			Address: "127.0.0.1:8080", ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-			IdleTimeout: 2 * time.Minute, ShutdownTimeout: 10 * time.Second, MaxBody: MiB,
+			IdleTimeout: 2 * time.Minute, ShutdownTimeout: 10 * time.Second, MaxBody: MiB, WatchInterval: 5 * time.Second,
 		},
 		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
 		Worker: Worker{
 			MaxConcurrentActivities: 32, MaxConcurrentWorkflowTasks: 32, CachedWorkflows: 2000, StopTimeout: 30 * time.Second, Roles: []string{},
+			Heartbeat: 5 * time.Second, OfflineAfter: time.Minute, AgentRetention: 24 * time.Hour, ProbeInterval: 15 * time.Second,
 		},
 		Database: Database{MaxConns: 16},
 	}

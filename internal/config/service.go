@@ -27,6 +27,7 @@ type Server struct {
 	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long requests under way may take when the server stops."`
 	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"More names by which the server may be asked for, such as that of a proxy. localhost and the names and addresses it listens on always count." example:"[rgpt.example.com]"`
 	MaxBody           Size          `yaml:"max_body" validate:"min=1024,max=1073741824" doc:"Largest request body."`
+	WatchInterval     time.Duration `yaml:"watch_interval" validate:"min=100ms,max=10m" doc:"How often the server looks at task queues, agents and open runs: what its answers and metrics say of them is at most that old."`
 }
 
 // Temporal is the Temporal service.
@@ -53,6 +54,10 @@ type Worker struct {
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Workflows that are kept in memory between their tasks. 0: none; each task does the whole history again, which is slow."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may go on when the worker is told to stop."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port on which the worker serves /metrics and /healthz. Empty: it serves nothing."`
+	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker says that its agents are there. One that misses three heartbeats is unhealthy."`
+	OfflineAfter               time.Duration `yaml:"offline_after" validate:"min=1s,max=24h" doc:"Silence after which an agent counts as offline, though never before it is unhealthy."`
+	AgentRetention             time.Duration `yaml:"agent_retention" validate:"min=1m,max=8760h" doc:"How long agents that are offline are remembered."`
+	ProbeInterval              time.Duration `yaml:"probe_interval" validate:"min=100ms,max=1h" doc:"How often the worker looks whether its agents have what their work needs: Temporal, git, sandbox, models, room on the disk."`
 	Roles                      []string      `yaml:"roles" validate:"dive,oneof=run planner builder tester releaser analyzer repair" doc:"What this worker does: run, planner, builder, tester, releaser, analyzer, repair. Empty: everything."`
 }
 

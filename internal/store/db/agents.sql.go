@@ -7,29 +7,80 @@ package db
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 )
 
 const agents = `-- name: Agents :many
-SELECT name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat FROM orchestrator_agents ORDER BY type, name
+WITH heard AS (
+    SELECT name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at,
+           offline_after, beat_seconds * $2::float8 AS patience,
+           coalesce(date_part('epoch', clock_timestamp() - last_heartbeat), 0) AS silent
+    FROM orchestrator_agents
+), judged AS (
+    SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, CASE
+        WHEN health_status = 'offline' OR last_heartbeat IS NULL THEN health_status
+        WHEN silent > greatest(offline_after, patience) THEN 'offline'
+        WHEN silent > patience THEN 'unhealthy'
+        ELSE health_status END AS health
+    FROM heard
+)
+SELECT name, type, version, health::text AS health, cpu_usage, memory_usage, last_heartbeat, worker, detail,
+       CASE WHEN health IN ('offline', 'unhealthy') THEN '[]' ELSE work END::jsonb AS work,
+       tasks_done, tasks_failed, started_at, silent::float8 AS silent
+FROM judged
+ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, type, name
+LIMIT $1::int
 `
 
-func (q *Queries) Agents(ctx context.Context) ([]Agent, error) {
-	rows, err := q.db.Query(ctx, agents)
+type AgentsParams struct {
+	Most   int32
+	Missed float64
+}
+
+type AgentsRow struct {
+	Name          string
+	Type          string
+	Version       string
+	Health        string
+	CpuUsage      float64
+	MemoryUsage   int64
+	LastHeartbeat *time.Time
+	Worker        string
+	Detail        string
+	Work          json.RawMessage
+	TasksDone     int64
+	TasksFailed   int64
+	StartedAt     *time.Time
+	Silent        float64
+}
+
+// How agents are is decided here, as of now: one that died cannot say so. What a
+// silent one worked on nobody may be working on any more.
+func (q *Queries) Agents(ctx context.Context, arg AgentsParams) ([]AgentsRow, error) {
+	rows, err := q.db.Query(ctx, agents, arg.Most, arg.Missed)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []Agent{}
+	items := []AgentsRow{}
 	for rows.Next() {
-		var i Agent
+		var i AgentsRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.Type,
 			&i.Version,
-			&i.HealthStatus,
+			&i.Health,
 			&i.CpuUsage,
 			&i.MemoryUsage,
 			&i.LastHeartbeat,
+			&i.Worker,
+			&i.Detail,
+			&i.Work,
+			&i.TasksDone,
+			&i.TasksFailed,
+			&i.StartedAt,
+			&i.Silent,
 		); err != nil {
 			return nil, err
 		}
@@ -41,31 +92,79 @@ func (q *Queries) Agents(ctx context.Context) ([]Agent, error) {
 	return items, nil
 }
 
-const heartbeat = `-- name: Heartbeat :exec
-INSERT INTO orchestrator_agents (name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat)
-VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
-ON CONFLICT (name) DO UPDATE
-SET type = excluded.type, version = excluded.version, health_status = excluded.health_status,
-    cpu_usage = excluded.cpu_usage, memory_usage = excluded.memory_usage, last_heartbeat = excluded.last_heartbeat
+const countInterventions = `-- name: CountInterventions :one
+SELECT count(*) FROM orchestrator_manual_interventions WHERE status = 'open'
 `
 
-type HeartbeatParams struct {
-	Name         string
-	Type         string
-	Version      string
-	HealthStatus string
-	CpuUsage     float64
-	MemoryUsage  int64
+func (q *Queries) CountInterventions(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countInterventions)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
-func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) error {
-	_, err := q.db.Exec(ctx, heartbeat,
-		arg.Name,
-		arg.Type,
+const forgetAgents = `-- name: ForgetAgents :execrows
+DELETE FROM orchestrator_agents a
+WHERE a.last_heartbeat < clock_timestamp() - interval '1 second' * greatest($1::float8, a.offline_after)
+   OR a.name IN (
+       SELECT o.name FROM orchestrator_agents o
+       WHERE o.health_status = 'offline' OR o.last_heartbeat < clock_timestamp() - interval '1 second' * greatest(o.offline_after, o.beat_seconds * $2::float8)
+       ORDER BY o.last_heartbeat DESC NULLS LAST
+       OFFSET $3::int)
+`
+
+type ForgetAgentsParams struct {
+	Retention float64
+	Missed    float64
+	Most      int32
+}
+
+// Removes those that have been silent for long, and of the silent the oldest
+// where a worker that is started over and over leaves too many.
+func (q *Queries) ForgetAgents(ctx context.Context, arg ForgetAgentsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetAgents, arg.Retention, arg.Missed, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const heartbeats = `-- name: Heartbeats :exec
+INSERT INTO orchestrator_agents (name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat,
+                                 worker, detail, work, tasks_done, tasks_failed, started_at, beat_seconds, offline_after)
+SELECT a.name, a.type, $1::text, a.health_status, $2::float8, $3::bigint, clock_timestamp(),
+       $4::text, a.detail, a.work, a.tasks_done, a.tasks_failed, $5::timestamptz, $6::float8, $7::float8
+FROM jsonb_to_recordset($8::jsonb) AS a (name text, type text, health_status text, detail text, work jsonb, tasks_done bigint, tasks_failed bigint)
+ON CONFLICT (name) DO UPDATE
+SET type = excluded.type, version = excluded.version, health_status = excluded.health_status, cpu_usage = excluded.cpu_usage,
+    memory_usage = excluded.memory_usage, last_heartbeat = excluded.last_heartbeat, worker = excluded.worker, detail = excluded.detail,
+    work = excluded.work, tasks_done = excluded.tasks_done, tasks_failed = excluded.tasks_failed, started_at = excluded.started_at,
+    beat_seconds = excluded.beat_seconds, offline_after = excluded.offline_after
+`
+
+type HeartbeatsParams struct {
+	Version      string
+	CpuUsage     float64
+	MemoryUsage  int64
+	Worker       string
+	StartedAt    time.Time
+	BeatSeconds  float64
+	OfflineAfter float64
+	Agents       json.RawMessage
+}
+
+// What the agents of one worker say of themselves, by the
+// database's clock.
+func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) error {
+	_, err := q.db.Exec(ctx, heartbeats,
 		arg.Version,
-		arg.HealthStatus,
 		arg.CpuUsage,
 		arg.MemoryUsage,
+		arg.Worker,
+		arg.StartedAt,
+		arg.BeatSeconds,
+		arg.OfflineAfter,
+		arg.Agents,
 	)
 	return err
 }
@@ -91,4 +190,34 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const unfinishedRuns = `-- name: UnfinishedRuns :many
+SELECT status, count(*) AS runs FROM orchestrator_runs
+WHERE status NOT IN ('done', 'failed', 'cancelled') GROUP BY status
+`
+
+type UnfinishedRunsRow struct {
+	Status string
+	Runs   int64
+}
+
+func (q *Queries) UnfinishedRuns(ctx context.Context) ([]UnfinishedRunsRow, error) {
+	rows, err := q.db.Query(ctx, unfinishedRuns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []UnfinishedRunsRow{}
+	for rows.Next() {
+		var i UnfinishedRunsRow
+		if err := rows.Scan(&i.Status, &i.Runs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

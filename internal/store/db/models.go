@@ -19,6 +19,14 @@ type Agent struct {
 	CpuUsage      float64
 	MemoryUsage   int64
 	LastHeartbeat *time.Time
+	Worker        string
+	Detail        string
+	Work          json.RawMessage
+	TasksDone     int64
+	TasksFailed   int64
+	StartedAt     *time.Time
+	BeatSeconds   float64
+	OfflineAfter  float64
 }
 
 type Approval struct {

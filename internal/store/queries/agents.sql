@@ -1,12 +1,57 @@
--- name: Heartbeat :exec
-INSERT INTO orchestrator_agents (name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat)
-VALUES (@name, @type, @version, @health_status, @cpu_usage, @memory_usage, clock_timestamp())
+-- name: Heartbeats :exec
+-- What the agents of one worker say of themselves, by the
+-- database's clock.
+INSERT INTO orchestrator_agents (name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat,
+                                 worker, detail, work, tasks_done, tasks_failed, started_at, beat_seconds, offline_after)
+SELECT a.name, a.type, @version::text, a.health_status, @cpu_usage::float8, @memory_usage::bigint, clock_timestamp(),
+       @worker::text, a.detail, a.work, a.tasks_done, a.tasks_failed, @started_at::timestamptz, @beat_seconds::float8, @offline_after::float8
+FROM jsonb_to_recordset(@agents::jsonb) AS a (name text, type text, health_status text, detail text, work jsonb, tasks_done bigint, tasks_failed bigint)
 ON CONFLICT (name) DO UPDATE
-SET type = excluded.type, version = excluded.version, health_status = excluded.health_status,
-    cpu_usage = excluded.cpu_usage, memory_usage = excluded.memory_usage, last_heartbeat = excluded.last_heartbeat;
+SET type = excluded.type, version = excluded.version, health_status = excluded.health_status, cpu_usage = excluded.cpu_usage,
+    memory_usage = excluded.memory_usage, last_heartbeat = excluded.last_heartbeat, worker = excluded.worker, detail = excluded.detail,
+    work = excluded.work, tasks_done = excluded.tasks_done, tasks_failed = excluded.tasks_failed, started_at = excluded.started_at,
+    beat_seconds = excluded.beat_seconds, offline_after = excluded.offline_after;
 
 -- name: Agents :many
-SELECT * FROM orchestrator_agents ORDER BY type, name;
+-- How agents are is decided here, as of now: one that died cannot say so. What a
+-- silent one worked on nobody may be working on any more.
+WITH heard AS (
+    SELECT name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at,
+           offline_after, beat_seconds * @missed::float8 AS patience,
+           coalesce(date_part('epoch', clock_timestamp() - last_heartbeat), 0) AS silent
+    FROM orchestrator_agents
+), judged AS (
+    SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, CASE
+        WHEN health_status = 'offline' OR last_heartbeat IS NULL THEN health_status
+        WHEN silent > greatest(offline_after, patience) THEN 'offline'
+        WHEN silent > patience THEN 'unhealthy'
+        ELSE health_status END AS health
+    FROM heard
+)
+SELECT name, type, version, health::text AS health, cpu_usage, memory_usage, last_heartbeat, worker, detail,
+       CASE WHEN health IN ('offline', 'unhealthy') THEN '[]' ELSE work END::jsonb AS work,
+       tasks_done, tasks_failed, started_at, silent::float8 AS silent
+FROM judged
+ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, type, name
+LIMIT @most::int;
+
+-- name: ForgetAgents :execrows
+-- Removes those that have been silent for long, and of the silent the oldest
+-- where a worker that is started over and over leaves too many.
+DELETE FROM orchestrator_agents a
+WHERE a.last_heartbeat < clock_timestamp() - interval '1 second' * greatest(@retention::float8, a.offline_after)
+   OR a.name IN (
+       SELECT o.name FROM orchestrator_agents o
+       WHERE o.health_status = 'offline' OR o.last_heartbeat < clock_timestamp() - interval '1 second' * greatest(o.offline_after, o.beat_seconds * @missed::float8)
+       ORDER BY o.last_heartbeat DESC NULLS LAST
+       OFFSET @most::int);
+
+-- name: UnfinishedRuns :many
+SELECT status, count(*) AS runs FROM orchestrator_runs
+WHERE status NOT IN ('done', 'failed', 'cancelled') GROUP BY status;
+
+-- name: CountInterventions :one
+SELECT count(*) FROM orchestrator_manual_interventions WHERE status = 'open';
 
 -- name: SchemaVersion :one
 -- A row for each change; the newest of each version counts.

@@ -1,0 +1,59 @@
+package contract
+
+import "time"
+
+// Health is how a worker's agent is.
+type Health string
+
+// The healths. An agent says of itself that it is unknown, healthy, degraded or
+// offline; that it is unhealthy, or offline without a word, its silence says.
+const (
+	// HealthUnknown: it has just started, and not looked yet whether it can work.
+	HealthUnknown Health = "unknown"
+	// HealthHealthy: it beats, and has all that its work needs.
+	HealthHealthy Health = "healthy"
+	// HealthDegraded: it beats, and lacks something that its work needs.
+	HealthDegraded Health = "degraded"
+	// HealthUnhealthy: it has missed MissedBeats heartbeats.
+	HealthUnhealthy Health = "unhealthy"
+	// HealthOffline: it has stopped, or been silent for long.
+	HealthOffline Health = "offline"
+)
+
+// Healths returns all healths, from well to gone.
+func Healths() []Health {
+	return []Health{HealthHealthy, HealthDegraded, HealthUnknown, HealthUnhealthy, HealthOffline}
+}
+
+// MissedBeats is how many heartbeats an agent may miss before it is unhealthy.
+const MissedBeats = 3
+
+// Work is one thing that an agent works on at a moment.
+type Work struct {
+	RunID    int64     `json:"runId,omitempty"`
+	Phase    Phase     `json:"phase,omitempty"`
+	Step     string    `json:"step,omitempty"`
+	Activity string    `json:"activity"` // such as rgpt.model.Think
+	Since    time.Time `json:"since"`
+}
+
+// WorkerRole is a part of a worker that can run on a host of its own, and the
+// queue that it serves.
+type WorkerRole struct {
+	Name      string
+	Queue     string
+	Workflows bool // workflows run on it too
+}
+
+// WorkerRoles returns the roles that have work, those of a run's phases in their
+// order.
+func WorkerRoles() []WorkerRole {
+	return []WorkerRole{
+		{"run", QueueRun, true},
+		{"planner", QueuePlanner, false},
+		{"builder", QueueBuilder, true},
+		{"tester", QueueTester, false},
+		{"releaser", QueueReleaser, false},
+		{"repair", QueueRepair, true},
+	}
+}
