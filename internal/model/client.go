@@ -93,6 +93,17 @@ func (c *Client) Entry(choice contract.ModelChoice) (CatalogueEntry, bool) {
 	return c.catalogue.Find(p.Provider, choice.Model)
 }
 
+// Configured sees, without asking anybody, that calls can go to a provider: it
+// is known, and its key is there. A CONFIG_ERROR says what to set.
+func (c *Client) Configured(provider string) error {
+	p, ok := c.providers[provider]
+	if !ok {
+		return unknownProvider(provider)
+	}
+	_, err := p.key(c.opts.Getenv)
+	return err
+}
+
 // Complete makes one call and waits for the whole answer.
 //
 // Every error is a *fault.Error. With an LLM_ERROR the response holds what

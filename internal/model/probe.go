@@ -32,9 +32,13 @@ func Probe(ctx context.Context, p Provider) error {
 func (c *Client) Probe(ctx context.Context, provider string) error {
 	p, ok := c.providers[provider]
 	if !ok {
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model provider has the name %q; configure it under models.providers", provider)
+		return unknownProvider(provider)
 	}
 	return probe(ctx, c.http, p.Provider, c.opts.Getenv)
+}
+
+func unknownProvider(name string) error {
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model provider has the name %q; configure it under models.providers", name)
 }
 
 func probe(ctx context.Context, client *http.Client, p Provider, getenv func(string) string) error {

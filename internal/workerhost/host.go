@@ -42,6 +42,8 @@ type Options struct {
 	DataDir   string
 	ReadyFile string // written when all roles poll; empty for none
 	Log       *slog.Logger
+
+	tasks *tasks // what the agents do
 }
 
 const (
@@ -70,6 +72,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer c.Close()
 	parts.Temporal = c
+	o.tasks = &tasks{}
 	workers, err := start(c, parts, o)
 	if err != nil {
 		return err
@@ -80,6 +83,7 @@ func Run(ctx context.Context, o Options) error {
 		group.Go(func() error { return closeAbandoned(ctx, c, parts.Store, o.Log) })
 	}
 	group.Go(func() error { return sweep(ctx, parts, o.Log) })
+	group.Go(func() error { return newAgents(parts, o).run(ctx) })
 	if address := o.Config.Worker.MetricsAddress; address != "" {
 		group.Go(func() error { return serveMetrics(ctx, address) })
 	}
@@ -261,7 +265,7 @@ func workerOptions(o Options) worker.Options {
 		MaxHeartbeatThrottleInterval:            beatThrottle,
 		DefaultHeartbeatThrottleInterval:        beatThrottle,
 		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity()}},
+		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity(), tasks: o.tasks}},
 	}
 }
 

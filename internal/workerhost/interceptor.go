@@ -22,20 +22,24 @@ type edge struct {
 	interceptor.WorkerInterceptorBase
 	log    *slog.Logger
 	worker string // identity
+	tasks  *tasks // what the agents do
 }
 
 func (e *edge) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker}
+	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks}
 }
 
 type activityEdge struct {
 	interceptor.ActivityInboundInterceptorBase
 	log    *slog.Logger
 	worker string
+	tasks  *tasks
 }
 
-func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (_ any, err error) {
 	info := activity.GetInfo(ctx)
+	ended := e.tasks.begin(info, in.Args)
+	defer func() { ended(err) }()
 	stopBeat := beat(ctx, info)
 	defer stopBeat()
 	result, err := e.Next.ExecuteActivity(ctx, in)

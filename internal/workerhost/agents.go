@@ -1,0 +1,149 @@
+package workerhost
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/version"
+)
+
+const (
+	// beatTime bounds one heartbeat's way into the database, the last one too.
+	beatTime = 5 * time.Second
+	// forgetEvery is how often agents are removed that are long offline.
+	forgetEvery = time.Minute
+)
+
+// agents lets the agents of this worker be seen: what they do, and whether they
+// can work. It runs beside the work and is never in its way.
+type agents struct {
+	store    *store.Store
+	log      *slog.Logger
+	settings config.Worker
+	roles    []string
+	tasks    *tasks
+	probes   *prober
+	process  *process.Process
+	started  time.Time
+
+	mu      sync.Mutex
+	probed  bool
+	lacking map[string]string // by role, from the last probes
+	mute    bool              // the last heartbeat did not arrive
+}
+
+func newAgents(parts *activities.Activities, o Options) *agents {
+	self, err := process.NewProcess(int32(os.Getpid())) //nolint:gosec // a process id
+	if err != nil {
+		o.Log.Warn("What the worker's process uses cannot be measured", "error", err)
+	}
+	return &agents{
+		store: parts.Store, log: o.Log, settings: o.Config.Worker, roles: roleNames(o), tasks: o.tasks, process: self, started: time.Now(),
+		probes: &prober{temporal: parts.Temporal, sandbox: parts.Sandbox, models: parts.Model, config: o.Config, dataDir: o.DataDir, log: o.Log},
+	}
+}
+
+// run beats until ctx ends, and then says that the agents are gone.
+func (a *agents) run(ctx context.Context) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { _ = every(ctx, a.settings.ProbeInterval, func() { a.probe(ctx) }) })
+	beside.Go(func() { _ = every(ctx, forgetEvery, func() { a.forget(ctx) }) })
+	err := every(ctx, a.settings.Heartbeat, func() { a.say(ctx, a.beat(ctx)) })
+	// No heartbeat is under way any more that could overwrite this.
+	last := a.beat(ctx)
+	for i := range last.Agents {
+		last.Agents[i].HealthStatus, last.Agents[i].Detail = contract.HealthOffline, "it was stopped"
+	}
+	a.say(ctx, last)
+	return err
+}
+
+// say stores a heartbeat. It is not cut off when the worker stops: one that was
+// might still arrive, after the last one.
+func (a *agents) say(ctx context.Context, b store.Beat) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatTime)
+	defer cancel()
+	err := a.store.Heartbeat(ctx, b)
+	if err != nil && !a.mute {
+		a.log.WarnContext(ctx, "A heartbeat did not arrive; without three the agents of this worker count as unhealthy", "error", err)
+	} else if err == nil && a.mute {
+		a.log.InfoContext(ctx, "Heartbeats arrive again")
+	}
+	a.mute = err != nil
+}
+
+// beat is what the agents say of themselves at this moment.
+func (a *agents) beat(ctx context.Context) store.Beat {
+	b := store.Beat{
+		Worker: Identity(), Version: version.Version, StartedAt: a.started, Every: a.settings.Heartbeat, OfflineAfter: a.settings.OfflineAfter,
+	}
+	b.CPUUsage, b.MemoryUsage = a.used(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, role := range a.roles {
+		one := store.AgentBeat{Name: role + "@" + Identity(), Type: role, HealthStatus: contract.HealthHealthy, Detail: a.lacking[role]}
+		if !a.probed {
+			one.HealthStatus, one.Detail = contract.HealthUnknown, "it has just started"
+		} else if one.Detail != "" {
+			one.HealthStatus = contract.HealthDegraded
+		}
+		one.Work, one.TasksDone, one.TasksFailed = a.tasks.of(role)
+		b.Agents = append(b.Agents, one)
+	}
+	return b
+}
+
+// used returns how many cores this process used since it was last asked, and its
+// memory.
+func (a *agents) used(ctx context.Context) (cores float64, memory int64) {
+	if a.process == nil {
+		return 0, 0
+	}
+	const percent = 100
+	cpu, err := a.process.PercentWithContext(ctx, 0)
+	if err == nil {
+		cores = max(cpu, 0) / percent
+	}
+	if m, err := a.process.MemoryInfoWithContext(ctx); err == nil {
+		memory = int64(m.RSS) //nolint:gosec // less than there is
+	}
+	return cores, memory
+}
+
+// probe looks what the agents lack, and says so where that has changed.
+func (a *agents) probe(ctx context.Context) {
+	lacking := a.probes.lacking(ctx, a.roles)
+	if ctx.Err() != nil {
+		return // the worker stops; what was cut off says nothing
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, role := range a.roles {
+		switch was, is := a.lacking[role], lacking[role]; {
+		case is != "" && is != was:
+			a.log.WarnContext(ctx, "An agent lacks what its work needs", "role", role, "lacks", is)
+		case is == "" && was != "":
+			a.log.InfoContext(ctx, "An agent has again what its work needs", "role", role)
+		}
+	}
+	a.lacking, a.probed = lacking, true
+}
+
+func (a *agents) forget(ctx context.Context) {
+	n, err := a.store.ForgetAgents(ctx, a.settings.AgentRetention)
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "Could not remove agents that are long offline", "error", err)
+	} else if n > 0 {
+		a.log.InfoContext(ctx, "Removed agents that were long offline", "agents", n)
+	}
+}

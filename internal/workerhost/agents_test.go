@@ -1,0 +1,221 @@
+package workerhost
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/rocketgpt/orchestrator/activities"
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+// watched is a Temporal that sees this worker ask for work, or does not answer.
+type watched struct {
+	away atomic.Bool
+	deaf atomic.Bool // it sees others only
+}
+
+func (w *watched) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if w.away.Load() {
+		return nil, errors.New("dial tcp 10.0.0.1:7233: secret detail")
+	}
+	who := Identity()
+	if w.deaf.Load() {
+		who = "another:1:aa"
+	}
+	return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{Identity: who, LastAccessTime: timestamppb.Now()}}}, nil
+}
+
+// crew is the agents of a worker over a database of their own, with a real
+// sandbox whose helper program can be taken away.
+type crew struct {
+	*agents
+	temporal *watched
+	helper   string
+	stop     func()
+}
+
+func muster(t *testing.T, roles ...string) *crew {
+	t.Helper()
+	c := &crew{temporal: &watched{}, helper: filepath.Join(t.TempDir(), "helper")}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	content, err := os.ReadFile(self)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(c.helper, content, 0o700))
+	runner, err := sandbox.NewProcess(sandbox.Options{Executable: c.helper, Toolchains: sandbox.DetectToolchains()})
+	var missing *sandbox.IsolationError
+	if errors.As(err, &missing) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+
+	cfg := config.Default()
+	cfg.Worker.Roles = roles
+	cfg.Worker.Heartbeat, cfg.Worker.ProbeInterval = 100*time.Millisecond, 100*time.Millisecond
+	cfg.Models.Default = config.Choice{Provider: "local", Model: "any"}
+	cfg.Models.Providers["local"] = config.Provider{Kind: "scripted", BaseURL: "http://127.0.0.1:1", MaxConcurrent: 1}
+	models, err := setup.Model(cfg)
+	require.NoError(t, err)
+	t.Cleanup(models.Close)
+	o := Options{Config: cfg, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), tasks: &tasks{}}
+	c.agents = newAgents(&activities.Activities{Store: storetest.New(t), Sandbox: runner, Model: models, Log: o.Log}, o)
+	c.probes.temporal = c.temporal
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { _ = c.run(ctx) })
+	c.stop = func() { cancel(); done.Wait() }
+	t.Cleanup(c.stop)
+	return c
+}
+
+// await waits until an agent is as it should be.
+func (c *crew) await(t *testing.T, role string, ok func(store.Agent) bool) store.Agent {
+	t.Helper()
+	var last store.Agent
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		all, err := c.store.Agents(t.Context())
+		require.NoError(t, err)
+		for _, a := range all {
+			if a.Type == role {
+				last = a
+			}
+		}
+		if ok(last) {
+			return last
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	require.Fail(t, "the agent did not become what it should", "%+v", last)
+	return last
+}
+
+func is(h contract.Health) func(store.Agent) bool {
+	return func(a store.Agent) bool { return a.HealthStatus == h }
+}
+
+func TestTheRolesOfTheContractAreThoseThatWorkersHave(t *testing.T) {
+	t.Parallel()
+	have := map[string]string{}
+	for _, r := range activities.Roles() {
+		have[r.Name] = r.Queue
+	}
+	told := map[string]string{}
+	for _, r := range contract.WorkerRoles() {
+		told[r.Name] = r.Queue
+	}
+	require.Equal(t, have, told)
+}
+
+func TestAWorkerThatStopsSaysSoAtOnce(t *testing.T) {
+	t.Parallel()
+	c := muster(t, "run", "builder")
+	a := c.await(t, "builder", is(contract.HealthHealthy))
+	require.Equal(t, "builder@"+Identity(), a.Name)
+	require.Equal(t, Identity(), a.Worker)
+	require.Positive(t, a.MemoryUsage)
+	require.Empty(t, a.Detail)
+	c.await(t, "run", is(contract.HealthHealthy))
+	c.stop()
+	all, err := c.store.Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	for _, a := range all {
+		require.Equal(t, contract.HealthOffline, a.HealthStatus, "nobody has to wait for its silence")
+		require.Equal(t, "it was stopped", a.Detail)
+	}
+}
+
+func TestAnAgentWhoseSandboxIsTakenAwayIsDegradedAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	c := muster(t, "planner", "tester", "builder")
+	for _, role := range []string{"planner", "tester", "builder"} {
+		c.await(t, role, is(contract.HealthHealthy))
+	}
+	require.NoError(t, os.Rename(c.helper, c.helper+".gone"))
+	for _, role := range []string{"tester", "builder"} {
+		a := c.await(t, role, is(contract.HealthDegraded))
+		require.Contains(t, a.Detail, "sandbox: commands cannot be isolated")
+	}
+	require.NoError(t, os.Rename(c.helper+".gone", c.helper))
+	c.await(t, "tester", is(contract.HealthHealthy))
+	require.Equal(t, contract.HealthHealthy, c.await(t, "planner", func(store.Agent) bool { return true }).HealthStatus, "it runs no commands")
+}
+
+func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) {
+	t.Parallel()
+	c := muster(t, "planner", "releaser")
+	c.await(t, "planner", is(contract.HealthHealthy))
+	c.temporal.away.Store(true)
+	a := c.await(t, "releaser", is(contract.HealthDegraded))
+	require.Contains(t, a.Detail, "temporal: it does not answer")
+	require.NotContains(t, a.Detail, "10.0.0.1", "the log has that")
+	c.temporal.away.Store(false)
+	c.temporal.deaf.Store(true)
+	c.await(t, "releaser", func(a store.Agent) bool {
+		return strings.Contains(a.Detail, "it has not seen this worker ask rgpt-releaser")
+	})
+	c.temporal.deaf.Store(false)
+	c.await(t, "releaser", is(contract.HealthHealthy))
+
+	bare := config.Default()
+	bare.Models.Default = config.Choice{Provider: "openai", Model: "any"}
+	bare.Models.Providers["openai"] = config.Provider{Kind: "openai", APIKeyEnv: "RGPT_TEST_NO_SUCH_KEY", MaxConcurrent: 1}
+	models, err := setup.Model(bare)
+	require.NoError(t, err)
+	defer models.Close()
+	p := *c.probes
+	p.config, p.models = bare, models
+	lacking := p.lacking(t.Context(), []string{"planner", "releaser"})
+	require.Contains(t, lacking["planner"], "RGPT_TEST_NO_SUCH_KEY is empty")
+	require.Empty(t, lacking["releaser"], "it asks no model")
+	p.config = config.Default()
+	require.Contains(t, p.lacking(t.Context(), []string{"planner"})["planner"], "no model is chosen for the planner")
+}
+
+func TestWhatAgentsWorkOnIsToldWithTheirHeartbeats(t *testing.T) {
+	t.Parallel()
+	c := muster(t, "run", "builder", "repair")
+	begin := func(id, queue, name string, in any) func(error) {
+		return c.tasks.begin(activity.Info{
+			WorkflowExecution: workflow.Execution{ID: id}, TaskQueue: queue, ActivityType: activity.Type{Name: name},
+		}, []any{in})
+	}
+	think := contract.ThinkInput{Execution: contract.ExecutionRef{ID: 7, RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
+	ended := begin("run-42/step/step-001", contract.QueueBuilder, contract.ActivityThink, think)
+	think.Execution.Step, think.Execution.Agent = "repair", contract.AgentRepair
+	begin("run-42/heal/1/step/repair", contract.QueueOfWorker(Identity()), contract.ActivityThink, think)(errors.New("failed"))
+	begin("run-42", contract.QueueRun, contract.ActivityRecord, contract.Record{})(nil)
+	begin("run-43", contract.QueueBuilder, contract.ActivityCleanUp, int64(43))(context.Canceled)
+
+	a := c.await(t, "builder", func(a store.Agent) bool { return len(a.Work) == 1 })
+	require.WithinDuration(t, time.Now(), a.Work[0].Since, time.Minute)
+	a.Work[0].Since = time.Time{}
+	require.Equal(t, []contract.Work{{RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Activity: contract.ActivityThink}}, a.Work)
+	require.Zero(t, a.TasksFailed, "what a person stops has not failed")
+	c.await(t, "repair", func(a store.Agent) bool { return a.TasksFailed == 1 && len(a.Work) == 0 })
+	ended(nil)
+	c.await(t, "builder", func(a store.Agent) bool { return a.TasksDone == 1 && len(a.Work) == 0 })
+	require.Zero(t, c.await(t, "run", is(contract.HealthHealthy)).TasksDone)
+}

@@ -1,0 +1,184 @@
+package workerhost
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/doctor"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+const (
+	// probeTime bounds the probes, which run side by side.
+	probeTime = 10 * time.Second
+	// polledWithin is how long ago Temporal may have seen a role ask for work: a
+	// question stays open for a minute, then the next one follows.
+	polledWithin = 75 * time.Second
+	// longestDetail bounds the words about what an agent lacks.
+	longestDetail = 600
+)
+
+// poller says who asks a task queue for work; Temporal's client does.
+type poller interface {
+	DescribeTaskQueue(ctx context.Context, queue string, kind enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error)
+}
+
+// prober looks whether the roles of a worker have what their work needs. The
+// database is not among it: an agent that cannot reach it cannot beat either.
+type prober struct {
+	temporal poller
+	sandbox  sandbox.Runner
+	models   *model.Client
+	config   *config.Config
+	dataDir  string
+	log      *slog.Logger
+}
+
+// need is something that the work of some roles needs.
+type need struct {
+	roles []string // none: all
+	check doctor.Check
+}
+
+// needs returns what the roles need. What is about one role alone is looked at
+// for each.
+func (p *prober) needs(roles []string) []need {
+	all := []need{
+		{nil, doctor.Git()},
+		{nil, doctor.DataFolder(p.dataDir)},
+		{[]string{"builder", "tester", "repair"}, doctor.Check{Name: "sandbox", Run: p.sandboxWorks}},
+	}
+	for _, role := range contract.WorkerRoles() {
+		if !slices.Contains(roles, role.Name) {
+			continue
+		}
+		all = append(all, need{[]string{role.Name}, doctor.Check{Name: "temporal", Run: func(ctx context.Context) []doctor.Result { return p.polled(ctx, role) }}})
+	}
+	for _, agent := range []contract.Agent{contract.AgentPlanner, contract.AgentBuilder, contract.AgentRepair} {
+		all = append(all, need{[]string{string(agent)}, doctor.Check{Name: "model", Run: func(context.Context) []doctor.Result { return p.modelOf(agent) }}})
+	}
+	return slices.DeleteFunc(all, func(n need) bool {
+		return len(n.roles) > 0 && !slices.ContainsFunc(n.roles, func(r string) bool { return slices.Contains(roles, r) })
+	})
+}
+
+// lacking returns, for each of the roles, what its work needs and does not have,
+// in words; empty for all that are ready.
+func (p *prober) lacking(ctx context.Context, roles []string) map[string]string {
+	needs := p.needs(roles)
+	checks := make([]doctor.Check, len(needs))
+	for i, n := range needs {
+		checks[i] = n.check
+		checks[i].Name = fmt.Sprint(i) // tells results apart
+	}
+	missing := map[string][]string{}
+	for _, r := range doctor.Run(ctx, probeTime, checks...) {
+		if r.Status != doctor.Fail {
+			continue
+		}
+		var i int
+		if _, err := fmt.Sscan(r.Check, &i); err != nil {
+			continue
+		}
+		words := needs[i].check.Name + ": " + r.Message
+		if r.Mend != "" {
+			words += "; " + r.Mend
+		}
+		for _, role := range roles {
+			if len(needs[i].roles) == 0 || slices.Contains(needs[i].roles, role) {
+				missing[role] = append(missing[role], words)
+			}
+		}
+	}
+	out := map[string]string{}
+	for role, words := range missing {
+		text := telemetry.Redact(strings.Join(words, ". "))
+		if len(text) > longestDetail {
+			text = strings.ToValidUTF8(text[:longestDetail], "") + "…"
+		}
+		out[role] = text
+	}
+	return out
+}
+
+// polled sees that Temporal knows this worker as one that asks for a role's work.
+func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.Result {
+	kinds := []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY}
+	if role.Workflows {
+		kinds = append(kinds, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	}
+	for _, kind := range kinds {
+		queue, err := p.temporal.DescribeTaskQueue(ctx, role.Queue, kind)
+		if err != nil {
+			p.log.DebugContext(ctx, "Temporal did not say who polls a queue", "queue", role.Queue, "error", err)
+			return doctor.Failed("it does not answer", "see that it runs; the worker reconnects by itself")
+		}
+		known := false
+		for _, one := range queue.GetPollers() {
+			known = known || one.GetIdentity() == Identity() && time.Since(one.GetLastAccessTime().AsTime()) < polledWithin
+		}
+		if !known {
+			return doctor.Failed("it has not seen this worker ask "+role.Queue+" for work", "if it stays so, start the worker again")
+		}
+	}
+	return nil
+}
+
+// sandboxWorks runs a command that does nothing.
+func (p *prober) sandboxWorks(ctx context.Context) []doctor.Result {
+	if err := p.tryOut(ctx); err != nil {
+		p.log.DebugContext(ctx, "The sandbox did not work", "error", err)
+		return doctor.Failed("commands cannot be isolated ("+fault.Of(err).Message+")", "rgpt doctor on this host says what is missing")
+	}
+	return nil
+}
+
+func (p *prober) tryOut(ctx context.Context) error {
+	parent, err := filepath.Abs(filepath.Join(p.dataDir, "cache"))
+	if err == nil {
+		err = os.MkdirAll(parent, 0o700)
+	}
+	if err == nil {
+		parent, err = filepath.EvalSymlinks(parent)
+	}
+	if err != nil {
+		return fmt.Errorf("make a folder for the sandbox's probe: %w", err)
+	}
+	root, err := os.MkdirTemp(parent, ".probe-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the sandbox's probe: %w", err)
+	}
+	defer os.RemoveAll(root)
+	result, err := p.sandbox.Run(ctx, sandbox.Command{Args: []string{"true"}, Root: root, Limits: sandbox.Limits{Timeout: probeTime}})
+	if err == nil && !result.OK() {
+		err = fmt.Errorf("a command that does nothing ended with %d", result.ExitCode)
+	}
+	return err
+}
+
+// modelOf sees that an agent has a model, and its provider a key.
+func (p *prober) modelOf(agent contract.Agent) []doctor.Result {
+	choices, err := setup.Models(p.config)
+	if err == nil {
+		err = p.models.Configured(choices[agent].Provider)
+	}
+	if err != nil {
+		return doctor.Failed(fault.Of(err).Message, "")
+	}
+	return nil
+}
