@@ -8,8 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/setup"
-	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // mostInterventions is how many open questions are listed, the oldest first.
@@ -19,9 +19,8 @@ func (s *server) systemOperations(api huma.API) {
 	get := func(path, id, summary string) huma.Operation {
 		return operation(http.MethodGet, path, id, "system", summary)
 	}
-	handle(s, api, get("/api/agents", "list-agents", "The workers' agents as they last reported themselves"), func(ctx context.Context, _ *struct{}) (*body[agents], error) {
-		list, err := s.Store.Agents(ctx)
-		return answered(agents{notNil(list)}, err)
+	handle(s, api, get("/api/agents", "list-agents", "The workers' agents: how they are, what they work on, and the queues that they serve"), func(ctx context.Context, _ *struct{}) (*body[health.Report], error) {
+		return answered(s.Health.Report(ctx))
 	})
 	handle(s, api, get("/api/interventions", "list-interventions", "What waits for a person, over all runs"), func(ctx context.Context, _ *struct{}) (*body[interventions], error) {
 		list, err := s.Store.OpenInterventions(ctx, mostInterventions)
@@ -30,10 +29,6 @@ func (s *server) systemOperations(api huma.API) {
 	handle(s, api, get("/api/models", "list-models", "Providers, what is known of models, and which agent uses which"), func(context.Context, *struct{}) (*body[models], error) {
 		return answered(modelsOf(s.Runs.Config), nil)
 	})
-}
-
-type agents struct {
-	Agents []store.Agent `json:"agents"`
 }
 
 type models struct {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 type requestKey struct{}
@@ -25,7 +27,9 @@ func (s *server) noted(next http.Handler) http.Handler {
 		id, started := uuid.NewString(), time.Now()
 		w.Header().Set(RequestIDHeader, id)
 		seen := &outcome{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
+		next.ServeHTTP(seen, r)
+		telemetry.ObserveRequest(r.Pattern, seen.status, time.Since(started)) // the mux has set the pattern
 		// The path, not the query: that may hold what people look for.
 		s.Log.DebugContext(r.Context(), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", seen.status, "bytes", seen.bytes, "took", time.Since(started))

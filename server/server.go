@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -38,6 +39,9 @@ type Options struct {
 	Hosts   []string
 	MaxBody int64 // the largest body of a request, in bytes; 0: DefaultMaxBody
 	Log     *slog.Logger
+	// Health is what is known of agents and queues. Without one the server has its
+	// own, which looks when somebody asks.
+	Health *health.Board
 }
 
 // DefaultMaxBody is the largest body of a request where nothing else is said.
@@ -50,6 +54,10 @@ type server struct{ Options }
 
 // New returns the handler of the API and the dashboard.
 func New(o Options) http.Handler {
+	if o.Health == nil {
+		o.Health = health.New(o.Store, o.Temporal, o.Namespace, 0, o.Log)
+	}
+	telemetry.ServeStreams()
 	s := &server{o}
 	mux := http.NewServeMux()
 	// Each path has a second handler without a method, which says what is allowed.
@@ -61,7 +69,7 @@ func New(o Options) http.Handler {
 		s.json(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	get("/readyz", s.ready)
-	get("/metrics", telemetry.Handler().ServeHTTP)
+	get("/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	s.api(mux)
 	get("/api/runs/{id}/artifacts/{artifact}", s.getArtifact)
 	get("/api/runs/{id}/zip", s.getZip)
@@ -135,19 +143,41 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
+// readiness is what /readyz says.
+type readiness struct {
+	// Status is ready, degraded (the server works, some agents do not) or
+	// unavailable.
+	Status   string `json:"status"`
+	Database string `json:"database"`
+	Temporal string `json:"temporal"`
+	// Roles says for each role ok, or what it lacks; absent without the database.
+	Roles map[string]string `json:"roles,omitempty"`
+}
+
 // ready says whether the server can do its work: database and Temporal answer.
+// Where nobody does the work of a role, runs wait, and the server is as able as
+// ever to say so: a balancer must not take it out of service.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 	defer cancel()
-	parts := map[string]string{"database": "ok", "temporal": "ok"}
-	status := http.StatusOK
-	if err := s.Store.Ping(ctx); err != nil {
-		parts["database"], status = "does not answer", http.StatusServiceUnavailable
+	is, status := readiness{Status: "ready", Database: health.OK, Temporal: health.OK}, http.StatusOK
+	unavailable := func(part *string) {
+		*part, is.Status, status = "does not answer", "unavailable", http.StatusServiceUnavailable
+	}
+	if agents, err := s.Store.Agents(ctx); err != nil {
+		unavailable(&is.Database)
+	} else {
+		is.Roles = health.Roles(agents)
 	}
 	if _, err := s.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		parts["temporal"], status = "does not answer", http.StatusServiceUnavailable
+		unavailable(&is.Temporal)
 	}
-	s.json(w, status, parts)
+	for _, words := range is.Roles {
+		if words != health.OK && is.Status == "ready" {
+			is.Status = "degraded"
+		}
+	}
+	s.json(w, status, is)
 }
 
 // badRequest is a request that cannot be understood; its text is fit for whoever sent it.

@@ -16,14 +16,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/goleak"
 	"golang.org/x/net/html"
+	"google.golang.org/grpc"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/server"
@@ -40,6 +44,18 @@ type temporal struct {
 
 func (t *temporal) CheckHealth(context.Context, *client.CheckHealthRequest) (*client.CheckHealthResponse, error) {
 	return &client.CheckHealthResponse{}, t.err
+}
+
+// WorkflowService describes queues in which one task waits and which nobody polls.
+func (t *temporal) WorkflowService() workflowservice.WorkflowServiceClient { return &queues{t: t} }
+
+type queues struct {
+	workflowservice.WorkflowServiceClient
+	t *temporal
+}
+
+func (q *queues) DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest, ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	return &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: 1}}, q.t.err
 }
 
 // bundle is a server over a database of its own.
@@ -305,20 +321,37 @@ func TestHealthAndReadinessAreTwoThings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.JSONEq(t, `{"status":"ok"}`, b.get(t, "/healthz").Body.String())
-	w := b.get(t, "/readyz")
-	require.Equal(t, http.StatusOK, w.Code)
-	require.JSONEq(t, `{"database":"ok","temporal":"ok"}`, w.Body.String())
+	ready := func(status int, is, database, temporal string) map[string]string {
+		t.Helper()
+		w := b.get(t, "/readyz")
+		require.Equal(t, status, w.Code)
+		require.NotContains(t, w.Body.String(), "10.0.0.1")
+		var said struct {
+			Status, Database, Temporal string
+			Roles                      map[string]string
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &said))
+		require.Equal(t, []string{is, database, temporal}, []string{said.Status, said.Database, said.Temporal})
+		return said.Roles
+	}
+	roles := ready(http.StatusOK, "degraded", "ok", "ok")
+	require.Contains(t, roles["builder"], "no agent is there", "the server does its work all the same")
+	beat := store.Beat{Worker: "h:1:aa", StartedAt: time.Now(), Every: time.Minute, OfflineAfter: time.Hour}
+	for _, r := range contract.WorkerRoles() {
+		beat.Agents = append(beat.Agents, store.AgentBeat{Name: r.Name + "@h:1:aa", Type: r.Name, HealthStatus: contract.HealthHealthy})
+	}
+	require.NoError(t, b.Heartbeat(t.Context(), beat))
+	require.Equal(t, "ok", ready(http.StatusOK, "ready", "ok", "ok")["builder"])
+	beat.Agents[2].HealthStatus = contract.HealthDegraded
+	require.NoError(t, b.Heartbeat(t.Context(), beat))
+	require.Contains(t, ready(http.StatusOK, "degraded", "ok", "ok")["builder"], "no agent is healthy")
 	b.temporal.err = errors.New("connection to 10.0.0.1 refused")
-	w = b.get(t, "/readyz")
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.JSONEq(t, `{"database":"ok","temporal":"does not answer"}`, w.Body.String())
+	ready(http.StatusServiceUnavailable, "unavailable", "ok", "does not answer")
 	b.temporal.err = nil
 	b.Close()
-	w = b.get(t, "/readyz")
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.JSONEq(t, `{"database":"does not answer","temporal":"ok"}`, w.Body.String())
+	require.Nil(t, ready(http.StatusServiceUnavailable, "unavailable", "does not answer", "ok"))
 	require.Equal(t, http.StatusOK, b.get(t, "/healthz").Code, "the process itself is well")
-	w = b.get(t, "/api/runs")
+	w := b.get(t, "/api/runs")
 	require.GreaterOrEqual(t, w.Code, 500)
 	requireProblem(t, w)
 	require.Contains(t, b.log.String(), "A request failed")
@@ -330,6 +363,61 @@ func TestMetricsAreServed(t *testing.T) {
 	w := b.get(t, "/metrics")
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Contains(t, w.Body.String(), "go_goroutines")
+	require.NotContains(t, w.Body.String(), "rgpt_queue_backlog", "nobody looked yet")
+
+	for _, path := range []string{"/no/such/place/rm -rf", "/api/runs/77777777/events", "/api/runs/hostile%22%0a"} {
+		b.get(t, path)
+	}
+	require.Equal(t, http.StatusOK, b.get(t, "/api/agents").Code)
+	said := b.get(t, "/metrics").Body.String()
+	for _, line := range []string{
+		`rgpt_queue_backlog{queue="rgpt-tester"} 1`, `rgpt_queue_backlog{queue="rgpt-builder"} 2`, `rgpt_queue_pollers{queue="rgpt-tester"} 0`,
+		`rgpt_agents{health="healthy",role="builder"} 0`, `rgpt_runs_unfinished{status="pending"} 0`, `rgpt_interventions_open 0`,
+		`rgpt_streams_open{kind="sse"}`, `rgpt_streams_dropped_total{kind="websocket",reason="slow"}`,
+		`rgpt_http_request_duration_seconds_count{route="/api/runs/{id}/events",status="4xx"}`,
+	} {
+		require.Contains(t, said, line)
+	}
+	for _, hostile := range []string{"77777777", "hostile", "no/such"} {
+		require.NotContains(t, said, hostile, "labels are routes, not paths")
+	}
+}
+
+func TestAgentsAreToldWithTheirQueuesAndWhatTheyLack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.Heartbeat(t.Context(), store.Beat{
+		Worker: "h:1:aa", StartedAt: time.Now(), Every: time.Minute, OfflineAfter: time.Hour,
+		Agents: []store.AgentBeat{{
+			Name: "tester@h:1:aa", Type: "tester", HealthStatus: contract.HealthDegraded, Detail: "git: it is not there",
+			Work: []contract.Work{{RunID: 42, Activity: "rgpt.tester.Verify"}},
+		}},
+	}))
+	report := func() (r health.Report) {
+		t.Helper()
+		w := b.get(t, "/api/agents")
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
+		return r
+	}
+	r := report()
+	require.Len(t, r.Agents, 1)
+	require.Equal(t, contract.HealthDegraded, r.Agents[0].HealthStatus)
+	require.Equal(t, "git: it is not there", r.Agents[0].Detail)
+	require.EqualValues(t, 42, r.Agents[0].Work[0].RunID)
+	require.Len(t, r.Queues, len(contract.WorkerRoles()))
+	require.Equal(t, "rgpt-tester", r.Queues[3].Name)
+	require.EqualValues(t, 1, r.Queues[3].Backlog)
+	require.Equal(t, []int64{1}, r.Queues[3].History)
+	require.Contains(t, r.Roles["tester"], "no agent is healthy")
+
+	b.temporal.err = errors.New("connection to 10.0.0.1 refused")
+	require.Empty(t, report().QueuesProblem, "a second look so soon would cost for nothing")
+	b.handler = server.New(server.Options{Store: b.Store, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
+	r = report()
+	require.Equal(t, "Temporal does not answer", r.QueuesProblem)
+	require.Empty(t, r.Queues)
+	require.Len(t, r.Agents, 1, "agents are told all the same")
 }
 
 func TestAClientThatGoesAwayIsNoError(t *testing.T) {

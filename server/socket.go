@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // socketMessage is what a WebSocket is sent: an event, and the id from which a client
@@ -33,6 +35,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = conn.CloseNow() }()
+	defer telemetry.StreamOpened(telemetry.StreamWebSocket)()
 	ctx, cancel := context.WithCancel(conn.CloseRead(r.Context()))
 	defer cancel()
 	go s.ping(ctx, cancel, conn)
@@ -45,8 +48,12 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		defer done()
 		return conn.Write(write, websocket.MessageText, raw)
 	})
-	if r.Context().Err() == nil && ctx.Err() == nil {
-		_ = conn.Close(websocket.StatusTryAgainLater, "too slow, or a part of the system is away; go on after the last id")
+	switch {
+	case r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedSlow) // the connection is closed by now
+	case r.Context().Err() == nil && ctx.Err() == nil:
+		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedBroken)
+		_ = conn.Close(websocket.StatusTryAgainLater, "a part of the system is away; go on after the last id")
 	}
 	s.Log.InfoContext(r.Context(), "A WebSocket ended", "request", requestID(r.Context()), "error", err)
 }

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 const (
@@ -117,6 +119,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 		}
 		return out.Flush()
 	}
+	defer telemetry.StreamOpened(telemetry.StreamSSE)()
 	if write("retry: 1000\n\n") != nil {
 		return
 	}
@@ -146,11 +149,15 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 			err = write(": still here\n\n")
 		case err = <-failed:
 			if err != nil && r.Context().Err() == nil {
+				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedBroken)
 				s.Log.ErrorContext(r.Context(), "A stream ended early", "request", requestID(r.Context()), "error", err)
 			}
 			return
 		}
 		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedSlow)
+			}
 			cancel()
 			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or went away",
 				"request", requestID(r.Context()), "error", err, "reading_ended_with", <-failed)

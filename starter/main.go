@@ -132,7 +132,7 @@ Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
 	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt here, else .rgpt in the home folder)")
 	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml here)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
-	root.AddCommand(newDev(a), newRun(a), newModels(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))
+	root.AddCommand(newDev(a), newRun(a), newAgents(a), newModels(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)
 	return root

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -73,9 +75,14 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 		return err
 	}
 	defer temporal.Close()
+	board := health.New(db, temporal, cfg.Temporal.Namespace, cfg.Server.WatchInterval, service.Log)
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { board.Watch(watching) })
+	defer func() { stop(); watch.Wait() }()
 	handler := server.New(server.Options{
 		Store: db, Artifacts: blobs, Temporal: temporal, Runs: &control.Runs{Store: db, Temporal: temporal, Artifacts: blobs, Config: cfg, DataDir: dir}, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
-		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(),
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, ready)

@@ -1,0 +1,277 @@
+// Package health is what can be seen of the installation at a moment: the
+// workers' agents, the task queues, and what is not over. It looks every few
+// seconds, so that whoever reads it costs nothing.
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+const (
+	// DefaultInterval is how old what a Board says is at most where nothing else
+	// is said.
+	DefaultInterval = 5 * time.Second
+	// lookTime bounds one look.
+	lookTime = 5 * time.Second
+	// asksAtOnce is how many queues Temporal is asked about at the same time.
+	asksAtOnce = 4
+	// historyLength is how many looks back a queue's backlog is kept: ten minutes
+	// of them, by default.
+	historyLength = 120
+	// polledWithin is how long ago a poller may have asked a queue for work to
+	// count: a question stays open for a minute, then the next one follows.
+	polledWithin = 75 * time.Second
+)
+
+// Queue is a task queue as Temporal last described it.
+type Queue struct {
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Backlog int64  `json:"backlog" doc:"tasks that wait, about"`
+	// BacklogAge is how long the oldest of them has waited.
+	BacklogAge   float64 `json:"backlog_age_seconds"`
+	AddRate      float64 `json:"add_rate" doc:"tasks a second that came, over the last 30 s"`
+	DispatchRate float64 `json:"dispatch_rate" doc:"tasks a second that workers took, over the last 30 s"`
+	Pollers      int     `json:"pollers" doc:"workers that ask for its tasks"`
+	// History is the backlog of the last looks, the oldest first.
+	History []int64 `json:"history" doc:"backlog of the last looks, the oldest first"`
+}
+
+// Report is the installation at a moment.
+type Report struct {
+	Agents []store.Agent `json:"agents"`
+	Queues []Queue       `json:"queues" doc:"as of queues_at; empty where Temporal never answered"`
+	// QueuesAt is when Temporal last said how the queues are.
+	QueuesAt *time.Time `json:"queues_at,omitempty"`
+	// QueuesProblem says that QueuesAt is older than it should be, and why.
+	QueuesProblem string `json:"queues_problem,omitempty"`
+	// Roles says for each role that at least one healthy agent polls its queue:
+	// ok, or what is missing.
+	Roles map[string]string `json:"roles" doc:"for each role ok, or what it lacks"`
+
+	Unfinished store.Unfinished `json:"-"`
+}
+
+// OK is what Report.Roles says of a role that has a healthy agent.
+const OK = "ok"
+
+// Board looks at the installation and remembers what it saw. It is safe for
+// concurrent use.
+type Board struct {
+	store    *store.Store
+	temporal client.Client
+	interval time.Duration
+	log      *slog.Logger
+	// namespace is Temporal's.
+	namespace string
+
+	looking sync.Mutex // held by the one who looks
+	mu      sync.Mutex
+	last    Report
+	at      time.Time // of the last look at the database that came about
+	lookAt  time.Time // when somebody last began to look at Temporal
+	history map[string][]int64
+	known   map[string]contract.Health // of agents, to tell of changes
+}
+
+// New returns a board that looks again when what it knows is older than an
+// interval (0: DefaultInterval).
+func New(db *store.Store, temporal client.Client, namespace string, interval time.Duration, log *slog.Logger) *Board {
+	if interval <= 0 {
+		interval = DefaultInterval
+	}
+	return &Board{store: db, temporal: temporal, namespace: namespace, interval: interval, log: log, history: map[string][]int64{}}
+}
+
+// Watch looks every interval until ctx ends. Without it, whoever asks looks.
+func (b *Board) Watch(ctx context.Context) {
+	tick := time.NewTicker(b.interval)
+	defer tick.Stop()
+	for {
+		b.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Report returns agents as they are now and queues as they were at most an
+// interval ago, or what is known of them. It fails only where the database does
+// not answer.
+func (b *Board) Report(ctx context.Context) (Report, error) {
+	b.lookIfOld(ctx)
+	agents, err := b.store.Agents(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.last
+	r.Agents, r.Queues = notNil(agents), notNil(slices.Clone(r.Queues))
+	r.Roles = Roles(agents)
+	return r, err
+}
+
+// notNil makes an empty list of none, which is [] as JSON and not null.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// lookIfOld looks unless somebody did not long ago, or does now.
+func (b *Board) lookIfOld(ctx context.Context) {
+	b.mu.Lock()
+	fresh := time.Since(b.lookAt) < 2*b.interval
+	b.mu.Unlock()
+	if !fresh {
+		b.look(ctx)
+	}
+}
+
+// look asks Temporal and the database, within lookTime.
+func (b *Board) look(ctx context.Context) {
+	if !b.looking.TryLock() {
+		return
+	}
+	defer b.looking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	began := time.Now()
+	var queues []Queue
+	var unfinished store.Unfinished
+	var agents []store.Agent
+	var stranger, away error
+	var both sync.WaitGroup
+	both.Go(func() { queues, stranger = Queues(ctx, b.temporal, b.namespace) })
+	both.Go(func() {
+		if agents, away = b.store.Agents(ctx); away == nil {
+			unfinished, away = b.store.Unfinished(ctx)
+		}
+	})
+	both.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lookAt = began
+	switch {
+	case stranger == nil:
+		b.remember(queues, began)
+	case b.last.QueuesProblem == "":
+		b.log.WarnContext(ctx, "Temporal does not say how the task queues are", "error", stranger)
+		b.last.QueuesProblem = "Temporal does not answer"
+	}
+	if away == nil {
+		b.last.Agents, b.last.Unfinished, b.at = agents, unfinished, began
+		b.tell(ctx, agents)
+	}
+}
+
+// remember keeps how queues are, with the backlogs of the last looks.
+func (b *Board) remember(queues []Queue, at time.Time) {
+	for i := range queues {
+		q := &queues[i]
+		h := append(b.history[q.Name], q.Backlog)
+		b.history[q.Name] = slices.Clone(h[max(0, len(h)-historyLength):])
+		q.History = b.history[q.Name]
+	}
+	b.last.Queues, b.last.QueuesAt, b.last.QueuesProblem = queues, &at, ""
+}
+
+// tell logs agents that are not as they were.
+func (b *Board) tell(ctx context.Context, agents []store.Agent) {
+	now := map[string]contract.Health{}
+	for _, a := range agents {
+		now[a.Name] = a.HealthStatus
+		was, seen := b.known[a.Name]
+		if !seen || was == a.HealthStatus {
+			continue
+		}
+		switch a.HealthStatus {
+		case contract.HealthUnhealthy, contract.HealthDegraded:
+			b.log.WarnContext(ctx, "An agent is not well", "agent", a.Name, "health", a.HealthStatus, "was", was, "detail", a.Detail, "silent_seconds", a.Silent)
+		case contract.HealthHealthy, contract.HealthUnknown, contract.HealthOffline:
+			b.log.InfoContext(ctx, "An agent is "+string(a.HealthStatus), "agent", a.Name, "was", was)
+		}
+	}
+	b.known = now
+}
+
+// Roles says for each role that it has a healthy agent (OK), or what it lacks. A healthy agent is one
+// that Temporal knows as a poller of its queue.
+func Roles(agents []store.Agent) map[string]string {
+	out := map[string]string{}
+	for _, role := range contract.WorkerRoles() {
+		out[role.Name] = "no agent is there; start a worker with this role"
+	}
+	for _, a := range agents {
+		was, known := out[a.Type]
+		switch {
+		case !known || was == OK || a.HealthStatus == contract.HealthOffline:
+		case a.HealthStatus == contract.HealthHealthy:
+			out[a.Type] = OK
+		default:
+			out[a.Type] = "no agent is healthy; rgpt agents says why"
+		}
+	}
+	return out
+}
+
+// Queues asks Temporal how the task queues of all roles are: all of them, or
+// none. Queues of single workers, of which there are as many as workers, are not
+// among them.
+func Queues(ctx context.Context, temporal client.Client, namespace string) ([]Queue, error) {
+	all := contract.WorkerRoles()
+	out := make([]Queue, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(asksAtOnce)
+	for i, role := range all {
+		group.Go(func() (err error) {
+			out[i], err = describe(ctx, temporal, namespace, role)
+			return err
+		})
+	}
+	return out, group.Wait()
+}
+
+func describe(ctx context.Context, temporal client.Client, namespace string, role contract.WorkerRole) (Queue, error) {
+	q := Queue{Name: role.Queue, Role: role.Name, History: []int64{}}
+	kinds := []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY}
+	if role.Workflows {
+		kinds = append(kinds, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	}
+	pollers := map[string]bool{}
+	for _, kind := range kinds {
+		d, err := temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: role.Queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind, ReportStats: true,
+		})
+		if err != nil {
+			return q, fmt.Errorf("ask Temporal for the queue %s: %w", role.Queue, err)
+		}
+		stats := d.GetStats()
+		q.Backlog += stats.GetApproximateBacklogCount()
+		q.BacklogAge = max(q.BacklogAge, stats.GetApproximateBacklogAge().AsDuration().Seconds())
+		q.AddRate += float64(stats.GetTasksAddRate())
+		q.DispatchRate += float64(stats.GetTasksDispatchRate())
+		for _, p := range d.GetPollers() {
+			if time.Since(p.GetLastAccessTime().AsTime()) < polledWithin {
+				pollers[p.GetIdentity()] = true
+			}
+		}
+	}
+	q.Pollers = len(pollers)
+	return q, nil
+}

@@ -1,0 +1,68 @@
+package health
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// staleLooks is how many looks may fail before the metrics say nothing rather
+// than what was.
+const staleLooks = 3
+
+var (
+	queueBacklog    = prometheus.NewDesc("rgpt_queue_backlog", "Tasks that wait in a task queue, about.", []string{"queue"}, nil)
+	queueBacklogAge = prometheus.NewDesc("rgpt_queue_backlog_age_seconds", "How long the oldest waiting task of a queue has waited.", []string{"queue"}, nil)
+	queuePollers    = prometheus.NewDesc("rgpt_queue_pollers", "Workers that ask a task queue for work.", []string{"queue"}, nil)
+	agentsByHealth  = prometheus.NewDesc("rgpt_agents", "Agents of workers, by role and health.", []string{"role", "health"}, nil)
+	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that are not over, by status.", []string{"status"}, nil)
+	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that wait for a person.", nil, nil)
+)
+
+// Describe names the metrics of a board.
+func (b *Board) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, interventions} {
+		to <- d
+	}
+}
+
+// Collect gives what the last look saw, and nothing of what could not be looked
+// at for some time. It waits for nobody.
+func (b *Board) Collect(to chan<- prometheus.Metric) {
+	b.mu.Lock()
+	r, at := b.last, b.at
+	b.mu.Unlock()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	recent := func(t time.Time) bool { return time.Since(t) < staleLooks*b.interval+lookTime }
+	if r.QueuesAt != nil && recent(*r.QueuesAt) {
+		for _, q := range r.Queues {
+			gauge(queueBacklog, float64(q.Backlog), q.Name)
+			gauge(queueBacklogAge, q.BacklogAge, q.Name)
+			gauge(queuePollers, float64(q.Pollers), q.Name)
+		}
+	}
+	if !recent(at) {
+		return
+	}
+	type one struct {
+		role   string
+		health contract.Health
+	}
+	count := map[one]int{}
+	for _, a := range r.Agents {
+		count[one{a.Type, a.HealthStatus}]++
+	}
+	for _, role := range contract.WorkerRoles() {
+		for _, h := range contract.Healths() {
+			gauge(agentsByHealth, float64(count[one{role.Name, h}]), role.Name, string(h))
+		}
+	}
+	for status, n := range r.Unfinished.Runs {
+		gauge(unfinishedRuns, float64(n), string(status))
+	}
+	gauge(interventions, float64(r.Unfinished.Interventions))
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// agentsEvery is how often --watch looks again.
+const agentsEvery = 2 * time.Second
+
+func newAgents(a *app) *cobra.Command {
+	var all, watch bool
+	cmd := &cobra.Command{
+		Use: "agents", Short: "Show the workers' agents, how they are, what they work on, and their queues", Args: noArgs,
+		Long: `Shows each role of each worker: whether it is healthy and if not why, what it
+works on, and how many tasks wait in its queue. Agents that are offline are
+counted; --all shows them, too.`,
+		Example: `  rgpt agents
+  rgpt agents --watch
+  rgpt agents --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.open(cmd.Context(), needTemporal)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			board := health.New(p.Store, p.Temporal, p.Config.Temporal.Namespace, agentsEvery/2, quiet())
+			for {
+				r, err := board.Report(cmd.Context())
+				if err != nil {
+					return err
+				}
+				a.printAgents(r, all)
+				if !watch || !pause(cmd.Context(), agentsEvery) {
+					return nil
+				}
+				if !a.json {
+					fmt.Fprintln(a.out)
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "show agents that are offline, too")
+	cmd.Flags().BoolVar(&watch, "watch", false, "look again and again, until it is interrupted")
+	return cmd
+}
+
+// pause waits, and reports whether to go on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func (a *app) printAgents(r health.Report, all bool) {
+	if a.json {
+		a.printJSON(r)
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ROLE\tHEALTH\tWORKER\tVERSION\tCPU\tMEMORY\tHEARTBEAT\tDONE\tFAILED\tWORKS ON")
+	offline := 0
+	for _, agent := range r.Agents {
+		if agent.HealthStatus == contract.HealthOffline && !all {
+			offline++
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%d MiB\t%s ago\t%d\t%d\t%s\n", clean(agent.Type), agent.HealthStatus, clean(agent.Worker), clean(agent.Version),
+			agent.CPUUsage, agent.MemoryUsage>>20, seconds(agent.Silent), agent.TasksDone, agent.TasksFailed, worksOn(agent))
+	}
+	_ = w.Flush()
+	if offline > 0 {
+		fmt.Fprintf(a.out, "%d more are offline (--all shows them).\n", offline)
+	}
+	for _, agent := range r.Agents {
+		if agent.Detail != "" && agent.HealthStatus == contract.HealthDegraded {
+			fmt.Fprintf(a.out, "%s: %s\n", clean(agent.Name), clean(agent.Detail))
+		}
+	}
+	for _, role := range contract.WorkerRoles() {
+		if words := r.Roles[role.Name]; words != health.OK {
+			fmt.Fprintf(a.out, "%s: %s\n", role.Name, words)
+		}
+	}
+	fmt.Fprintln(a.out)
+	if r.QueuesProblem != "" {
+		fmt.Fprintln(a.out, "Queues: "+r.QueuesProblem)
+	}
+	fmt.Fprintln(w, "QUEUE\tWAITING\tOLDEST\tWORKERS\tCOME/s\tGO/s")
+	for _, q := range r.Queues {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.1f\t%.1f\n", q.Name, q.Backlog, seconds(q.BacklogAge), q.Pollers, q.AddRate, q.DispatchRate)
+	}
+	_ = w.Flush()
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// worksOn names the runs and steps that an agent works on.
+func worksOn(agent store.Agent) string {
+	var names []string
+	for _, work := range agent.Work {
+		name := fmt.Sprintf("run %d", work.RunID)
+		if work.Step != "" {
+			name += " " + clean(work.Step)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
