@@ -149,17 +149,10 @@ func (p *prober) sandboxWorks(ctx context.Context) []doctor.Result {
 }
 
 func (p *prober) tryOut(ctx context.Context) error {
-	parent, err := filepath.Abs(filepath.Join(p.dataDir, "cache"))
+	root, err := os.MkdirTemp("", "rgpt-probe-")
 	if err == nil {
-		err = os.MkdirAll(parent, 0o700)
+		root, err = filepath.EvalSymlinks(root)
 	}
-	if err == nil {
-		parent, err = filepath.EvalSymlinks(parent)
-	}
-	if err != nil {
-		return fmt.Errorf("make a folder for the sandbox's probe: %w", err)
-	}
-	root, err := os.MkdirTemp(parent, ".probe-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the sandbox's probe: %w", err)
 	}
