@@ -27,6 +27,7 @@ func (s *server) pages(mux *http.ServeMux) {
 	get("/runs", s.runsPage)
 	get("/runs/{id}", s.tab("", s.overviewTab))
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
+	get("/agents", s.agentsPage)
 	get("/settings/models", s.modelsPage)
 }
 

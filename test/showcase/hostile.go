@@ -64,11 +64,14 @@ func (f *filler) hostile(ctx context.Context) error {
 		}
 	}
 	for i, text := range texts {
-		agent := store.Agent{Name: text, Type: "builder", Version: text, HealthStatus: text}
+		health := contract.HealthDegraded
 		if i%2 == 0 {
-			agent.HealthStatus = "healthy"
+			health = contract.HealthHealthy
 		}
-		if err := f.store.Heartbeat(ctx, agent); err != nil {
+		beat := store.Beat{Worker: text, Version: text, StartedAt: f.now, Every: time.Hour, OfflineAfter: time.Hour, Agents: []store.AgentBeat{
+			{Name: text, Type: "builder", HealthStatus: health, Detail: text, Work: []contract.Work{{RunID: 1, Phase: contract.Phase(text), Step: text, Activity: text, Since: f.now}}},
+		}}
+		if err := f.store.Heartbeat(ctx, beat); err != nil {
 			return err
 		}
 	}

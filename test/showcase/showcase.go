@@ -164,29 +164,45 @@ func (f *filler) cost(c contract.ModelChoice, u contract.Usage) int64 {
 }
 
 // agents writes workers' agents in every health, some of which were not heard of
-// for long.
+// for long. Those that are well promise no beat for a day, and so stay well
+// while a database is looked at.
 func (f *filler) agents(ctx context.Context) error {
-	const mib = 1 << 20
-	for _, a := range []struct {
-		store.Agent
+	const mib, day = 1 << 20, 24 * time.Hour
+	now := time.Now()
+	one := func(role string, worker string, health contract.Health, detail string, done, failed int64, work ...contract.Work) store.AgentBeat {
+		return store.AgentBeat{Name: role + "@" + worker, Type: role, HealthStatus: health, Detail: detail, TasksDone: done, TasksFailed: failed, Work: work}
+	}
+	const first, second, spot, silent, old = "build-01:4711:3f9a", "build-02:5120:77c1", "test-eu-central-1-spot-0f3a9c71d2e84b6aa:20931:0b1e", "test-02:118:9d00", "old-host:77:aa01"
+	for _, b := range []struct {
+		store.Beat
 		silent time.Duration
 	}{
-		{store.Agent{Name: "planner@build-01:4711", Type: "planner", Version: "1.8.2", HealthStatus: "healthy", CPUUsage: 0.12, MemoryUsage: 181 * mib}, 2 * time.Second},
-		{store.Agent{Name: "builder@build-01:4711", Type: "builder", Version: "1.8.2", HealthStatus: "healthy", CPUUsage: 1.84, MemoryUsage: 912 * mib}, time.Second},
-		{store.Agent{Name: "builder@build-02:5120", Type: "builder", Version: "1.8.1", HealthStatus: "degraded", CPUUsage: 3.97, MemoryUsage: 7311 * mib}, 4 * time.Second},
-		{store.Agent{Name: "tester@test-eu-central-1-spot-0f3a9c71d2e84b6aa:20931", Type: "tester", Version: "1.8.2", HealthStatus: "healthy", CPUUsage: 2.5, MemoryUsage: 2048 * mib}, 3 * time.Second},
-		{store.Agent{Name: "tester@test-02:118", Type: "tester", Version: "1.7.9", HealthStatus: "unhealthy", CPUUsage: 0, MemoryUsage: 96 * mib}, 41 * time.Second},
-		{store.Agent{Name: "releaser@build-01:4711", Type: "releaser", Version: "1.8.2", HealthStatus: "healthy", CPUUsage: 0.01, MemoryUsage: 74 * mib}, 2 * time.Second},
-		{store.Agent{Name: "analyzer@build-01:4711", Type: "analyzer", Version: "1.8.2", HealthStatus: "unknown"}, 5 * time.Second},
-		{store.Agent{Name: "repair@build-01:4711", Type: "repair", Version: "1.8.2", HealthStatus: "healthy", CPUUsage: 0.64, MemoryUsage: 402 * mib}, time.Second},
-		{store.Agent{Name: "repair@old-host:77", Type: "repair", Version: "1.6.0", HealthStatus: "healthy", CPUUsage: 0.2, MemoryUsage: 120 * mib}, 3 * 24 * time.Hour},
-		{store.Agent{Name: "run@build-01:4711", Type: "run", Version: "1.8.2", HealthStatus: "healthy", CPUUsage: 0.33, MemoryUsage: 233 * mib}, time.Second},
+		{store.Beat{Worker: first, Version: "1.8.2", CPUUsage: 1.84, MemoryUsage: 912 * mib, StartedAt: now.Add(-9 * time.Hour), Every: day, OfflineAfter: day, Agents: []store.AgentBeat{
+			one("run", first, contract.HealthHealthy, "", 18_204, 3),
+			one("planner", first, contract.HealthHealthy, "", 112, 4, contract.Work{RunID: 51, Phase: contract.PhasePlanner, Activity: "rgpt.model.Think", Since: now.Add(-40 * time.Second)}),
+			one("builder", first, contract.HealthHealthy, "", 2310, 12, contract.Work{RunID: 48, Phase: contract.PhaseBuilder, Step: "step-004", Activity: "rgpt.model.Think", Since: now.Add(-3 * time.Second)}),
+			one("releaser", first, contract.HealthHealthy, "", 88, 0),
+			one("analyzer", first, contract.HealthUnknown, "", 0, 0),
+		}}, time.Second},
+		{store.Beat{Worker: second, Version: "1.8.1", CPUUsage: 3.97, MemoryUsage: 7311 * mib, StartedAt: now.Add(-50 * time.Hour), Every: day, OfflineAfter: day, Agents: []store.AgentBeat{
+			one("builder", second, contract.HealthDegraded, "the sandbox cannot isolate: user namespaces are off; see rgpt doctor", 904, 71),
+			one("repair", second, contract.HealthHealthy, "", 40, 1, contract.Work{RunID: 49, Phase: contract.PhaseTester, Step: "repair", Activity: "rgpt.tools.Run", Since: now.Add(-75 * time.Second)}),
+		}}, 4 * time.Second},
+		{store.Beat{Worker: spot, Version: "1.8.2", CPUUsage: 2.5, MemoryUsage: 2048 * mib, StartedAt: now.Add(-20 * time.Minute), Every: day, OfflineAfter: day, Agents: []store.AgentBeat{
+			one("tester", spot, contract.HealthHealthy, "", 31, 0, contract.Work{RunID: 50, Phase: contract.PhaseTester, Activity: "rgpt.tester.Verify", Since: now.Add(-4 * time.Minute)}),
+		}}, 3 * time.Second},
+		{store.Beat{Worker: silent, Version: "1.7.9", MemoryUsage: 96 * mib, StartedAt: now.Add(-30 * time.Hour), Every: 5 * time.Second, OfflineAfter: 365 * day, Agents: []store.AgentBeat{
+			one("tester", silent, contract.HealthHealthy, "", 511, 9),
+		}}, 41 * time.Second},
+		{store.Beat{Worker: old, Version: "1.6.0", CPUUsage: 0.2, MemoryUsage: 120 * mib, StartedAt: now.Add(-90 * day), Every: 5 * time.Second, OfflineAfter: time.Minute, Agents: []store.AgentBeat{
+			one("repair", old, contract.HealthHealthy, "", 12, 0),
+		}}, 3 * day},
 	} {
-		if err := f.store.Heartbeat(ctx, a.Agent); err != nil {
+		if err := f.store.Heartbeat(ctx, b.Beat); err != nil {
 			return err
 		}
-		if _, err := f.sql.Exec(ctx, "UPDATE orchestrator_agents SET last_heartbeat = $2 WHERE name = $1", a.Name, f.now.Add(-a.silent)); err != nil {
-			return fmt.Errorf("move the heartbeat of %s into the past: %w", a.Name, err)
+		if _, err := f.sql.Exec(ctx, "UPDATE orchestrator_agents SET last_heartbeat = $2 WHERE worker = $1", b.Worker, f.now.Add(-b.silent)); err != nil {
+			return fmt.Errorf("move the heartbeat of %s into the past: %w", b.Worker, err)
 		}
 	}
 	return nil

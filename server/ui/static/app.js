@@ -148,6 +148,15 @@ document.addEventListener("toggle", (event) => {
   if (d.tagName === "DETAILS") d.toggleAttribute("data-closed", !d.open);
 }, true);
 
+// What changes without an event, such as heartbeats, is looked at by the clock.
+let looked = performance.now();
+setInterval(() => {
+  const every = Number(page()?.dataset.every) * 1000;
+  if (!every || document.hidden || performance.now() - looked < every) return;
+  looked = performance.now();
+  refresh();
+}, TICK_EVERY);
+
 // ── Times ──────────────────────────────────────────────────────────────────
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
