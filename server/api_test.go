@@ -8,16 +8,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // document is what the tests read of the OpenAPI document.
@@ -247,4 +251,43 @@ func TestAWebSocketSendsWhatAStreamSends(t *testing.T) {
 	_, resp, err = websocket.Dial(t.Context(), site.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example.com"}}}) //nolint:bodyclose // Dial has read it
 	require.Error(t, err)
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)
+}
+
+// Not parallel: what it counts is of the process.
+func TestAClientThatTakesNothingIsDroppedAndCounted(t *testing.T) {
+	b := setup(t)
+	id := b.run(t, "slow")
+	for range 4 { // more than the buffers of a connection hold
+		events := make([]contract.EventDraft, 1000)
+		for i := range events {
+			events[i] = contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]string{"message": strings.Repeat("x", 8000)}}
+		}
+		b.record(t, contract.Record{RunID: id, Events: events})
+	}
+	srv := httptest.NewServer(b.handler)
+	defer srv.Close()
+	count := func() (open, slow float64) {
+		return testutil.ToFloat64(telemetry.StreamsOpen.WithLabelValues("sse")) + testutil.ToFloat64(telemetry.StreamsOpen.WithLabelValues("websocket")),
+			testutil.ToFloat64(telemetry.StreamsDropped.WithLabelValues("sse", "slow")) + testutil.ToFloat64(telemetry.StreamsDropped.WithLabelValues("websocket", "slow"))
+	}
+	open, slow := count()
+	for _, request := range []string{
+		fmt.Sprintf("GET /api/runs/%d/stream HTTP/1.1\r\nHost: localhost\r\n\r\n", id),
+		fmt.Sprintf("GET /ws?run=%d&after=0 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", id),
+	} {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write([]byte(request))
+		require.NoError(t, err)
+	}
+	wait := func(what string, ok func(open, slow float64) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); !ok(count()); <-time.After(20 * time.Millisecond) {
+			nowOpen, nowSlow := count()
+			require.True(t, time.Now().Before(deadline), "%s: %v open, %v slow", what, nowOpen-open, nowSlow-slow)
+		}
+	}
+	wait("both to be open", func(o, _ float64) bool { return o == open+2 })
+	wait("both to be dropped", func(o, s float64) bool { return o == open && s == slow+2 })
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
@@ -48,10 +47,8 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		defer done()
 		return conn.Write(write, websocket.MessageText, raw)
 	})
-	switch {
-	case r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedSlow) // the connection is closed by now
-	case r.Context().Err() == nil && ctx.Err() == nil:
+	telemetry.CountSlowStream(telemetry.StreamWebSocket, err) // its connection is closed by now
+	if r.Context().Err() == nil && ctx.Err() == nil {
 		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedBroken)
 		_ = conn.Close(websocket.StatusTryAgainLater, "a part of the system is away; go on after the last id")
 	}

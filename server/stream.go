@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -155,9 +154,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 			return
 		}
 		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedSlow)
-			}
+			telemetry.CountSlowStream(telemetry.StreamSSE, err)
 			cancel()
 			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or went away",
 				"request", requestID(r.Context()), "error", err, "reading_ended_with", <-failed)

@@ -184,9 +184,10 @@ func (b *Board) look(ctx context.Context) {
 func (b *Board) remember(queues []Queue, at time.Time) {
 	for i := range queues {
 		q := &queues[i]
-		h := append(b.history[q.Name], q.Backlog)
-		b.history[q.Name] = slices.Clone(h[max(0, len(h)-historyLength):])
-		q.History = b.history[q.Name]
+		h := b.history[q.Name]
+		// A new list each time: readers have the one before.
+		q.History = append(slices.Clone(h[max(0, len(h)-historyLength+1):]), q.Backlog)
+		b.history[q.Name] = q.History
 	}
 	b.last.Queues, b.last.QueuesAt, b.last.QueuesProblem = queues, &at, ""
 }

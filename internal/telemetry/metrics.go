@@ -1,8 +1,11 @@
 package telemetry
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -120,6 +123,14 @@ func StreamOpened(kind string) (closed func()) {
 
 // CountDroppedStream notes that the server ended a stream.
 func CountDroppedStream(kind, reason string) { StreamsDropped.WithLabelValues(kind, reason).Inc() }
+
+// CountSlowStream notes that the server ended a stream if an error of writing to
+// it says that its time was over. A client that went away is no slow one.
+func CountSlowStream(kind string, err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		CountDroppedStream(kind, DroppedSlow)
+	}
+}
 
 // ObserveRequest notes an HTTP request by the pattern of its route, never its
 // path, and by the class of its status: 2xx.
