@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // Think makes the next model call of a conversation. A call whose answer is
@@ -106,19 +107,8 @@ type question struct {
 	prompt    string // version
 }
 
-// stored is an answer as the database keeps it. An unusable one is kept with
-// the reason: it was paid for, and asking again would pay again.
-type stored struct {
-	model.Response
-	Failure *contract.Failure `json:"failure,omitempty"`
-}
-
-func (s stored) err() error {
-	if s.Failure == nil {
-		return nil
-	}
-	return fault.Restore(*s.Failure)
-}
+// stored is an answer as the database keeps it.
+type stored = verdict.Answer
 
 // ask makes a model call, or joins the one of the same (execution, turn) that is
 // under way, and returns its answer.
@@ -176,7 +166,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		if err := json.Unmarshal(reserved.Answer.Answer, &answer); err != nil {
 			return model.Response{}, fmt.Errorf("read the stored answer of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
 		}
-		return answer.Response, answer.err()
+		return answer.Response, answer.Err()
 	}
 	paid()
 	response, err := a.complete(ctx, request)

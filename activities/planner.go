@@ -2,23 +2,18 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// planSchema is the form that the planner's answer must have.
-var planSchema = model.SchemaOf[contract.Plan]()
-
 // strictPlanSchema states, of what verdict.Plan finds wrong, all that a schema can
 // say: a provider that enforces it cannot give a plan with such a mistake.
-var strictPlanSchema = planSchema.Bounded(contract.StrictPlanSchema, model.Bounds{
+var strictPlanSchema = verdict.PlanSchema().Bounded(contract.StrictPlanSchema, model.Bounds{
 	"steps":                    {"maxItems": contract.MaxPlanSteps},
 	"steps.[].id":              {"pattern": stepIDPattern},
 	"steps.[].name":            {"pattern": `\S`},
@@ -71,7 +66,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err := a.open(ctx, in.Execution, p); err != nil {
 		return contract.PlanResult{}, err
 	}
-	schema := planSchema
+	schema := verdict.PlanSchema()
 	if in.Lessons.Schema {
 		schema = strictPlanSchema
 	}
@@ -82,7 +77,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	plan, err := readPlan(schema, answer.Text)
+	plan, err := verdict.ReadPlan(schema, answer.Text)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
@@ -103,19 +98,6 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 		return contract.PlanResult{}, err
 	}
 	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
-}
-
-// readPlan reads a model's answer as a plan that can be carried out.
-func readPlan(schema model.Schema, text string) (contract.Plan, error) {
-	var plan contract.Plan
-	doc, err := model.CheckJSON(schema, text)
-	if err != nil {
-		return plan, err
-	}
-	if err := json.Unmarshal(doc, &plan); err != nil {
-		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is no plan")
-	}
-	return plan, verdict.Plan(plan)
 }
 
 // open opens the conversation of an execution with its prompt, and keeps the

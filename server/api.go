@@ -89,15 +89,6 @@ func operation(method, path, id, tag, summary string, more ...int) huma.Operatio
 	}
 }
 
-// Error makes a problem an answer of huma's.
-func (p problem) Error() string { return p.Title + ": " + p.Detail }
-
-// GetStatus returns the HTTP status of a problem.
-func (p problem) GetStatus() int { return p.Status }
-
-// ContentType makes an answer problem+json.
-func (p problem) ContentType(string) string { return "application/problem+json" }
-
 func init() {
 	// What huma itself finds wrong with a request is a problem like all others.
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
@@ -123,12 +114,6 @@ func init() {
 	}
 }
 
-// invalid is one thing that is wrong with a request.
-type invalid struct {
-	At      string `json:"at" doc:"where: body.goal, query.limit"`
-	Message string `json:"message"`
-}
-
 // problemOf says to a client what an error of ours means; what is inside stays
 // inside.
 func problemOf(err error) problem {
@@ -138,18 +123,26 @@ func problemOf(err error) problem {
 	case errors.As(err, &bad):
 		return problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error()}
 	case errors.Is(err, store.ErrNotFound), f.Code == store.CodeNotFound:
-		return problem{Title: "There is no such thing", Status: http.StatusNotFound}
+		return problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: f.Class, Code: f.Code}
 	case errors.Is(err, artifact.ErrNotFound):
 		return problem{Title: "The file is no longer kept", Status: http.StatusGone}
 	case f.Code == store.CodeConflict:
-		return problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Code: f.Code}
+		return problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
-		return problem{Title: "The run does not take this now", Status: http.StatusConflict, Detail: f.Message, Code: f.Code}
+		return problem{Title: "The run does not take this now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
-		return problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Code: f.Code}
+		return problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassInfra:
-		return problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly."}
+		return problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
 	default:
 		return problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
 	}
+}
+
+// missing says what there is not, where that is known.
+func missing(f *contract.Failure) string {
+	if f.Code == store.CodeNotFound {
+		return f.Message
+	}
+	return ""
 }

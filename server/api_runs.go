@@ -12,7 +12,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/rundiff"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -72,9 +74,25 @@ func (s *server) runOperations(api huma.API) {
 	})
 	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "What a run ever asked people"), func(ctx context.Context, in *OfRun) (*body[interventions], error) {
 		d, err := s.Store.RecentDetails(ctx, in.ID, 1)
-		return answered(interventions{notNil(d.Interventions)}, err)
+		return answered(interventions{Interventions: notNil(d.Interventions)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or attempts of one: what is worse in the second first"), s.diffRuns)
+	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
+		return answered(s.Runs.Timing(ctx, in.ID))
+	})
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results by other rules; changes nothing", http.StatusUnprocessableEntity)
+	handle(s, api, rejudge, func(ctx context.Context, in *struct {
+		OfRun
+		Body *control.Rules
+	}) (*body[control.Retrials], error) {
+		return answered(s.Runs.Rejudge(ctx, in.ID, given(in.Body)))
+	})
+	handle(s, api, get("/api/runs/{id}/links", "get-links", "Where else a run can be looked at"), s.getLinks)
+}
+
+func (s *server) getLinks(ctx context.Context, in *OfRun) (*body[links], error) {
+	run, err := s.Store.Run(ctx, in.ID)
+	return answered(links{Temporal: devstack.WorkflowURL(s.TemporalUI, s.Namespace, run.WorkflowID, run.WorkflowRunID)}, err)
 }
 
 type (
@@ -84,9 +102,8 @@ type (
 	artifacts struct {
 		Artifacts []contract.Artifact `json:"artifacts"`
 	}
-	interventions struct {
-		Interventions []store.Intervention `json:"interventions"`
-	}
+	interventions = api.Interventions
+	links         = api.Links
 )
 
 // notNil makes an empty list of none, which is [] as JSON and not null.
@@ -108,11 +125,7 @@ type filters struct {
 	Cursor  string `query:"cursor" doc:"next of the page before"`
 }
 
-// runList is a page of runs.
-type runList struct {
-	Runs []store.Run `json:"runs"`
-	Next string      `json:"next,omitempty" doc:"cursor of the next page; absent on the last one"`
-}
+type runList = api.RunList
 
 func (s *server) listRuns(ctx context.Context, in *filters) (*body[runList], error) {
 	f := store.Filter{
@@ -165,30 +178,10 @@ func checkText(name, text string) error {
 // newRun is a request for a run.
 type newRun struct {
 	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"the same key makes one run, however often it is asked for"`
-	Body struct {
-		Repo           string         `json:"repo" minLength:"1" doc:"repository: a folder of the server's host or a URL"`
-		Base           string         `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-		Goal           string         `json:"goal" minLength:"1" doc:"what the change is to achieve; its first line is the title"`
-		Description    string         `json:"description,omitempty" doc:"more about the goal"`
-		Project        string         `json:"project,omitempty" doc:"default: the repository's name"`
-		Model          string         `json:"model,omitempty" doc:"model of all agents, as provider/model"`
-		Plan           *contract.Plan `json:"plan,omitempty" doc:"carried out instead of asking the planner"`
-		PlanOnly       bool           `json:"plan_only,omitempty" doc:"end with the plan"`
-		ApprovePlan    bool           `json:"approve_plan,omitempty" doc:"wait for a person before building"`
-		ApproveRelease bool           `json:"approve_release,omitempty" doc:"wait for a person before releasing"`
-		Push           bool           `json:"push,omitempty" doc:"push the branch as well"`
-		Remote         string         `json:"remote,omitempty" doc:"to push to: a name or a URL"`
-	}
+	Body api.CreateRequest
 }
 
-// createdRun says which run was made.
-type createdRun struct {
-	RunID      int64           `json:"runId"`
-	Status     contract.Status `json:"status"`
-	Created    bool            `json:"created" doc:"false: the same key had made it before"`
-	WorkflowID string          `json:"workflow_id"`
-	Notes      []string        `json:"notes,omitempty"`
-}
+type createdRun = api.CreatedRun
 
 func createdOf(c control.Created) createdRun {
 	out := createdRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes}
@@ -207,7 +200,7 @@ func (s *server) createRun(ctx context.Context, in *newRun) (*body[createdRun], 
 	}
 	made, err := s.Runs.Create(ctx, control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly,
-		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Key: in.Key,
+		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
 	})
 	return answered(createdOf(made), err)
 }
@@ -219,16 +212,14 @@ type eventPage struct {
 	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }
 
-type eventList struct {
-	Events []contract.Event `json:"events"`
-}
+type eventList = api.EventList
 
 func (s *server) listEvents(ctx context.Context, in *eventPage) (*body[eventList], error) {
 	if _, err := s.Store.Run(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	events, err := s.Store.Events(ctx, in.ID, in.After, in.Limit)
-	return answered(eventList{notNil(events)}, err)
+	return answered(eventList{Events: notNil(events)}, err)
 }
 
 // logQuery selects conversations.
@@ -238,42 +229,11 @@ type logQuery struct {
 	Step  string `query:"step" doc:"only of this step"`
 }
 
-// conversation is what was said and done in one execution.
-type conversation struct {
-	ExecutionID int64                   `json:"execution_id"`
-	Phase       contract.Phase          `json:"phase"`
-	Step        string                  `json:"step,omitempty"`
-	Attempt     int                     `json:"attempt"`
-	Agent       contract.Agent          `json:"agent"`
-	Entries     []store.TranscriptEntry `json:"entries"`
-}
-
-type logs struct {
-	Conversations []conversation `json:"conversations"`
-}
+type logs = api.Logs
 
 func (s *server) getLogs(ctx context.Context, in *logQuery) (*body[logs], error) {
-	if _, err := s.Store.Run(ctx, in.ID); err != nil {
-		return nil, err
-	}
-	executions, err := s.Store.Executions(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	out := logs{Conversations: []conversation{}}
-	for _, e := range executions {
-		if in.Phase != "" && string(e.Phase) != in.Phase || in.Step != "" && e.Step != in.Step {
-			continue
-		}
-		entries, err := s.Store.Transcript(ctx, e.ID)
-		if err != nil {
-			return nil, err
-		}
-		if len(entries) > 0 {
-			out.Conversations = append(out.Conversations, conversation{e.ID, e.Phase, e.Step, e.Attempt, e.Agent, entries})
-		}
-	}
-	return answered(out, nil)
+	list, err := s.Runs.Conversations(ctx, in.ID, contract.Phase(in.Phase), in.Step)
+	return answered(logs{Conversations: list}, err)
 }
 
 // twoRuns asks for a comparison.
@@ -287,15 +247,7 @@ type twoRuns struct {
 
 func (s *server) diffRuns(ctx context.Context, in *twoRuns) (*body[rundiff.Diff], error) {
 	phase := contract.Phase(cmp.Or(in.Phase, string(contract.PhaseTester)))
-	var sides [2]rundiff.Side
-	for i, ref := range []rundiff.Ref{{Run: in.ID, Attempt: in.Attempt, Phase: phase}, {Run: in.Other, Attempt: in.OtherAttempt, Phase: phase}} {
-		side, err := rundiff.Load(ctx, s.Store, s.Artifacts, ref)
-		if err != nil {
-			return nil, err
-		}
-		sides[i] = side
-	}
-	return answered(rundiff.Compare(sides[0], sides[1]), nil)
+	return answered(s.Runs.Diff(ctx, rundiff.Ref{Run: in.ID, Attempt: in.Attempt, Phase: phase}, rundiff.Ref{Run: in.Other, Attempt: in.OtherAttempt, Phase: phase}))
 }
 
 // checkFilter refuses what no run can match.

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 )
@@ -20,15 +21,9 @@ type Steering struct {
 	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key is one command, however often it is sent"`
 }
 
-// Why is who asks and why.
-type Why struct {
-	By     string `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
-	Reason string `json:"reason,omitempty" doc:"for the record, and for the next attempt"`
-}
-
 // command makes a command of a request. Its id comes from the key, so that what
 // is sent twice counts once.
-func (in Steering) command(name string, w Why) contract.Command {
+func (in Steering) command(name string, w api.Why) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
 	if c.By == "" {
 		c.By = "api"
@@ -39,6 +34,9 @@ func (in Steering) command(name string, w Why) contract.Command {
 	}
 	return c
 }
+
+// reply is what a person says to a run.
+type reply = api.AnswerRequest
 
 func (s *server) steeringOperations(api huma.API) {
 	post := func(name, summary string) huma.Operation {
@@ -51,10 +49,7 @@ func (s *server) steeringOperations(api huma.API) {
 	} {
 		handle(s, api, post(c.path, c.summary), func(ctx context.Context, in *struct {
 			Steering
-			Body *struct {
-				Why
-				ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
-			}
+			Body *reply
 		}) (*body[contract.Ack], error) {
 			b := given(in.Body)
 			cmd := in.command(c.path, b.Why)
@@ -81,7 +76,7 @@ func (s *server) steeringOperations(api huma.API) {
 // bare is a command with nothing but a reason.
 type bare struct {
 	Steering
-	Body *Why
+	Body *api.Why
 }
 
 // given returns a body that may be left out.
@@ -92,11 +87,7 @@ func given[T any](body *T) (b T) {
 	return b
 }
 
-// wentOn says how a run went on: by an answer of its own, or again from a phase on.
-type wentOn struct {
-	Answer *contract.Ack `json:"answer,omitempty"`
-	Replay *rerun.Result `json:"replay,omitempty"`
-}
+type wentOn = api.WentOn
 
 func onward(a control.Again, err error) (*body[wentOn], error) {
 	return answered(wentOn{Answer: a.Ack, Replay: a.Replay}, err)
@@ -104,11 +95,7 @@ func onward(a control.Again, err error) (*body[wentOn], error) {
 
 func (s *server) approve(ctx context.Context, in *struct {
 	Steering
-	Body *struct {
-		Why
-		ApprovalID string         `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
-		Plan       *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
-	}
+	Body *api.ApproveRequest
 }) (*body[contract.Ack], error) {
 	b := given(in.Body)
 	c := in.command("approve", b.Why)
@@ -121,10 +108,7 @@ func (s *server) approve(ctx context.Context, in *struct {
 
 func (s *server) heal(ctx context.Context, in *struct {
 	Steering
-	Body *struct {
-		Why
-		Action contract.HealAction `json:"action,omitempty" doc:"what to do; default: the next action of the failure's class"`
-	}
+	Body *api.HealRequest
 }) (*body[wentOn], error) {
 	b := given(in.Body)
 	c := in.command("heal", b.Why)
@@ -134,20 +118,9 @@ func (s *server) heal(ctx context.Context, in *struct {
 	return onward(s.Runs.Heal(ctx, in.ID, c))
 }
 
-// OtherModel is a model that is named.
-type OtherModel struct {
-	Model       string   `json:"model,omitempty" doc:"as provider/model"`
-	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"how much answers vary"`
-}
-
 func (s *server) replay(ctx context.Context, in *struct {
 	Steering
-	Body struct {
-		Why
-		OtherModel
-		Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"from which phase on; with a step: builder"`
-		Step  string         `json:"step,omitempty" doc:"of the builder: this step and those that depend on it, no others"`
-	}
+	Body api.ReplayRequest
 }) (*body[rerun.Result], error) {
 	b := in.Body
 	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason}
@@ -171,14 +144,7 @@ func (s *server) replay(ctx context.Context, in *struct {
 
 func (s *server) fork(ctx context.Context, in *struct {
 	OfRun
-	Body *struct {
-		OtherModel
-		Step         string         `json:"step,omitempty" doc:"the step to go on from; default: the plan's first"`
-		Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"take over the step's conversation up to this turn; default: the step begins anew"`
-		Instructions string         `json:"instructions,omitempty" doc:"what the model is told on top"`
-		Plan         *contract.Plan `json:"plan,omitempty" doc:"another plan that has the step"`
-		Reason       string         `json:"reason,omitempty"`
-	}
+	Body *api.ForkRequest
 }) (*body[createdRun], error) {
 	b := given(in.Body)
 	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason}
@@ -198,12 +164,7 @@ func (s *server) fork(ctx context.Context, in *struct {
 
 func (s *server) switchModel(ctx context.Context, in *struct {
 	Steering
-	Body struct {
-		Why
-		Model       string         `json:"model" minLength:"3" doc:"as provider/model"`
-		Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-		Agent       contract.Agent `json:"agent,omitempty" doc:"for this agent only; default: all"`
-	}
+	Body api.SwitchModelRequest
 }) (*body[contract.Ack], error) {
 	c := in.command("models", in.Body.Why)
 	c.Agent = in.Body.Agent

@@ -18,11 +18,13 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
 // Options are what the server works with.
@@ -139,6 +141,7 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		h.Set(api.VersionHeader, version.Version)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -231,16 +234,10 @@ func (s *server) getArtifact(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, all[i])
 }
 
-// problem is an error as RFC 9457 has it.
-type problem struct {
-	Title  string        `json:"title"`
-	Status int           `json:"status"`
-	Detail string        `json:"detail,omitempty"`
-	Code   contract.Code `json:"code,omitempty" doc:"as in the table of failures, where there is one"`
-	// Instance names the request, as the server's log does.
-	Instance string    `json:"instance,omitempty"`
-	Errors   []invalid `json:"errors,omitempty"`
-}
+type (
+	problem = api.Problem
+	invalid = api.Invalid
+)
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Allow", "GET, HEAD")

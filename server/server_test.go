@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -57,6 +59,19 @@ type queues struct {
 
 func (q *queues) DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest, ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
 	return &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: 1}}, q.t.err
+}
+
+// GetWorkflowHistory returns a history that cannot be read.
+func (t *temporal) GetWorkflowHistory(context.Context, string, string, bool, enums.HistoryEventFilterType) client.HistoryEventIterator {
+	return noHistory{}
+}
+
+type noHistory struct{ client.HistoryEventIterator }
+
+func (noHistory) HasNext() bool { return true }
+
+func (noHistory) Next() (*history.HistoryEvent, error) {
+	return nil, errors.New("secret text of the inside")
 }
 
 // bundle is a server over a database of its own.

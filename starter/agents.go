@@ -34,9 +34,8 @@ counted; --all shows them, too.`,
 				return err
 			}
 			defer p.Close()
-			board := health.New(p.Store, p.Temporal, p.Config.Temporal.Namespace, agentsEvery/2, quiet())
 			for {
-				r, err := board.Report(cmd.Context())
+				r, err := p.Agents(cmd.Context())
 				if err != nil {
 					return err
 				}

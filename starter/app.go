@@ -19,7 +19,6 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
-	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -37,6 +36,8 @@ type app struct {
 
 	json        bool
 	dataDirFlag string
+	serverFlag  string
+	serverSet   bool // by the flag
 	configFile  string
 	set         map[string]string // settings given by flags
 }
@@ -128,13 +129,12 @@ func (p *parts) Close() {
 	}
 }
 
-// runs is what commands do with runs.
-func (p *parts) runs() *control.Runs {
-	return &control.Runs{Store: p.Store, Temporal: p.Temporal, Artifacts: p.Artifacts, Config: p.Config, DataDir: p.DataDir}
-}
-
-// databaseTime is how long a command waits for the database: a person waits with it.
-const databaseTime = 3 * time.Second
+const (
+	// databaseTime is how long a command waits for the database: a person waits with it.
+	databaseTime = 3 * time.Second
+	// connectTime is how long to wait for Temporal where there is something to say without it.
+	connectTime = 10 * time.Second
+)
 
 // need says which parts a command needs beyond configuration and database.
 type need int
@@ -144,8 +144,8 @@ const (
 	needArtifacts
 )
 
-// open opens the parts that a command needs.
-func (a *app) open(ctx context.Context, needs need) (*parts, error) {
+// parts opens the parts that a command needs.
+func (a *app) parts(ctx context.Context, needs need) (*parts, error) {
 	p := &parts{}
 	var err error
 	defer func() {

@@ -23,12 +23,13 @@ func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
-	p, err := a.open(ctx, 0)
+	a.serverSet = cmd.Flags().Changed("server")
+	h, err := a.open(ctx, 0)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer p.Close()
-	runs, err := p.Store.ListRuns(ctx, store.Filter{Limit: completeRuns})
+	defer h.Close()
+	runs, err := h.ListRuns(ctx, store.Filter{Limit: completeRuns})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

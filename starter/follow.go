@@ -26,12 +26,12 @@ func newRunWatch(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := a.open(cmd.Context(), 0)
+			h, err := a.open(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			return a.followFrom(cmd.Context(), p, id, after)
+			defer h.Close()
+			return a.followFrom(cmd.Context(), h, id, after)
 		},
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "leave out events up to this number")
@@ -40,26 +40,26 @@ func newRunWatch(a *app) *cobra.Command {
 
 // follow shows a run's events as they come, until it has ended, and returns the
 // exit code that its end stands for.
-func (a *app) follow(ctx context.Context, p *parts, id int64) error {
-	return a.followFrom(ctx, p, id, 0)
+func (a *app) follow(ctx context.Context, h house, id int64) error {
+	return a.followFrom(ctx, h, id, 0)
 }
 
-func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
-	run, err := p.Store.Run(ctx, id)
+func (a *app) followFrom(ctx context.Context, h house, id, after int64) error {
+	run, err := h.Run(ctx, id)
 	if err != nil {
 		return err
 	}
 	if run.Status.Terminal() && after >= run.EventSeq {
-		return a.reportEnd(ctx, p, run) // there is nothing to wait for
+		return a.reportEnd(ctx, h, run) // there is nothing to wait for
 	}
 	show := a.newProgress(run)
 	defer show.close()
-	err = p.Store.Follow(ctx, id, after, func(e contract.Event) error {
+	err = h.Follow(ctx, id, after, func(e contract.Event) error {
 		show.event(e)
 		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !terminal(e) {
 			return nil
 		}
-		if again, err := a.wentOn(ctx, p, e); again || err != nil {
+		if again, err := a.wentOn(ctx, h, e); again || err != nil {
 			return err
 		}
 		return store.ErrStop
@@ -72,22 +72,22 @@ func (a *app) followFrom(ctx context.Context, p *parts, id, after int64) error {
 	if err != nil {
 		return err
 	}
-	if run, err = p.Store.Run(ctx, id); err != nil {
+	if run, err = h.Run(ctx, id); err != nil {
 		return err
 	}
 	show.close()
-	return a.reportEnd(ctx, p, run)
+	return a.reportEnd(ctx, h, run)
 }
 
 // wentOn reports whether a run was replayed after an event that says that it
 // has ended.
-func (a *app) wentOn(ctx context.Context, p *parts, end contract.Event) (bool, error) {
-	run, err := p.Store.Run(ctx, end.RunID)
+func (a *app) wentOn(ctx context.Context, h house, end contract.Event) (bool, error) {
+	run, err := h.Run(ctx, end.RunID)
 	if err != nil || !run.Status.Terminal() {
 		return true, err
 	}
 	const most = 100
-	later, err := p.Store.Events(ctx, end.RunID, end.Seq, most)
+	later, err := h.Events(ctx, end.RunID, end.Seq, most)
 	return slices.ContainsFunc(later, func(e contract.Event) bool {
 		return slices.ContainsFunc(contract.Phases(), func(p contract.Phase) bool { return e.Type == p.Started() })
 	}), err
@@ -102,20 +102,20 @@ func terminal(e contract.Event) bool {
 }
 
 // reportEnd says how a run ended and where its results are.
-func (a *app) reportEnd(ctx context.Context, p *parts, run store.Run) error {
+func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
 	code := contract.Code("")
 	if run.Failure != nil {
 		code = run.Failure.Code
 	}
 	exit := exitOf(run.Status, code)
 	if a.json {
-		details, err := p.Store.RunDetails(ctx, run.ID)
+		details, err := h.RunDetails(ctx, run.ID)
 		if err != nil {
 			return err
 		}
 		a.printJSON(details)
-	} else {
-		a.printEnd(p, run)
+	} else if err := a.printEnd(ctx, h, run); err != nil {
+		return err
 	}
 	if exit != exitDone {
 		return ended{exit}
@@ -123,7 +123,7 @@ func (a *app) reportEnd(ctx context.Context, p *parts, run store.Run) error {
 	return nil
 }
 
-func (a *app) printEnd(p *parts, run store.Run) {
+func (a *app) printEnd(ctx context.Context, h house, run store.Run) error {
 	took := ""
 	if run.FinishedAt != nil {
 		took = " after " + run.FinishedAt.Sub(run.CreatedAt).Round(100*time.Millisecond).String()
@@ -145,12 +145,13 @@ func (a *app) printEnd(p *parts, run store.Run) {
 	if run.ReleaseCommit != "" {
 		fmt.Fprintf(a.out, "  report     rgpt run export %d\n", run.ID)
 	}
-	if p.Stack != nil {
-		fmt.Fprintf(a.out, "  dashboard  %s/runs/%d\n", p.Stack.Server, run.ID)
-		if p.Stack.TemporalUI != "" {
-			fmt.Fprintf(a.out, "  Temporal   %s\n", p.Stack.WorkflowURL(run.WorkflowID, run.WorkflowRunID))
+	dashboard, temporal, err := h.Links(ctx, run.ID)
+	for _, link := range [][2]string{{"dashboard", dashboard}, {"Temporal", temporal}} {
+		if link[1] != "" {
+			fmt.Fprintf(a.out, "  %-9s  %s\n", link[0], clean(link[1]))
 		}
 	}
+	return err
 }
 
 // progress shows events: as lines, and on a terminal with a line at the bottom

@@ -1,15 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/model"
-	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/control"
 )
 
 func newModels(a *app) *cobra.Command {
@@ -17,52 +16,33 @@ func newModels(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "models", Short: "Show model providers, what is known of models, and which agent uses which", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.config()
+			known, err := a.models(cmd.Context(), check)
 			if err != nil {
 				return err
 			}
-			type provider struct {
-				Name    string `json:"name"`
-				Kind    string `json:"kind"`
-				Address string `json:"address"`
-				Key     string `json:"key"` // where it comes from
-				State   string `json:"state,omitempty"`
-			}
-			var providers []provider
-			for _, p := range setup.Providers(cfg) {
-				row := provider{Name: p.Name, Kind: string(p.Kind), Address: p.Address(), Key: p.KeySource()}
-				if check {
-					row.State = "ok"
-					if err := model.Probe(cmd.Context(), p); err != nil {
-						row.State = fault.Of(err).Message
-					}
-				}
-				providers = append(providers, row)
-			}
-			choices, unset := setup.Models(cfg)
 			if a.json {
-				a.printJSON(map[string]any{"providers": providers, "agents": choices, "catalogue": setup.Catalogue(cfg)})
+				a.printJSON(known)
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "PROVIDER\tKIND\tADDRESS\tKEY FROM\tSTATE")
-			for _, p := range providers {
+			for _, p := range known.Providers {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, p.Kind, p.Address, p.Key, p.State)
 			}
 			fmt.Fprintln(w, "\nAGENT\tMODEL")
 			for _, agent := range []contract.Agent{contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester, contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair} {
-				if c, ok := choices[agent]; ok {
+				if c, ok := known.Agents[agent]; ok {
 					fmt.Fprintf(w, "%s\t%s/%s\n", agent, c.Provider, c.Model)
 				}
 			}
 			_ = w.Flush()
-			if unset != nil {
-				fmt.Fprintln(a.out, "\n"+fault.Of(unset).Message)
+			if known.Unset != "" {
+				fmt.Fprintln(a.out, "\n"+cleanLines(known.Unset))
 			}
 			fmt.Fprintln(a.out)
 			w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT")
-			for _, e := range setup.Catalogue(cfg) {
+			for _, e := range known.Catalogue {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%g\t%g\n", e.Provider, e.Model, e.ContextWindow, e.MaxOutput, e.PriceIn, e.PriceOut)
 			}
 			return w.Flush()
@@ -70,4 +50,21 @@ func newModels(a *app) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "see whether each provider answers and accepts its key")
 	return cmd
+}
+
+// models returns what is known of models, for which no part has to run here.
+func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
+	if a.server() == "" {
+		cfg, err := a.config()
+		if err != nil {
+			return control.Models{}, err
+		}
+		return (&control.Runs{Config: cfg}).Models(ctx, check), nil
+	}
+	h, err := a.open(ctx, 0)
+	if err != nil {
+		return control.Models{}, err
+	}
+	defer h.Close()
+	return h.Models(ctx, check)
 }

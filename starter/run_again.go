@@ -29,9 +29,9 @@ func newRunResume(a *app) *cobra.Command {
 		Long: `Lets a paused run go on. A failed or stopped run goes on from the phase in which it
 ended: what was finished is kept and not paid for again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) error {
-				went, err := p.runs().Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: reason})
-				return a.reportAgain(cmd.Context(), p, went, err, run, wait)
+			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
+				went, err := h.Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: reason})
+				return a.reportAgain(cmd.Context(), h, went, err, run, wait)
 			})
 		},
 	}
@@ -41,21 +41,21 @@ ended: what was finished is kept and not paid for again.`,
 }
 
 // withTemporal calls f with a run and what commands need to steer it.
-func (a *app) withTemporal(ctx context.Context, arg string, f func(*parts, store.Run) error) error {
+func (a *app) withTemporal(ctx context.Context, arg string, f func(house, store.Run) error) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
 	}
-	p, err := a.open(ctx, needTemporal)
+	h, err := a.open(ctx, needTemporal)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	run, err := p.Store.Run(ctx, id)
+	defer h.Close()
+	run, err := h.Run(ctx, id)
 	if err != nil {
 		return err
 	}
-	return f(p, run)
+	return f(h, run)
 }
 
 func newRunReplay(a *app) *cobra.Command {
@@ -84,16 +84,13 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 			if err := model.check(); err != nil {
 				return err
 			}
-			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
+			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
 				o.RunID = run.ID
-				if o.Model, err = p.runs().ModelFor(run, contract.AgentOf(o.Phase), model.model, model.warmth()); err != nil {
-					return err
-				}
-				result, err := p.runs().Replay(cmd.Context(), o)
+				result, err := h.Replay(cmd.Context(), o, model.model, model.warmth())
 				if err != nil {
 					return err
 				}
-				return a.reportReplay(cmd.Context(), p, result, run, wait)
+				return a.reportReplay(cmd.Context(), h, result, run, wait)
 			})
 		},
 	}
@@ -106,25 +103,25 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 }
 
 // reportAgain says how a run went on.
-func (a *app) reportAgain(ctx context.Context, p *parts, went control.Again, err error, run store.Run, wait bool) error {
+func (a *app) reportAgain(ctx context.Context, h house, went control.Again, err error, run store.Run, wait bool) error {
 	switch {
 	case err != nil:
 		return err
 	case went.Replay != nil:
-		return a.reportReplay(ctx, p, *went.Replay, run, wait)
+		return a.reportReplay(ctx, h, *went.Replay, run, wait)
 	default:
 		return a.acknowledge(run.ID, *went.Ack)
 	}
 }
 
 // reportReplay says that a run is done again, or follows it.
-func (a *app) reportReplay(ctx context.Context, p *parts, result rerun.Result, run store.Run, wait bool) error {
+func (a *app) reportReplay(ctx context.Context, h house, result rerun.Result, run store.Run, wait bool) error {
 	switch {
 	case wait && !result.Begun:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
 			"no worker has taken run %d up yet; it begins when one does (rgpt dev status); follow it: rgpt run watch %d --after %d", run.ID, run.ID, run.EventSeq)
 	case wait:
-		return a.followFrom(ctx, p, run.ID, run.EventSeq)
+		return a.followFrom(ctx, h, run.ID, run.EventSeq)
 	case a.json:
 		a.printJSON(result)
 		return nil
@@ -153,10 +150,10 @@ those of its class anew. A run that has failed goes on from where it failed.`,
 			if action != "" && !c.Action.Valid() {
 				return usageError{fmt.Errorf("--action %q: choose one of %v", action, contract.HealActions())}
 			}
-			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) error {
+			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
 				c.By = caller()
-				went, err := p.runs().Heal(cmd.Context(), run.ID, c)
-				return a.reportAgain(cmd.Context(), p, went, err, run, false)
+				went, err := h.Heal(cmd.Context(), run.ID, c)
+				return a.reportAgain(cmd.Context(), h, went, err, run, false)
 			})
 		},
 	}
@@ -171,17 +168,17 @@ func newRunInterventions(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list []store.Intervention
 			if len(args) == 1 {
-				return a.withRun(cmd.Context(), args[0], 0, func(_ *parts, d store.RunDetails) error {
+				return a.withRun(cmd.Context(), args[0], 0, func(_ house, d store.RunDetails) error {
 					a.printInterventions(d.Interventions)
 					return nil
 				})
 			}
-			p, err := a.open(cmd.Context(), 0)
+			h, err := a.open(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			if list, err = p.Store.OpenInterventions(cmd.Context(), shownInterventions); err != nil {
+			defer h.Close()
+			if list, err = h.OpenInterventions(cmd.Context(), shownInterventions); err != nil {
 				return err
 			}
 			a.printInterventions(list)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/control"
 )
 
 // newRunCheck tells a run what a CI or a reviewer says about its branch.
@@ -58,7 +57,7 @@ func (a *app) check(ctx context.Context, arg, log string, m contract.CheckMessag
 		}
 	}
 	m.By = caller()
-	return a.command(ctx, arg, func(r *control.Runs, id int64) (contract.Ack, error) { return r.Check(ctx, id, m) })
+	return a.command(ctx, arg, func(h house, id int64) (contract.Ack, error) { return h.Check(ctx, id, m) })
 }
 
 // readEnd reads the end of a log, which may be long: twice what is sent of it.

@@ -42,7 +42,7 @@ func newRunCreate(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL")
+	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server a folder of the server's host")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: what is checked out, or the default branch)")
 	f.StringVar(&c.Goal, "goal", "", "what the change is to achieve; its first line is the title")
 	f.StringVar(&c.Description, "description", "", "more about the goal")
@@ -71,17 +71,23 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	if err := a.readInputs(&c); err != nil {
 		return err
 	}
-	p, err := a.open(ctx, needTemporal|needArtifacts)
+	if a.server() != "" {
+		if err := checkRemote(c.Repo); err != nil {
+			return err
+		}
+		c.Settings = a.set
+	}
+	h, err := a.open(ctx, needTemporal|needArtifacts)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	created, err := p.runs().Create(ctx, c.Creation)
+	defer h.Close()
+	created, err := h.Create(ctx, c.Creation)
 	if err != nil {
 		return err
 	}
 	a.tellCreated(created)
-	return a.reportCreated(ctx, p, created.Run, created.Fresh, c.wait)
+	return a.reportCreated(ctx, h, created.Run, created.Fresh, c.wait)
 }
 
 // tellCreated says what is to be known of a run that was made.
@@ -168,7 +174,7 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 }
 
 // reportCreated says which run was made, and follows it where that was asked.
-func (a *app) reportCreated(ctx context.Context, p *parts, run store.Run, fresh, wait bool) error {
+func (a *app) reportCreated(ctx context.Context, h house, run store.Run, fresh, wait bool) error {
 	if !wait {
 		if a.json {
 			a.printJSON(map[string]any{"runId": run.ID, "status": run.Status, "created": fresh, "workflow_id": contract.RunWorkflowID(run.ID)})
@@ -178,5 +184,5 @@ func (a *app) reportCreated(ctx context.Context, p *parts, run store.Run, fresh,
 		fmt.Fprintf(a.out, "Follow it with: rgpt run watch %d\n", run.ID)
 		return nil
 	}
-	return a.follow(ctx, p, run.ID)
+	return a.follow(ctx, h, run.ID)
 }

@@ -75,18 +75,15 @@ func (a *app) diff(cmd *cobra.Command, c diffCommand, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	p, err := a.open(cmd.Context(), needArtifacts)
+	h, err := a.open(cmd.Context(), needArtifacts)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	var sides [2]rundiff.Side
-	for i, ref := range refs {
-		if sides[i], err = rundiff.Load(cmd.Context(), p.Store, p.Artifacts, ref); err != nil {
-			return err
-		}
+	defer h.Close()
+	d, err := h.Diff(cmd.Context(), refs[0], refs[1])
+	if err != nil {
+		return err
 	}
-	d := rundiff.Compare(sides[0], sides[1])
 	if a.json {
 		a.printJSON(d)
 	} else {

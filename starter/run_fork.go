@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -38,12 +38,13 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 			if err := model.check(); err != nil {
 				return err
 			}
-			return a.withTemporal(cmd.Context(), args[0], func(p *parts, run store.Run) (err error) {
+			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
 				o.RunID = run.ID
-				if o.Model, err = p.runs().ModelFor(run, contract.AgentBuilder, model.model, model.warmth()); err != nil {
+				created, err := h.Fork(cmd.Context(), o, model.model, model.warmth())
+				if err != nil {
 					return err
 				}
-				return a.fork(cmd.Context(), p, o, wait)
+				return a.reportFork(cmd.Context(), h, created, wait)
 			})
 		},
 	}
@@ -58,17 +59,15 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 	return cmd
 }
 
-// fork makes and starts the new run.
-func (a *app) fork(ctx context.Context, p *parts, o rerun.ForkOrder, wait bool) error {
-	created, err := p.runs().Fork(ctx, o)
-	if err != nil {
-		return err
-	}
+// reportFork says what the new run goes on from, or follows it.
+func (a *app) reportFork(ctx context.Context, h house, created control.Created, wait bool) error {
 	run := created.Run
-	if !wait && !a.json {
-		fmt.Fprintf(a.out, "Run %d %s\n", run.ID, created.Notes[0])
+	if len(created.Notes) > 0 { // the first says from where it goes on
+		if !wait && !a.json {
+			fmt.Fprintf(a.out, "Run %d %s\n", run.ID, clean(created.Notes[0]))
+		}
+		created.Notes = created.Notes[1:]
 	}
-	created.Notes = nil
 	a.tellCreated(created)
-	return a.reportCreated(ctx, p, run, true, wait)
+	return a.reportCreated(ctx, h, run, true, wait)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,14 +34,14 @@ func newRunLogs(a *app) *cobra.Command {
 			if err := oneOf("phase", contract.Phase(phase), contract.Phases()); err != nil {
 				return err
 			}
-			return a.withRun(cmd.Context(), args[0], needArtifacts, func(p *parts, d store.RunDetails) error {
-				if err := a.printConversations(cmd.Context(), p, d, phase, step); err != nil {
+			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d store.RunDetails) error {
+				if err := a.printConversations(cmd.Context(), h, d.ID, phase, step); err != nil {
 					return err
 				}
 				if step != "" || (phase != "" && phase != string(contract.PhaseTester)) {
 					return nil
 				}
-				return a.printOutputs(cmd.Context(), p, d)
+				return a.printOutputs(cmd.Context(), h, d)
 			})
 		},
 	}
@@ -51,35 +52,42 @@ func newRunLogs(a *app) *cobra.Command {
 }
 
 // printConversations prints what agents said and did.
-func (a *app) printConversations(ctx context.Context, p *parts, d store.RunDetails, phase, step string) error {
-	for _, e := range d.Executions {
-		if (phase != "" && string(e.Phase) != phase) || (step != "" && e.Step != step) {
-			continue
-		}
-		transcript, err := p.Store.Transcript(ctx, e.ID)
-		if err != nil {
-			return err
-		}
-		for _, entry := range transcript {
-			a.printLog(logEntry{Phase: e.Phase, Step: e.Step, Attempt: e.Attempt, Turn: entry.Turn, Role: entry.Role, Text: said(entry.Content)})
+func (a *app) printConversations(ctx context.Context, h house, id int64, phase, step string) error {
+	list, err := h.Conversations(ctx, id, contract.Phase(phase), step)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		for _, entry := range c.Entries {
+			a.printLog(logEntry{Phase: c.Phase, Step: c.Step, Attempt: c.Attempt, Turn: entry.Turn, Role: entry.Role, Text: said(entry.Content)})
 		}
 	}
 	return nil
 }
 
 // printOutputs prints what checks printed.
-func (a *app) printOutputs(ctx context.Context, p *parts, d store.RunDetails) error {
+func (a *app) printOutputs(ctx context.Context, h house, d store.RunDetails) error {
 	for _, f := range d.Artifacts {
 		if f.Type != contract.ArtifactLog {
 			continue
 		}
-		text, err := p.Artifacts.Get(ctx, f.Digest)
+		text, err := readFile(ctx, h, f)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", f.Name, err)
 		}
 		a.printLog(logEntry{Phase: contract.PhaseTester, Step: f.Name, Role: "output", Text: string(text)})
 	}
 	return nil
+}
+
+// readFile reads a file of a run.
+func readFile(ctx context.Context, h house, f contract.Artifact) ([]byte, error) {
+	r, err := h.File(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
 }
 
 // said returns a message of a conversation as text.

@@ -32,12 +32,12 @@ func newRunList(a *app) *cobra.Command {
 			if err := checkFilter(f); err != nil {
 				return err
 			}
-			p, err := a.open(cmd.Context(), 0)
+			h, err := a.open(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			runs, err := p.Store.ListRuns(cmd.Context(), f)
+			defer h.Close()
+			runs, err := h.ListRuns(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
@@ -110,21 +110,21 @@ func age(t time.Time) string {
 }
 
 // withRun reads the whole run that the argument names.
-func (a *app) withRun(ctx context.Context, arg string, needs need, f func(*parts, store.RunDetails) error) error {
+func (a *app) withRun(ctx context.Context, arg string, needs need, f func(house, store.RunDetails) error) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
 	}
-	p, err := a.open(ctx, needs)
+	h, err := a.open(ctx, needs)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	details, err := p.Store.RunDetails(ctx, id)
+	defer h.Close()
+	details, err := h.RunDetails(ctx, id)
 	if err != nil {
 		return err
 	}
-	return f(p, details)
+	return f(h, details)
 }
 
 func newRunInspect(a *app) *cobra.Command {
@@ -133,14 +133,13 @@ func newRunInspect(a *app) *cobra.Command {
 		Example: `  rgpt run inspect 42
   rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], 0, func(p *parts, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(h house, d store.RunDetails) error {
 				if a.json {
 					a.printJSON(d)
 					return nil
 				}
 				a.printDetails(d)
-				a.printEnd(p, d.Run)
-				return nil
+				return a.printEnd(cmd.Context(), h, d.Run)
 			})
 		},
 	}
@@ -193,7 +192,7 @@ func newRunExport(a *app) *cobra.Command {
 			if err := oneOf("format", format, []string{formatMarkdown, formatJSON}); err != nil {
 				return err
 			}
-			return a.withRun(cmd.Context(), args[0], 0, func(_ *parts, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(_ house, d store.RunDetails) error {
 				text := []byte(report.Markdown(d, ""))
 				if format == formatJSON {
 					var err error
@@ -226,12 +225,12 @@ func newRunArtifacts(a *app) *cobra.Command {
   rgpt run artifacts 42 --get report.md
   rgpt run artifacts 42 --folder out`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], needArtifacts, func(p *parts, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d store.RunDetails) error {
 				switch {
 				case get != "":
-					return a.getArtifact(cmd.Context(), p, d, get, folder)
+					return a.getArtifact(cmd.Context(), h, d, get, folder)
 				case folder != "":
-					return a.getArtifacts(cmd.Context(), p, d, folder)
+					return a.getArtifacts(cmd.Context(), h, d, folder)
 				}
 				a.printArtifacts(d)
 				return nil
@@ -256,16 +255,16 @@ func (a *app) printArtifacts(d store.RunDetails) {
 	_ = w.Flush()
 }
 
-func (a *app) getArtifact(ctx context.Context, p *parts, d store.RunDetails, name, folder string) error {
+func (a *app) getArtifact(ctx context.Context, h house, d store.RunDetails, name, folder string) error {
 	for _, f := range d.Artifacts {
 		if f.Name != name {
 			continue
 		}
 		if folder != "" {
 			d.Artifacts = []contract.Artifact{f}
-			return a.getArtifacts(ctx, p, d, folder)
+			return a.getArtifacts(ctx, h, d, folder)
 		}
-		r, err := p.Artifacts.Reader(ctx, f.Digest)
+		r, err := h.File(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -286,7 +285,7 @@ type written struct {
 // getArtifacts writes files below a folder. Names came from repositories, so
 // the folder is a border that none of them crosses. One that cannot be written
 // keeps none of the others back.
-func (a *app) getArtifacts(ctx context.Context, p *parts, d store.RunDetails, folder string) error {
+func (a *app) getArtifacts(ctx context.Context, h house, d store.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
 	}
@@ -299,7 +298,7 @@ func (a *app) getArtifacts(ctx context.Context, p *parts, d store.RunDetails, fo
 	failed := 0
 	for _, f := range d.Artifacts {
 		w := written{Name: f.Name, File: filepath.Join(folder, f.Name)}
-		if err := writeArtifact(ctx, p, root, f); err != nil {
+		if err := writeArtifact(ctx, h, root, f); err != nil {
 			failed++
 			w.File, w.Error = "", err.Error()
 		}
@@ -340,14 +339,14 @@ func checkName(name string) error {
 	return nil
 }
 
-func writeArtifact(ctx context.Context, p *parts, root *os.Root, f contract.Artifact) error {
+func writeArtifact(ctx context.Context, h house, root *os.Root, f contract.Artifact) error {
 	if err := checkName(f.Name); err != nil {
 		return err
 	}
 	if err := root.MkdirAll(filepath.Dir(f.Name), 0o750); err != nil {
 		return err
 	}
-	r, err := p.Artifacts.Reader(ctx, f.Digest)
+	r, err := h.File(ctx, f)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -75,7 +76,7 @@ func (p *place) answer(t *testing.T, e contract.ExecutionRef, text string) {
 
 const goodPlan = `{"summary":"s","complexity_score":0.1,"steps":[{"id":"step-001","name":"a","description":"a","dependencies":[],"estimated_complexity":"low","risk_level":"low","verification_criteria":[],"files":[]}]}`
 
-func (r result) retrials(t *testing.T) (out retrials) {
+func (r result) retrials(t *testing.T) (out control.Retrials) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(r.out), &out), r.out)
 	return out

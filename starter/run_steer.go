@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/control"
 )
 
 // steering returns the commands that are updates of a run.
@@ -65,15 +64,15 @@ func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Co
 	if err != nil {
 		return err
 	}
-	return a.command(ctx, arg, func(r *control.Runs, id int64) (contract.Ack, error) { return r.ApproveEdited(ctx, id, *plan, c) })
+	return a.command(ctx, arg, func(h house, id int64) (contract.Ack, error) { return h.ApproveEdited(ctx, id, *plan, c) })
 }
 
 func newRunAdvance(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "advance RUN", Short: "Let a paused run go on as far as the next phase; start one that never started", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.command(cmd.Context(), args[0], func(r *control.Runs, id int64) (contract.Ack, error) {
-				return r.Advance(cmd.Context(), id, contract.Command{By: caller()})
+			return a.command(cmd.Context(), args[0], func(h house, id int64) (contract.Ack, error) {
+				return h.Advance(cmd.Context(), id, contract.Command{By: caller()})
 			})
 		},
 	}
@@ -94,8 +93,8 @@ func newRunSwitchModel(a *app) *cobra.Command {
 				return err
 			}
 			c := contract.Command{Agent: contract.Agent(agent), By: caller()}
-			return a.command(cmd.Context(), args[0], func(r *control.Runs, id int64) (contract.Ack, error) {
-				return r.SwitchModel(cmd.Context(), id, model.model, model.warmth(), c)
+			return a.command(cmd.Context(), args[0], func(h house, id int64) (contract.Ack, error) {
+				return h.SwitchModel(cmd.Context(), id, model.model, model.warmth(), c)
 			})
 		},
 	}
@@ -106,24 +105,24 @@ func newRunSwitchModel(a *app) *cobra.Command {
 
 // steer sends a command to a run and says what it answered.
 func (a *app) steer(ctx context.Context, arg, name string, c contract.Command) error {
-	return a.command(ctx, arg, func(r *control.Runs, id int64) (contract.Ack, error) {
+	return a.command(ctx, arg, func(h house, id int64) (contract.Ack, error) {
 		c.By = caller()
-		return r.Steer(ctx, id, name, c)
+		return h.Steer(ctx, id, name, c)
 	})
 }
 
 // command gives a run a command and says what it answered.
-func (a *app) command(ctx context.Context, arg string, give func(*control.Runs, int64) (contract.Ack, error)) error {
+func (a *app) command(ctx context.Context, arg string, give func(house, int64) (contract.Ack, error)) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
 	}
-	p, err := a.open(ctx, needTemporal)
+	h, err := a.open(ctx, needTemporal)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	ack, err := give(p.runs(), id)
+	defer h.Close()
+	ack, err := give(h, id)
 	if err != nil {
 		return err
 	}

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/timing"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 func newRunTiming(a *app) *cobra.Command {
@@ -24,27 +19,18 @@ func newRunTiming(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := a.open(cmd.Context(), 0)
+			h, err := a.open(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			run, err := p.Store.Run(cmd.Context(), id)
+			defer h.Close()
+			t, err := h.Timing(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
-			rows, err := p.Store.Timing(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			plan, err := p.Store.Plan(cmd.Context(), id)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			history := a.history(cmd.Context(), p, id, plan)
-			t := timing.Of(run, plan, rows, history.Git, history.Queue)
+			a.noteTiming(t)
 			if a.json {
-				a.printJSON(t)
+				a.printJSON(t.Timing)
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -59,27 +45,14 @@ func newRunTiming(a *app) *cobra.Command {
 	}
 }
 
-// historyTime is how long to wait for Temporal, without which a run's timing is
-// still worth reading.
-const historyTime = 10 * time.Second
-
-// history reads what only the run's history knows: work on git and waiting in
-// queues. Where Temporal does not answer, or has forgotten the run, both count
-// as orchestration.
-func (a *app) history(ctx context.Context, p *parts, id int64, plan contract.Plan) timing.History {
-	ctx, cancel := context.WithTimeout(ctx, historyTime)
-	defer cancel()
-	none := timing.History{Git: timing.Group{Name: timing.Git}, Queue: timing.Group{Name: timing.Queue}}
-	c, err := workerhost.Connect(ctx, p.Config.Temporal, quiet())
-	if err == nil {
-		defer c.Close()
-		var h timing.History
-		if h, err = timing.ReadHistory(ctx, c, id, plan); err == nil {
-			return h
-		}
+// noteTiming says what is not known of a run's timing.
+func (a *app) noteTiming(t control.Timing) {
+	switch {
+	case t.Note != "" && t.Unknown != nil:
+		fmt.Fprintf(a.errs, "Note: %s: %s\n", t.Note, cleanLines(fault.Of(t.Unknown).Message))
+	case t.Note != "":
+		fmt.Fprintln(a.errs, "Note:", clean(t.Note))
 	}
-	fmt.Fprintln(a.errs, "Note: git and queue are counted as orchestration, because the run's history could not be read:", cleanLines(fault.Of(err).Message))
-	return none
 }
 
 func ms(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

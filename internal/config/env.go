@@ -117,6 +117,13 @@ func (l *loader) flags(flags map[string]string) {
 
 // set merges a single value that was given as text.
 func (l *loader) set(origin Origin, key, text string) {
+	if tree, ok := l.given(origin, key, text); ok {
+		l.merge(tree)
+	}
+}
+
+// given makes a layer of a single value that was given as text.
+func (l *loader) given(origin Origin, key, text string) (tree map[string]any, ok bool) {
 	l.report.layer(origin)
 	s := root()
 	parts := strings.Split(key, ".")
@@ -132,24 +139,24 @@ func (l *loader) set(origin Origin, key, text string) {
 		}
 		if next == nil || part == "" {
 			l.report.add(origin, key, "%s", unknown(s, at, part))
-			return
+			return nil, false
 		}
 		s = next
 	}
 	if s.plural() {
 		l.report.add(origin, key, "is a section; name one of its keys")
-		return
+		return nil, false
 	}
 	d := decoder{report: &l.report, origins: l.origins, at: func(*yaml.Node) Origin { return origin }}
 	v, ok := d.value(textNode(text, s), s, key)
 	if !ok {
-		return
+		return nil, false
 	}
 	for _, part := range slices.Backward(parts) {
 		v = map[string]any{part: v}
 	}
-	tree, _ := v.(map[string]any)
-	l.merge(tree)
+	tree, ok = v.(map[string]any)
+	return tree, ok
 }
 
 // textNode gives a text the form that it would have in a file.

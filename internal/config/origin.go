@@ -11,6 +11,7 @@ const (
 	SourceFile    Source = "file"
 	SourceEnv     Source = "env"
 	SourceFlag    Source = "flag"
+	SourceRequest Source = "request" // for a run
 )
 
 // Origin tells where a value came from. The zero value is the default.
@@ -18,7 +19,7 @@ type Origin struct {
 	Source Source
 	File   string // of SourceFile
 	Line   int    // of SourceFile, from 1; 0 when it concerns the whole file
-	Name   string // of SourceEnv: the variable; of SourceFlag: the key
+	Name   string // of SourceEnv: the variable; of SourceFlag and SourceRequest: the key
 }
 
 // IsDefault reports whether nothing set the value.
@@ -36,6 +37,8 @@ func (o Origin) String() string {
 		return "environment variable " + o.Name
 	case SourceFlag:
 		return "flag " + o.Name
+	case SourceRequest:
+		return "setting " + o.Name + " of the request"
 	default:
 		return "default"
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,16 +36,38 @@ func LoadRepository(base *Config, data []byte, filename string) (*Config, error)
 		}
 		return base.clone(), nil
 	}
-	g := guard{loader: l, base: base}
+	g := guard{loader: l, base: base, who: "a repository"}
 	g.check(root(), tree, treeOf(base), "", "")
 	l.merge(tree)
 	return l.finish()
 }
 
-// guard refuses what a repository may not set.
+// LoadRequest merges settings by dotted key, which came with a request for a
+// run, over the operator's. A request may set what a repository may, and raise
+// the limits of its run, too. It cannot do without approvals or judge tests more
+// laxly than the operator wants, and all else, such as providers, the sandbox and
+// where things are stored, is the operator's. The error is like that of Load.
+// base stays as it is.
+func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
+	l := newLoader(base)
+	g := guard{loader: l, base: base, who: "a request", limits: true}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		tree, ok := l.given(Origin{Source: SourceRequest, Name: key}, key, settings[key])
+		if !ok {
+			continue
+		}
+		g.check(root(), tree, treeOf(base), "", "")
+		l.merge(tree)
+	}
+	return l.finish()
+}
+
+// guard refuses what a repository, or a request, may not set.
 type guard struct {
 	*loader
-	base *Config
+	base   *Config
+	who    string
+	limits bool // of a run may be raised, too
 }
 
 // check goes through what a repository's file sets. trust is what it may do with
@@ -82,6 +105,9 @@ func (g *guard) check(s *spec, value, base any, key, trust string) {
 
 // refuse says why a repository may not set a value, empty when it may.
 func (g *guard) refuse(trust, key string, value, base any) string {
+	if g.limits && slices.Contains(ofLimits, trust) {
+		return ""
+	}
 	switch trust {
 	case "yes":
 		return ""
@@ -89,41 +115,44 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 		if number(value) <= number(base) {
 			return ""
 		}
-		return "a repository may lower this but not raise it; the operator's configuration says " + show(base)
+		return g.who + " may lower this but not raise it; the operator's configuration says " + show(base)
 	case "limit":
 		if low, high := number(value), number(base); high == 0 || low != 0 && low <= high {
 			return ""
 		}
-		return "a repository may lower this limit but not raise it (0 is no limit); the operator's configuration says " + show(base)
+		return g.who + " may lower this limit but not raise it (0 is no limit); the operator's configuration says " + show(base)
 	case "stricter":
 		if value == true {
 			return ""
 		}
-		return "a repository may turn this on but not off; the operator's configuration wants it"
+		return g.who + " may turn this on but not off; the operator's configuration wants it"
 	case "raise":
 		if number(value) >= number(base) {
 			return ""
 		}
-		return "a repository may raise this but not lower it; the operator's configuration says " + show(base)
+		return g.who + " may raise this but not lower it; the operator's configuration says " + show(base)
 	case "tighten":
 		if slices.Index(strictness, fmt.Sprint(value)) <= slices.Index(strictness, fmt.Sprint(base)) {
 			return ""
 		}
-		return "a repository may make this stricter but not laxer; the operator's configuration says " + show(base)
+		return g.who + " may make this stricter but not laxer; the operator's configuration says " + show(base)
 	case "timeout":
 		if limit := g.base.Verification.Timeout; number(value) > int64(limit) {
-			return fmt.Sprintf("a repository may not allow more time than the operator's verification.timeout, %s", formatDuration(limit))
+			return fmt.Sprintf("%s may not allow more time than the operator's verification.timeout, %s", g.who, formatDuration(limit))
 		}
 		return ""
 	case "network":
 		if value == false || g.base.Execution.Sandbox.Network {
 			return ""
 		}
-		return "a repository may not open the network; the operator may, here or with execution.sandbox.network"
+		return g.who + " may not open the network; the operator may, here or with execution.sandbox.network"
 	default:
-		return reasonFor(key)
+		return g.who + " may not set this: " + reasonFor(key)
 	}
 }
+
+// ofLimits are the rights of those who may lower a limit but not raise it.
+var ofLimits = []string{"lower", "limit", "timeout"}
 
 // strictness has the values of settings that a repository may tighten, the
 // strictest first. What is none of them is refused when values are checked.
@@ -160,5 +189,5 @@ func reasonFor(key string) string {
 			break
 		}
 	}
-	return "a repository may not set this: " + why
+	return why
 }

@@ -36,8 +36,9 @@ type Creation struct {
 	ApprovePlan    bool           // a person approves it before it is built
 	ApproveRelease bool
 	Push           bool
-	Remote         string // to push to: a name or a URL; empty with Push: origin
-	Key            string // of idempotency: the same makes one run, however often it is asked for
+	Remote         string            // to push to: a name or a URL; empty with Push: origin
+	Settings       map[string]string // of the configuration, by dotted key, for this run alone; see config.LoadRequest
+	Key            string            // of idempotency: the same makes one run, however often it is asked for
 }
 
 // Created is a run that was made, or that the same key had made before.
@@ -55,6 +56,14 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	var out Created
 	if err := c.Check(); err != nil {
 		return out, err
+	}
+	if len(c.Settings) > 0 {
+		asked := *r
+		var err error
+		if asked.Config, err = config.LoadRequest(r.Config, c.Settings); err != nil {
+			return out, err
+		}
+		r = &asked
 	}
 	title, description, err := r.goal(c)
 	if err != nil {

@@ -1,0 +1,273 @@
+// Package apiclient is a client of the HTTP API that server serves. It does with
+// runs what control does, from anywhere: each command has a key of its own, so
+// that one whose answer is lost is sent again and carried out once.
+package apiclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/version"
+)
+
+// Bounds of what the client waits for.
+const (
+	// Tries is how often a request is sent before its answer is given up.
+	Tries = 5
+	// firstPause is the pause before the second try; each further one is twice
+	// as long, and a random part of it is left out.
+	firstPause = 200 * time.Millisecond
+	// connectTime is how long a connection may take.
+	connectTime = 10 * time.Second
+	// answerTime is how long an answer may take: commands wait for their run, at
+	// most 30 s.
+	answerTime = time.Minute
+	// createTime is how long making a run may take: its repository may have to be
+	// fetched first.
+	createTime = 15 * time.Minute
+	// silence is how long a stream or a download may stand still. Streams say
+	// every 15 s that they are still there.
+	silence = 45 * time.Second
+	// answerMost is the longest answer that is read.
+	answerMost = 1 << 30
+	// problemMost is the longest text of a problem that is read.
+	problemMost = 64 << 10
+)
+
+// Client speaks to one server. It can be used by many at once.
+type Client struct {
+	base *url.URL
+	http *http.Client
+	warn func(string)
+	once sync.Once
+}
+
+// New returns a client of the server at an address, http or https. A user and a
+// password in it are sent to the server as basic authentication and shown
+// nowhere. warn is told, once, that the server is of another version.
+func New(address string, warn func(string)) (*Client, error) {
+	u, err := url.Parse(address) // its error would show a password
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return nil, wrongAddress("it is no URL such as http://localhost:8080")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, wrongAddress("its scheme is neither http nor https")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, wrongAddress("it has a query or a fragment")
+	}
+	if password, ok := u.User.Password(); ok {
+		telemetry.RegisterSecret(password)
+	}
+	return &Client{base: u, warn: warn, http: &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connectTime}).DialContext,
+			TLSHandshakeTimeout: connectTime, ForceAttemptHTTP2: true, IdleConnTimeout: answerTime, MaxIdleConnsPerHost: 4,
+		},
+		// Who is asked is the user's to say, and a command is no page to follow.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func wrongAddress(why string) error {
+	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the address of the server cannot be used: %s (--server, RGPT_SERVER)", why)
+}
+
+// Close lets go of connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Address returns the server's address without what is secret in it.
+func (c *Client) Address() string {
+	u := *c.base
+	u.User = nil
+	return strings.TrimSuffix(u.String(), "/")
+}
+
+// call is one request to the server.
+type call struct {
+	method string
+	path   []string // below the server's address
+	query  url.Values
+	key    string // of idempotency; of what changes something
+	body   any
+	time   time.Duration // that the answer may take; 0: answerTime
+}
+
+func read(path ...string) call { return call{method: http.MethodGet, path: path} }
+
+// command is a call that changes something, under a key of its own.
+func command(body any, path ...string) call {
+	return call{method: http.MethodPost, path: path, body: body, key: uuid.NewString()}
+}
+
+func runPath(id int64, rest ...string) []string {
+	return append([]string{"api", "runs", fmt.Sprint(id)}, rest...)
+}
+
+// ask makes a call and reads its answer. What fails on the way, and what a server
+// cannot do just now, is tried again, at most Tries times: the key makes a command
+// that is sent again count once.
+func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
+	var lost bool // an answer to a command that may have been carried out
+	for try, pause := 1, firstPause; ; try, pause = try+1, 2*pause {
+		var raw []byte
+		if raw, err = c.attempt(ctx, r); err == nil {
+			if err = json.Unmarshal(raw, &out); err != nil {
+				err = c.stranger("its answer is none of this API")
+			}
+			return out, err
+		}
+		var again retriable
+		if !errors.As(err, &again) || try == Tries {
+			return out, c.judged(err, r, lost)
+		}
+		lost = lost || again.sent
+		if wait(ctx, pause/2+rand.N(pause/2)) != nil {
+			return out, err
+		}
+	}
+}
+
+// wait waits, or ends with the context.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// retriable is an error that another try may overcome.
+type retriable struct {
+	error
+	sent bool // the request may have reached the server
+}
+
+func (r retriable) Unwrap() error { return r.error }
+
+// judged says of a command that is refused, after an answer to it was lost, that
+// it may be its own work that it met.
+func (c *Client) judged(err error, r call, lost bool) error {
+	f := fault.Of(err)
+	if r.key == "" || !lost || f.Class != contract.ClassHuman {
+		return err
+	}
+	return fault.New(f.Class, f.Code, "%s; the answer to an earlier try was lost on the way, so this may be because it was carried out then: see rgpt run list and rgpt run inspect", f.Message)
+}
+
+// attempt makes a call once and returns the body of its answer.
+func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
+	most := r.time
+	if most == 0 {
+		most = answerTime
+	}
+	limited, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	resp, err := c.send(limited, r, nil)
+	if err == nil {
+		defer resp.Body.Close()
+		var raw []byte
+		if raw, err = io.ReadAll(io.LimitReader(resp.Body, answerMost)); err == nil {
+			return raw, nil
+		}
+		err = retriable{c.unreachable(err), true}
+	}
+	if ctx.Err() == nil && limited.Err() != nil {
+		return nil, fault.New(contract.ClassInfra, contract.CodeTimeout, "the server at %s did not answer within %s; what was asked may still be done", c.Address(), most)
+	}
+	return nil, err
+}
+
+// send makes a request and returns the answer, which is a success. The caller
+// closes its body.
+func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Response, error) {
+	var content io.Reader = http.NoBody
+	if r.body != nil {
+		raw, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("write the request as JSON: %w", err)
+		}
+		content = bytes.NewReader(raw)
+	}
+	to := c.base.JoinPath(r.path...)
+	to.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, to.String(), content)
+	if err != nil {
+		return nil, wrongAddress("it is no URL such as http://localhost:8080")
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.key != "" {
+		req.Header.Set(api.KeyHeader, r.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var dial *net.OpError
+		never := errors.As(err, &dial) && dial.Op == "dial"
+		return nil, retriable{c.unreachable(err), !never}
+	}
+	c.compare(resp.Header.Get(api.VersionHeader))
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, c.problem(resp)
+}
+
+// unreachable says that the server cannot be reached, and what to do.
+func (c *Client) unreachable(err error) error {
+	var u *url.Error // which shows the whole address
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
+		"the server at %s does not answer; see that it runs (rgpt dev status, rgpt server) and that --server or RGPT_SERVER names it", c.Address())
+}
+
+// stranger says that something else than this API answers.
+func (c *Client) stranger(what string) error {
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "what answers at %s is no server of rgpt: %s; see --server or RGPT_SERVER", c.Address(), what)
+}
+
+// compare warns once of a server of another major version.
+func (c *Client) compare(server string) {
+	theirs, ours := major(server), major(version.Version)
+	if theirs == "" || ours == "" || theirs == ours {
+		return
+	}
+	c.once.Do(func() {
+		c.warn(fmt.Sprintf("the server at %s is version %s, this is %s: commands may not mean the same to both", c.Address(), server, version.Version))
+	})
+}
+
+// major returns the first number of a version, empty where it has none.
+func major(text string) string {
+	number, _, _ := strings.Cut(strings.TrimPrefix(text, "v"), ".")
+	if number == "" || strings.Trim(number, "0123456789") != "" {
+		return ""
+	}
+	return number
+}

@@ -1,0 +1,105 @@
+package apiclient
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/rerun"
+)
+
+// Create makes and starts a run. Without a key of its own the request gets one,
+// so that a lost answer makes no second run.
+func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
+	r := command(api.CreateRequest{
+		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly,
+		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
+	}, "api", "runs")
+	r.key, r.time = cmp.Or(n.Key, r.key), createTime
+	return c.created(ctx, r, n.Key == "")
+}
+
+// created makes a run and reads it. Under a key that nobody else knows it is new,
+// although the server may have made it at an earlier try.
+func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Created, error) {
+	made, err := ask[api.CreatedRun](ctx, c, r)
+	if err != nil {
+		return control.Created{}, err
+	}
+	out := control.Created{Fresh: fresh || made.Created, Notes: made.Notes}
+	out.Run, err = c.Run(ctx, made.RunID)
+	out.Run.Status = cmp.Or(made.Status, out.Run.Status)
+	return out, err
+}
+
+// Fork makes and starts a new run that goes on from a step of an old one, with
+// another model where one is named.
+func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error) {
+	body := api.ForkRequest{
+		OtherModel: api.OtherModel{Model: model, Temperature: temperature},
+		Step:       o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,
+	}
+	if o.Turn >= 0 {
+		body.Turn = &o.Turn
+	}
+	return c.created(ctx, command(body, runPath(o.RunID, "fork")...), true)
+}
+
+// Replay does a finished run again from a phase on, with another model where one
+// is named.
+func (c *Client) Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error) {
+	return ask[rerun.Result](ctx, c, command(api.ReplayRequest{
+		Why: api.Why{By: o.By, Reason: o.Reason}, OtherModel: api.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
+	}, runPath(o.RunID, "replay")...))
+}
+
+// why says who gives a command and why.
+func why(w contract.Command) api.Why { return api.Why{By: w.By, Reason: w.Reason} }
+
+// Steer sends a command, by the name of an update, to a run and returns its answer.
+func (c *Client) Steer(ctx context.Context, id int64, name string, w contract.Command) (contract.Ack, error) {
+	return ask[contract.Ack](ctx, c, command(api.AnswerRequest{Why: why(w), ApprovalID: w.ApprovalID}, runPath(id, name)...))
+}
+
+// ApproveEdited approves a plan as a person edited it.
+func (c *Client) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, w contract.Command) (contract.Ack, error) {
+	return ask[contract.Ack](ctx, c, command(api.ApproveRequest{Why: why(w), ApprovalID: w.ApprovalID, Plan: &plan}, runPath(id, "approve")...))
+}
+
+// Advance lets a paused run go on as far as the next phase.
+func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (contract.Ack, error) {
+	return ask[contract.Ack](ctx, c, command(why(w), runPath(id, "advance")...))
+}
+
+// SwitchModel lets a run use another model from the next call on.
+func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, w contract.Command) (contract.Ack, error) {
+	return ask[contract.Ack](ctx, c, command(api.SwitchModelRequest{Why: why(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
+}
+
+// Check tells a run that stays with its branch what a check or a review says.
+func (c *Client) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {
+	m.ID = cmp.Or(m.ID, uuid.NewString()) // the same id counts once
+	return ask[contract.Ack](ctx, c, command(m, runPath(id, "checks")...))
+}
+
+// Resume lets a paused run go on, or a failed or stopped one from where it ended.
+func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
+	return c.again(ctx, command(why(w), runPath(id, "resume")...))
+}
+
+// Heal answers a run that asks a person for help; a failed one goes on.
+func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
+	return c.again(ctx, command(api.HealRequest{Why: why(w), Action: w.Action}, runPath(id, "heal")...))
+}
+
+func (c *Client) again(ctx context.Context, r call) (control.Again, error) {
+	went, err := ask[api.WentOn](ctx, c, r)
+	if err == nil && went.Answer == nil && went.Replay == nil {
+		err = c.stranger("it does not say how the run went on")
+	}
+	return control.Again{Ack: went.Answer, Replay: went.Replay}, err
+}

@@ -1,0 +1,78 @@
+package apiclient
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// problem turns an answer that is no success into the error that it stands for.
+func (c *Client) problem(resp *http.Response) error {
+	var p api.Problem
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, problemMost))
+	known := kind == api.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
+	switch resp.StatusCode {
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return retriable{c.away(resp, p), true}
+	case http.StatusServiceUnavailable:
+		return retriable{c.away(resp, p), !known}
+	}
+	if !known {
+		return c.stranger("it answered " + resp.Status)
+	}
+	f := contract.Failure{Class: p.Class, Code: p.Code, Message: said(p)}
+	switch {
+	case f.Class != "":
+	case resp.StatusCode == http.StatusNotFound:
+		f.Class, f.Code = contract.ClassHuman, store.CodeNotFound
+	case resp.StatusCode == http.StatusRequestEntityTooLarge:
+		f.Class, f.Code = contract.ClassHuman, contract.CodeTooLarge
+	case resp.StatusCode == http.StatusMisdirectedRequest:
+		f.Class, f.Code = contract.ClassConfig, contract.CodeInvalidConfig
+	case resp.StatusCode == http.StatusGone:
+		f.Class, f.Code = contract.ClassRuntime, contract.CodeUnknown
+	case resp.StatusCode < http.StatusInternalServerError:
+		f.Class, f.Code = contract.ClassHuman, contract.CodeInvalidConfig
+	default:
+		f.Class, f.Code = contract.ClassRuntime, contract.CodeUnknown
+		f.Message = fmt.Sprintf("%s (request %s of %s)", f.Message, p.Instance, c.Address())
+	}
+	if f.Code == store.CodeNotFound {
+		return fault.Wrap(store.ErrNotFound, f.Class, f.Code, "%s", f.Message)
+	}
+	return fault.Restore(f)
+}
+
+// away says that a part of the server's system does not answer.
+func (c *Client) away(resp *http.Response, p api.Problem) error {
+	what := said(p)
+	if what == "" {
+		what = resp.Status
+	}
+	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot do this now: %s", c.Address(), what)
+}
+
+// said is what a problem says to people.
+func said(p api.Problem) string {
+	text := p.Detail
+	if text == "" {
+		text = p.Title
+	}
+	var wrong []string
+	for _, e := range p.Errors {
+		wrong = append(wrong, e.At+": "+e.Message)
+	}
+	if len(wrong) > 0 {
+		text += ": " + strings.Join(wrong, "; ")
+	}
+	return text
+}

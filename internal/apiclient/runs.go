@@ -1,0 +1,128 @@
+package apiclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// pageMost is how many runs or events one request asks for.
+const pageMost = 1000
+
+// parameters makes a query of names and values; empty values are left out.
+func parameters(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
+
+// ListRuns returns runs, the newest first, as store.ListRuns does. A filter that
+// the server would not be told of is refused.
+func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
+	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Limit: f.Limit}
+	if told != f {
+		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "this way to select runs is not known to the client of the HTTP API; leave --server out where the database is")
+	}
+	r := read("api", "runs")
+	r.query = parameters("status", string(f.Status), "phase", string(f.Phase), "project", f.Project, "error", string(f.ErrorClass), "text", f.Text)
+	if f.Limit > 0 {
+		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
+	}
+	page, err := ask[api.RunList](ctx, c, r)
+	return page.Runs, err
+}
+
+// Run returns a run.
+func (c *Client) Run(ctx context.Context, id int64) (store.Run, error) {
+	d, err := c.RunDetails(ctx, id)
+	return d.Run, err
+}
+
+// RunDetails returns the whole run.
+func (c *Client) RunDetails(ctx context.Context, id int64) (store.RunDetails, error) {
+	return ask[store.RunDetails](ctx, c, read(runPath(id)...))
+}
+
+// Events returns events of a run after a number, at most limit.
+func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
+	r := read(runPath(id, "events")...)
+	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, pageMost)))
+	list, err := ask[api.EventList](ctx, c, r)
+	return list.Events, err
+}
+
+// Conversations returns what agents of a run said and did.
+func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error) {
+	r := read(runPath(id, "logs")...)
+	r.query = parameters("phase", string(phase), "step", step)
+	logs, err := ask[api.Logs](ctx, c, r)
+	return logs.Conversations, err
+}
+
+// File opens a file of a run. The caller closes it. One that stands still for too
+// long, or ends early, ends with an error.
+func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
+	resp, err := c.flow(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// Diff compares two runs, or attempts of one.
+func (c *Client) Diff(ctx context.Context, left, right rundiff.Ref) (rundiff.Diff, error) {
+	r := read(runPath(left.Run, "diff", strconv.FormatInt(right.Run, 10))...)
+	r.query = parameters("attempt", strconv.Itoa(left.Attempt), "other_attempt", strconv.Itoa(right.Attempt), "phase", string(left.Phase))
+	return ask[rundiff.Diff](ctx, c, r)
+}
+
+// OpenInterventions returns what waits for people, the oldest first, at most limit.
+func (c *Client) OpenInterventions(ctx context.Context, limit int) ([]store.Intervention, error) {
+	list, err := ask[api.Interventions](ctx, c, read("api", "interventions"))
+	return list.Interventions[:min(limit, len(list.Interventions))], err
+}
+
+// Timing tells where the time of a run went.
+func (c *Client) Timing(ctx context.Context, id int64) (control.Timing, error) {
+	return ask[control.Timing](ctx, c, read(runPath(id, "timing")...))
+}
+
+// Rejudge judges again what a run has recorded; it changes nothing.
+func (c *Client) Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error) {
+	return ask[control.Retrials](ctx, c, call{method: http.MethodPost, path: runPath(id, "rejudge"), body: rules})
+}
+
+// Models returns what the server's configuration says of models.
+func (c *Client) Models(ctx context.Context, check bool) (control.Models, error) {
+	r := read("api", "models")
+	if check {
+		r.query = parameters("check", "true")
+	}
+	return ask[control.Models](ctx, c, r)
+}
+
+// Agents returns how the workers' agents and their queues are.
+func (c *Client) Agents(ctx context.Context) (health.Report, error) {
+	return ask[health.Report](ctx, c, read("api", "agents"))
+}
+
+// Links returns where else a run can be looked at.
+func (c *Client) Links(ctx context.Context, id int64) (dashboard, temporal string, err error) {
+	links, err := ask[api.Links](ctx, c, read(runPath(id, "links")...))
+	return fmt.Sprintf("%s/runs/%d", c.Address(), id), links.Temporal, err
+}

@@ -1,0 +1,153 @@
+package apiclient
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+const (
+	// Patience is how long Follow waits for a server that is away before it gives up.
+	Patience = 5 * time.Minute
+	// reconnectPause is the pause before a stream is opened again.
+	reconnectPause = 500 * time.Millisecond
+	// lineMost is the longest line of a stream, which is an event.
+	lineMost = 16 << 20
+)
+
+// flowing is the body of an answer that may take as long as it likes, but may
+// not stand still.
+type flowing struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+	idle   *time.Timer
+}
+
+// errSilent ends what stands still.
+var errSilent = fmt.Errorf("nothing came for %s", silence)
+
+// flow makes a call whose answer is read as it comes. It is not tried again.
+func (c *Client) flow(ctx context.Context, r call, header http.Header) (*flowing, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	f := &flowing{cancel: cancel, ctx: ctx, idle: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	resp, err := c.send(ctx, r, header) //nolint:bodyclose // whoever reads it closes it
+	if err != nil {
+		f.idle.Stop()
+		cancel(nil)
+		return nil, err
+	}
+	f.ReadCloser = resp.Body
+	return f, nil
+}
+
+// Read reads what came. What stands still for too long ends with an error.
+func (f *flowing) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	f.idle.Reset(silence)
+	if err != nil && err != io.EOF && errors.Is(context.Cause(f.ctx), errSilent) {
+		err = errSilent
+	}
+	return n, err
+}
+
+// Close ends the answer, read or not.
+func (f *flowing) Close() error {
+	f.idle.Stop()
+	f.cancel(nil)
+	return f.ReadCloser.Close()
+}
+
+// Follow calls fn with each event of a run after a number, in order and each
+// exactly once, and waits for more, as store.Follow does. A lost connection is
+// made again, and the stream goes on after the last event; a server that is away
+// for longer than Patience ends it with an error.
+func (c *Client) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
+	last := time.Now()
+	for {
+		before := after
+		opened, err := c.follow(ctx, id, &after, fn)
+		var ended stopped
+		var again retriable
+		switch {
+		case errors.As(err, &ended):
+			if errors.Is(ended.error, store.ErrStop) {
+				return nil
+			}
+			return ended.error
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.As(err, &again):
+			return err
+		}
+		if opened || after > before {
+			last = time.Now()
+		}
+		if away := time.Since(last); away > Patience {
+			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
+				"the server at %s has been away for %s; the run goes on without it: follow it later with rgpt run watch %d --after %d", c.Address(), away.Round(time.Second), id, after)
+		}
+		if wait(ctx, reconnectPause) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// stopped carries what a follower's function returned.
+type stopped struct{ error }
+
+// follow reads the stream of a run until it ends, and moves after on with each
+// event. It says whether the stream was opened.
+func (c *Client) follow(ctx context.Context, id int64, after *int64, fn func(contract.Event) error) (opened bool, err error) {
+	r := read(runPath(id, "stream")...)
+	header := http.Header{}
+	header.Set("Accept", "text/event-stream")
+	header.Set(api.LastEventHeader, strconv.FormatInt(*after, 10))
+	body, err := c.flow(ctx, r, header)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 64<<10), lineMost)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue // its id and type are in it, too
+		}
+		var e contract.Event
+		if err := json.Unmarshal([]byte(data), &e); err != nil || e.RunID != id {
+			return true, c.stranger("its stream has something else than events of the run")
+		}
+		switch {
+		case e.Seq <= *after: // known
+			continue
+		case e.Seq > *after+1:
+			return true, retriable{c.unreachable(fmt.Errorf("event %d is missing in its stream", *after+1)), true}
+		}
+		*after = e.Seq
+		if err := fn(e); err != nil {
+			return true, stopped{err}
+		}
+	}
+	err = lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		return true, c.stranger(fmt.Sprintf("its stream has a line of more than %d MiB", lineMost>>20))
+	}
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return true, retriable{c.unreachable(err), true}
+}

@@ -1,0 +1,48 @@
+package control
+
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+)
+
+// Models is what the configuration says of models.
+type Models struct {
+	Providers []ModelProvider                         `json:"providers"`
+	Agents    map[contract.Agent]contract.ModelChoice `json:"agents"` // which agent uses which; empty where one has none
+	Catalogue model.Catalogue                         `json:"catalogue"`
+	Unset     string                                  `json:"unset,omitempty" doc:"why agents have no models, where they have none"`
+}
+
+// ModelProvider is one provider of models.
+type ModelProvider struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Address string `json:"address"`
+	Key     string `json:"key" doc:"where the key comes from; never the key"`
+	State   string `json:"state,omitempty" doc:"ok, or why it does not answer; only where that was asked"`
+}
+
+// Models reads what the configuration says of models. With check each provider
+// is asked whether it answers and accepts its key; that spends no token.
+func (r *Runs) Models(ctx context.Context, check bool) Models {
+	out := Models{Providers: []ModelProvider{}, Catalogue: setup.Catalogue(r.Config)}
+	for _, p := range setup.Providers(r.Config) {
+		row := ModelProvider{Name: p.Name, Kind: string(p.Kind), Address: p.Address(), Key: p.KeySource()}
+		if check {
+			row.State = "ok"
+			if err := model.Probe(ctx, p); err != nil {
+				row.State = fault.Of(err).Message
+			}
+		}
+		out.Providers = append(out.Providers, row)
+	}
+	var unset error
+	if out.Agents, unset = setup.Models(r.Config); unset != nil {
+		out.Unset = fault.Of(unset).Message
+	}
+	return out
+}

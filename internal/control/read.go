@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/timing"
+)
+
+// Conversation is what was said and done in one execution.
+type Conversation struct {
+	ExecutionID int64                   `json:"execution_id"`
+	Phase       contract.Phase          `json:"phase"`
+	Step        string                  `json:"step,omitempty"`
+	Attempt     int                     `json:"attempt"`
+	Agent       contract.Agent          `json:"agent"`
+	Entries     []store.TranscriptEntry `json:"entries"`
+}
+
+// Conversations returns what agents of a run said and did, in the order in which
+// executions began; phase and step, where given, select.
+func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]Conversation, error) {
+	if _, err := r.Store.Run(ctx, id); err != nil {
+		return nil, err
+	}
+	executions, err := r.Store.Executions(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := []Conversation{}
+	for _, e := range executions {
+		if phase != "" && e.Phase != phase || step != "" && e.Step != step {
+			continue
+		}
+		entries, err := r.Store.Transcript(ctx, e.ID)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 {
+			out = append(out, Conversation{e.ID, e.Phase, e.Step, e.Attempt, e.Agent, entries})
+		}
+	}
+	return out, nil
+}
+
+// Diff compares two runs, or attempts of one: what is different on the right.
+func (r *Runs) Diff(ctx context.Context, left, right rundiff.Ref) (rundiff.Diff, error) {
+	var sides [2]rundiff.Side
+	for i, ref := range []rundiff.Ref{left, right} {
+		side, err := rundiff.Load(ctx, r.Store, r.Artifacts, ref)
+		if err != nil {
+			return rundiff.Diff{}, err
+		}
+		sides[i] = side
+	}
+	return rundiff.Compare(sides[0], sides[1]), nil
+}
+
+// File opens a file of a run. The caller closes it.
+func (r *Runs) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
+	return r.Artifacts.Reader(ctx, f.Digest)
+}
+
+// Timing is where the time of a run went.
+type Timing struct {
+	timing.Timing
+	// Note says what is not known, for people; Unknown why.
+	Note    string `json:"note,omitempty"`
+	Unknown error  `json:"-"`
+}
+
+// historyTime is how long to wait for Temporal, without which a run's timing is
+// still worth reading.
+const historyTime = 10 * time.Second
+
+// Timing tells where the time of a run went. Work on git and waiting in queues
+// are known to the run's history alone: where Temporal does not answer, or has
+// forgotten the run, both count as orchestration, and a note says so.
+func (r *Runs) Timing(ctx context.Context, id int64) (Timing, error) {
+	run, err := r.Store.Run(ctx, id)
+	if err != nil {
+		return Timing{}, err
+	}
+	rows, err := r.Store.Timing(ctx, id)
+	if err != nil {
+		return Timing{}, err
+	}
+	plan, err := r.Store.Plan(ctx, id)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return Timing{}, err
+	}
+	history, unknown := r.history(ctx, id, plan)
+	out := Timing{Timing: timing.Of(run, plan, rows, history.Git, history.Queue), Unknown: unknown}
+	if unknown != nil {
+		out.Note = "git and queue are counted as orchestration, because the run's history could not be read"
+	}
+	return out, nil
+}
+
+func (r *Runs) history(ctx context.Context, id int64, plan contract.Plan) (timing.History, error) {
+	none := timing.History{Git: timing.Group{Name: timing.Git}, Queue: timing.Group{Name: timing.Queue}}
+	if r.Temporal == nil {
+		return none, fault.New(contract.ClassInfra, contract.CodeUnavailable, "there is no connection to Temporal")
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	h, err := timing.ReadHistory(ctx, r.Temporal, id, plan)
+	if err != nil {
+		return none, err
+	}
+	return h, nil
+}

@@ -1,0 +1,232 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
+)
+
+// Rules say by what recorded results are judged again. What is left out is as it
+// was for the run.
+type Rules struct {
+	MaxMajor    *int                `json:"max_major,omitempty" minimum:"0" doc:"major findings that a run may have; default: the run's findings.max_major"`
+	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"medium findings after which it warns; default: the run's findings.max_medium"`
+	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty" doc:"how changes of tests count; default: the run's verification.pinned_tests"`
+	NewTests    verdict.NewTests    `json:"prove_new_tests,omitempty" doc:"how new tests count that do not need their change; default: the run's verification.prove_new_tests"`
+}
+
+// Check says what no result can be judged by.
+func (r Rules) Check() error {
+	switch {
+	case r.MaxMajor != nil && *r.MaxMajor < 0, r.MaxMedium != nil && *r.MaxMedium < 0:
+		return wrong("the number of findings that a run may have is 0 or more")
+	case r.PinnedTests != "" && !slices.Contains(verdict.PinnedModes(), r.PinnedTests):
+		return wrong("pinned_tests %q is none of %v", r.PinnedTests, verdict.PinnedModes())
+	case r.NewTests != "" && !slices.Contains(verdict.NewModes(), r.NewTests):
+		return wrong("prove_new_tests %q is none of %v", r.NewTests, verdict.NewModes())
+	}
+	return nil
+}
+
+// Rejudge judges again what a run has recorded, by other rules. Nothing runs, no
+// model is asked, and the run stays as it is.
+func (r *Runs) Rejudge(ctx context.Context, id int64, rules Rules) (Retrials, error) {
+	if err := rules.Check(); err != nil {
+		return Retrials{}, err
+	}
+	run, err := r.Store.Run(ctx, id)
+	if err != nil {
+		return Retrials{}, err
+	}
+	out := Retrials{RunID: id, Thresholds: run.Settings.Thresholds}
+	if out.PinnedTests, out.NewTests, err = frozenModes(run); err != nil {
+		return out, err
+	}
+	out.unproved = !out.NewTests.On()
+	if rules.MaxMajor != nil {
+		out.Thresholds.MaxMajor = *rules.MaxMajor
+	}
+	if rules.MaxMedium != nil {
+		out.Thresholds.MaxMedium = *rules.MaxMedium
+	}
+	out.PinnedTests, out.NewTests = cmp.Or(rules.PinnedTests, out.PinnedTests), cmp.Or(rules.NewTests, out.NewTests)
+	return out, out.judge(ctx, r.Store, run)
+}
+
+// Opinion is what was or is now thought of something recorded.
+type Opinion struct {
+	OK      bool              `json:"ok"`
+	Failure *contract.Failure `json:"failure,omitempty"`
+}
+
+func opinionOf(f *contract.Failure) Opinion { return Opinion{OK: f == nil, Failure: f} }
+
+// Retrial is something recorded that was judged again.
+type Retrial struct {
+	What        string  `json:"what"` // planner (an answer), plan (the one that counts) or tester
+	Attempt     int     `json:"attempt,omitempty"`
+	ExecutionID int64   `json:"execution_id,omitempty"`
+	Before      Opinion `json:"before"`
+	Now         Opinion `json:"now"`
+	Change      string  `json:"change"` // same, better or worse
+	Major       int     `json:"major"`
+	Medium      int     `json:"medium"`
+	Minor       int     `json:"minor"`
+	Warning     string  `json:"warning,omitempty"`
+}
+
+func (r *Retrial) compare() {
+	switch {
+	case r.Before.OK == r.Now.OK:
+		r.Change = "same"
+	case r.Now.OK:
+		r.Change = "better"
+	default:
+		r.Change = "worse"
+	}
+}
+
+// Retrials is what judging a run again found.
+type Retrials struct {
+	RunID       int64               `json:"runId"`
+	Thresholds  contract.Thresholds `json:"thresholds"`
+	PinnedTests verdict.PinnedTests `json:"pinned_tests"`
+	NewTests    verdict.NewTests    `json:"prove_new_tests"`
+	Retrials    []Retrial           `json:"retrials"`
+	Worse       bool                `json:"worse"`
+	Notes       []string            `json:"notes,omitempty"`
+
+	unproved bool // the run did not look at its new tests
+}
+
+// frozenModes returns how changes of tests and new tests counted when the run was
+// made.
+func frozenModes(run store.Run) (verdict.PinnedTests, verdict.NewTests, error) {
+	var spec setup.RunSpec
+	if len(run.Spec) > 0 {
+		if err := json.Unmarshal(run.Spec, &spec); err != nil {
+			return "", "", fmt.Errorf("read the settings of run %d: %w", run.ID, err)
+		}
+	}
+	return cmp.Or(spec.Verification.PinnedTests, verdict.PinnedOff), cmp.Or(spec.Verification.NewTests, verdict.NewOff), nil
+}
+
+func (r *Retrials) judge(ctx context.Context, db *store.Store, run store.Run) error {
+	executions, err := db.Executions(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	if err := r.plans(ctx, db, executions); err != nil {
+		return err
+	}
+	if err := r.plan(ctx, db, run); err != nil {
+		return err
+	}
+	if err := r.tests(ctx, db, executions); err != nil {
+		return err
+	}
+	if len(r.Retrials) == 0 {
+		return fault.New(contract.ClassHuman, contract.CodeUnknown, "run %d has recorded nothing that could be judged again: no plan, and no tester that came to a verdict", run.ID)
+	}
+	for i := range r.Retrials {
+		r.Retrials[i].compare()
+		r.Worse = r.Worse || r.Retrials[i].Change == "worse"
+	}
+	return nil
+}
+
+// plans judges each answer of the planner that was taken or refused as a plan.
+func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []store.Execution) error {
+	for _, e := range executions {
+		refused := e.Failure != nil && (e.Failure.Class == contract.ClassLLM || e.Failure.Class == contract.ClassLogic)
+		if e.Phase != contract.PhasePlanner || e.Step != "" || e.Status != contract.ExecutionCompleted && !refused {
+			continue
+		}
+		answer, err := db.Answer(ctx, e.ID, 1)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // a plan that came with the run
+		}
+		if err != nil {
+			return err
+		}
+		r.Retrials = append(r.Retrials, Retrial{
+			What: "planner", Attempt: e.Attempt, ExecutionID: e.ID, Before: opinionOf(e.Failure), Now: opinionOf(fault.Of(verdict.RecordedPlan(answer))),
+		})
+	}
+	return nil
+}
+
+// plan judges the plan that counts, whoever wrote it. It was accepted once.
+func (r *Retrials) plan(ctx context.Context, db *store.Store, run store.Run) error {
+	plan, err := db.Plan(ctx, run.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Retrials = append(r.Retrials, Retrial{What: "plan", Before: Opinion{OK: true}, Now: opinionOf(fault.Of(verdict.Plan(plan)))})
+	return nil
+}
+
+// tests judges the last execution of the tester that came to a verdict.
+func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []store.Execution) error {
+	for _, e := range slices.Backward(executions) {
+		judged := e.Status == contract.ExecutionCompleted || e.Status == contract.ExecutionFailed && verdict.Judged(e.Failure)
+		if e.Phase != contract.PhaseTester || e.Step != "" || !judged {
+			continue
+		}
+		recorded, err := recordedChecks(ctx, db, e)
+		if err != nil {
+			return err
+		}
+		was := func(id string) bool {
+			return slices.ContainsFunc(recorded, func(c verdict.Recorded) bool { return c.Result.Check.ID == id })
+		}
+		if r.PinnedTests.On() && !was(contract.CheckPinnedTests) {
+			r.Notes = append(r.Notes, "what the change did to tests is not known: it was not compared (verification.pinned_tests was off)")
+		}
+		if r.NewTests.On() && r.unproved {
+			r.Notes = append(r.Notes, "whether new tests fail without the change is not known: they were not run without it (verification.prove_new_tests was off)")
+		}
+		now := verdict.Again(recorded, r.Thresholds, verdict.Modes{Pinned: r.PinnedTests, New: r.NewTests})
+		r.Retrials = append(r.Retrials, Retrial{
+			What: "tester", Attempt: e.Attempt, ExecutionID: e.ID, Before: opinionOf(e.Failure), Now: opinionOf(now.Failure),
+			Major: now.Major, Medium: now.Medium, Minor: now.Minor, Warning: now.Warning,
+		})
+		return nil
+	}
+	r.Notes = append(r.Notes, "no tester of this run came to a verdict")
+	return nil
+}
+
+// recordedChecks returns the checks of an execution, each with its findings.
+func recordedChecks(ctx context.Context, db *store.Store, e store.Execution) ([]verdict.Recorded, error) {
+	checks, err := db.Checks(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := db.Findings(ctx, e.RunID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]verdict.Recorded, len(checks))
+	for i, c := range checks {
+		out[i].Result = c.Result
+		for _, f := range findings {
+			if f.ExecutionID == e.ID && f.CheckID == c.Result.Check.ID {
+				out[i].Findings = append(out[i].Findings, f.Finding)
+			}
+		}
+	}
+	return out, nil
+}

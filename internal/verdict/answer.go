@@ -1,0 +1,56 @@
+package verdict
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+)
+
+// Answer is a model's answer as the database keeps it. An unusable one is kept
+// with the reason: it was paid for, and asking again would pay again.
+type Answer struct {
+	model.Response
+	Failure *contract.Failure `json:"failure,omitempty"`
+}
+
+// Err says why an answer is unusable, nil where it is not.
+func (a Answer) Err() error {
+	if a.Failure == nil {
+		return nil
+	}
+	return fault.Restore(*a.Failure)
+}
+
+// PlanSchema returns the form that the planner's answer must have.
+var PlanSchema = sync.OnceValue(model.SchemaOf[contract.Plan])
+
+// ReadPlan reads a model's answer as a plan that can be carried out.
+func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
+	var plan contract.Plan
+	doc, err := model.CheckJSON(schema, text)
+	if err != nil {
+		return plan, err
+	}
+	if err := json.Unmarshal(doc, &plan); err != nil {
+		return plan, fault.Wrap(err, contract.ClassLLM, contract.CodeInvalidOutput, "the planner's answer is no plan")
+	}
+	return plan, Plan(plan)
+}
+
+// RecordedPlan checks a recorded answer of a planner's model as a new one would
+// be checked, and says why it is no plan that can be carried out.
+func RecordedPlan(recorded json.RawMessage) error {
+	var answer Answer
+	if err := json.Unmarshal(recorded, &answer); err != nil {
+		return fmt.Errorf("read a recorded answer of the planner: %w", err)
+	}
+	if err := answer.Err(); err != nil {
+		return err
+	}
+	_, err := ReadPlan(PlanSchema(), answer.Text)
+	return err
+}
