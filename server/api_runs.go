@@ -198,6 +198,11 @@ func (s *server) createRun(ctx context.Context, in *newRun) (*body[createdRun], 
 			return nil, err
 		}
 	}
+	for key, value := range b.Settings {
+		if err := checkText("settings", key+value); err != nil {
+			return nil, err
+		}
+	}
 	made, err := s.Runs.Create(ctx, control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -72,22 +73,45 @@ func (a *app) followFrom(ctx context.Context, h house, id, after int64) error {
 	if err != nil {
 		return err
 	}
-	if run, err = h.Run(ctx, id); err != nil {
+	if run, err = lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) }); err != nil {
 		return err
 	}
 	show.close()
 	return a.reportEnd(ctx, h, run)
 }
 
+const (
+	// followPatience is how long who follows a run waits for a part that does not answer.
+	followPatience = 5 * time.Minute
+	// followPause is the pause before it is asked again.
+	followPause = 500 * time.Millisecond
+)
+
+// lasting reads something for one who follows a run, and again while a part does not
+// answer: whoever saw a run through an outage is to see its end, too.
+func lasting[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	for until := time.Now().Add(followPatience); ; {
+		v, err := read()
+		if err == nil || fault.Of(err).Class != contract.ClassInfra || time.Now().After(until) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(followPause):
+		}
+	}
+}
+
 // wentOn reports whether a run was replayed after an event that says that it
 // has ended.
 func (a *app) wentOn(ctx context.Context, h house, end contract.Event) (bool, error) {
-	run, err := h.Run(ctx, end.RunID)
+	run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, end.RunID) })
 	if err != nil || !run.Status.Terminal() {
 		return true, err
 	}
 	const most = 100
-	later, err := h.Events(ctx, end.RunID, end.Seq, most)
+	later, err := lasting(ctx, func() ([]contract.Event, error) { return h.Events(ctx, end.RunID, end.Seq, most) })
 	return slices.ContainsFunc(later, func(e contract.Event) bool {
 		return slices.ContainsFunc(contract.Phases(), func(p contract.Phase) bool { return e.Type == p.Started() })
 	}), err
@@ -109,7 +133,7 @@ func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
 	}
 	exit := exitOf(run.Status, code)
 	if a.json {
-		details, err := h.RunDetails(ctx, run.ID)
+		details, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package apiclient
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,7 +56,13 @@ func (c *Client) Run(ctx context.Context, id int64) (store.Run, error) {
 
 // RunDetails returns the whole run.
 func (c *Client) RunDetails(ctx context.Context, id int64) (store.RunDetails, error) {
-	return ask[store.RunDetails](ctx, c, read(runPath(id)...))
+	d, err := ask[store.RunDetails](ctx, c, read(runPath(id)...))
+	for _, output := range []*json.RawMessage{&d.PlannerOutput, &d.BuilderOutput, &d.TesterOutput, &d.ReleaserOutput} {
+		if string(*output) == "null" { // as JSON has what is not there yet
+			*output = nil
+		}
+	}
+	return d, err
 }
 
 // Events returns events of a run after a number, at most limit.

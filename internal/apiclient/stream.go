@@ -122,15 +122,20 @@ func (c *Client) follow(ctx context.Context, id int64, after *int64, fn func(con
 	defer func() { _ = body.Close() }()
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 64<<10), lineMost)
+	data := ""
 	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue // its id and type are in it, too
+		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			data = text // its id and type are in it, too
+			continue
+		}
+		if lines.Text() != "" || data == "" {
+			continue // an event is whole when an empty line follows
 		}
 		var e contract.Event
 		if err := json.Unmarshal([]byte(data), &e); err != nil || e.RunID != id {
 			return true, c.stranger("its stream has something else than events of the run")
 		}
+		data = ""
 		switch {
 		case e.Seq <= *after: // known
 			continue

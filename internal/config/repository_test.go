@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 func TestARepositorySaysHowItIsVerified(t *testing.T) {
@@ -163,4 +165,32 @@ func TestARepositoryMayAskForMoreReTestsAndStricterPinsButNotTheReverse(t *testi
 		_, err := config.LoadRepository(base, []byte(in), "rgpt.yaml")
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestARequestSetsTheLimitsOfItsRunAndNothingOfTheOperators(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Execution.ApproveRelease = true
+	cfg, err := config.LoadRequest(base, map[string]string{
+		"execution.run.time": "99h", "findings.max_major": "9", "git.stay": "2h", "models.phases.builder.model": "other", "models.phases.builder.provider": "openai",
+	})
+	require.NoError(t, err)
+	require.Equal(t, 99*time.Hour, cfg.Execution.Run.Time)
+	require.Equal(t, 9, cfg.Findings.MaxMajor)
+	require.Equal(t, 2*time.Hour, cfg.Git.Stay)
+	require.Equal(t, "other", cfg.Models.Phases["builder"].Model)
+	require.Zero(t, base.Git.Stay, "the operator's stay as they are")
+	for key, value := range map[string]string{
+		"execution.approve_release": "false", "verification.pinned_tests": "off", "verification.test.network": "true",
+		"verification.custom": "[{name: x, command: y, network: true}]", "execution.sandbox.network": "true", "execution.sandbox.allow_unisolated": "true",
+		"models.providers.openai.base_url": "https://evil.example.com", "models.budget.day_usd": "1000000", "database.url": "postgres://evil/x", "server.address": ":1",
+		"artifacts.url": "s3://evil", "temporal.address": "evil:1", "git.push": "true", "no.such": "x", "execution": "x", "": "x", "findings.max_major": "-1",
+	} {
+		_, err := config.LoadRequest(base, map[string]string{key: value})
+		require.Error(t, err, key)
+		require.Equal(t, contract.CodeInvalidConfig, fault.Of(err).Code, key)
+	}
+	same, err := config.LoadRequest(base, map[string]string{"execution.approve_release": "true"})
+	require.NoError(t, err, "it says what the operator says")
+	require.True(t, same.Execution.ApproveRelease)
 }

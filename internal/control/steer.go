@@ -57,6 +57,18 @@ func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args
 	return ack, err
 }
 
+// known returns what a run answered to an update that it was sent before, if it
+// was and the run took it.
+func (r *Runs) known(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
+	if updateID == "" {
+		return ack, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	handle := r.Temporal.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{WorkflowID: contract.RunWorkflowID(id), UpdateID: updateID})
+	return ack, handle.Get(ctx, &ack) == nil
+}
+
 // catchUpPoll is how often a run is asked whether it is where its row says.
 const catchUpPoll = 200 * time.Millisecond
 
@@ -127,6 +139,9 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 		return contract.Ack{}, r.steerError(ctx, id, contract.UpdateApprove, err)
 	}
 	if view.WaitingFor != "plan" {
+		if ack, ok := r.known(ctx, id, c.ID); ok {
+			return ack, nil
+		}
 		return contract.Ack{}, refused("run %d does not wait for the approval of a plan; it is %s", id, view.Status)
 	}
 	if c.PlanID, err = r.Store.SavePlan(ctx, id, 0, c.By, plan); err != nil {

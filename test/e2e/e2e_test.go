@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 // Exit codes of the command line.
 const (
 	exitDone    = 0
+	exitError   = 1
 	exitFailed  = 2
 	exitStopped = 3
 	exitInput   = 4

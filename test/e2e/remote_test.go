@@ -25,7 +25,7 @@ func TestTheCommandLineWorksThroughAServer(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
 	for name, r := range map[string]harness.Rules{
-		"quick": quickRules("20ms"), "slow": quickRules("700ms"), "stumble": stumbleRules(), "other": forkRules("20ms"),
+		"quick": quickRules("20ms"), "steered": quickRules("20ms"), "slow": quickRules("700ms"), "stumble": stumbleRules(), "other": forkRules("20ms"),
 		"helped": first(makes("right"), rule(on("agent", "builder"), status(401), 0)),
 	} {
 		rules = append(rules, r.Named(name)...)
@@ -126,10 +126,10 @@ func (l *lossy) sentTwice(t *testing.T, commands int) {
 func (w *world) steeredRemotely(t *testing.T) {
 	proxy := newLossy(t, w.State(t).Server)
 	db := w.Store(t)
-	before, err := db.ListRuns(t.Context(), store.Filter{Text: "quick", Limit: 1000})
+	before, err := db.ListRuns(t.Context(), store.Filter{Text: "scenario steered", Limit: 1000})
 	require.NoError(t, err)
-	id := w.createdBy(t, proxy.URL, "quick", "--approve-plan", "--approve-release", "--stay", "1h", "--set", "findings.max_major=7")
-	after, err := db.ListRuns(t.Context(), store.Filter{Text: "quick", Limit: 1000})
+	id := w.createdBy(t, proxy.URL, "steered", "--approve-plan", "--approve-release", "--stay", "1h", "--set", "findings.max_major=7")
+	after, err := db.ListRuns(t.Context(), store.Filter{Text: "scenario steered", Limit: 1000})
 	require.NoError(t, err)
 	require.Len(t, after, len(before)+1, "the lost answer made no second run")
 
@@ -140,7 +140,9 @@ func (w *world) steeredRemotely(t *testing.T) {
 	plan := filepath.Join(w.Dir, "edited.yaml")
 	require.NoError(t, os.WriteFile(plan, []byte("summary: edited\nsteps:\n- {id: step-001, name: Edited by hand, description: Edited}\n"), 0o600))
 	require.Contains(t, w.byServer(t, proxy.URL, "run", "approve", arg(id), "--plan", plan, "--reason", "shorter"), "approved")
-	w.AwaitRun(t, db, id, "the question of its release", longest, func(r store.Run) bool { return r.Status == contract.StatusWaitingForApproval && r.WaitingFor == "release" })
+	w.AwaitRun(t, db, id, "the question of its release", longest, func(r store.Run) bool {
+		return r.Status == contract.StatusWaitingForApproval && r.WaitingFor == "release"
+	})
 	require.Contains(t, w.byServer(t, proxy.URL, "run", "approve", arg(id)), "approved")
 	w.AwaitRun(t, db, id, "its stay", longest, func(r store.Run) bool { return r.Status == contract.StatusDone && r.StayingUntil != nil })
 	w.byServer(t, proxy.URL, "run", "check", arg(id), "--name", "ci", "--passed")
@@ -172,7 +174,7 @@ func (w *world) steeredRemotely(t *testing.T) {
 	w.byServer(t, proxy.URL, "run", "stop", arg(id), "--reason", "enough")
 	w.end(t, id, contract.StatusCancelled)
 
-	id = w.createdBy(t, proxy.URL, "quick", "--approve-plan")
+	id = w.createdBy(t, proxy.URL, "steered", "--approve-plan")
 	w.AwaitStatus(t, db, id, contract.StatusWaitingForApproval, longest)
 	w.byServer(t, proxy.URL, "run", "reject", arg(id), "--reason", "no")
 	w.end(t, id, contract.StatusFailed)
@@ -207,15 +209,26 @@ func (w *world) againRemotely(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, runs, 2)
 	w.note(runs[0].ID)
-	require.Equal(t, "made otherwise\n", w.shows(t, runs[0], "step-002.txt"))
+	require.Equal(t, "made otherwise", w.shows(t, runs[0], "step-002.txt"))
+}
+
+// patiently runs a command again, a few times, while a part of a busy machine does
+// not answer it in time.
+func patiently(run func() harness.Result) (r harness.Result) {
+	for range 10 {
+		if r = run(); r.Code != exitError {
+			break
+		}
+	}
+	return r
 }
 
 // sameOutput requires that a command prints the same and ends the same with a
 // server as without.
 func (w *world) sameOutput(t *testing.T, code int, args ...string) {
 	t.Helper()
-	here := w.RGPT(t, args...)
-	there := w.remote(t, w.State(t).Server, args...)
+	here := patiently(func() harness.Result { return w.RGPT(t, args...) })
+	there := patiently(func() harness.Result { return w.remote(t, w.State(t).Server, args...) })
 	require.Equal(t, code, here.Code, "rgpt %s: %s", strings.Join(args, " "), here)
 	require.Equal(t, code, there.Code, "rgpt %s by the server: %s", strings.Join(args, " "), there)
 	require.Equal(t, here.Stdout, there.Stdout, "rgpt %s", strings.Join(args, " "))
@@ -257,14 +270,14 @@ func (w *world) refusedRemotely(t *testing.T) {
 		require.Equal(t, exitInput, r.Code, "%s", r)
 		require.Contains(t, r.Stderr, "works on this machine only")
 	}
-	for address, says := range map[string]string{"ftp://localhost": "neither http nor https", "localhost:8080": "neither http nor https", "http://": "no URL", "http://ann:hunter2secret@[::1": "no URL", "http://localhost?x=1": "query"} {
+	for address, says := range map[string]string{"ftp://localhost": "neither http nor https", "localhost:8080": "no URL", "http://": "no URL", "http://ann:hunter2secret@[::1": "no URL", "http://localhost?x=1": "query"} {
 		r := w.RGPT(t, "--server", address, "run", "list")
 		require.Equal(t, exitInput, r.Code, "%s", r)
 		require.Contains(t, r.Stderr, says)
 		require.NotContains(t, r.String(), "hunter2secret")
 	}
 	gone := w.RGPT(t, "--server", "http://ann:hunter2secret@127.0.0.1:1/below", "run", "list")
-	require.Equal(t, 1, gone.Code)
+	require.Equal(t, exitError, gone.Code)
 	require.Contains(t, gone.Stderr, "the server at http://127.0.0.1:1/below does not answer")
 	require.NotContains(t, gone.String(), "hunter2secret")
 	other := httptest.NewServer(http.NotFoundHandler())

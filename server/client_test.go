@@ -1,0 +1,219 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apiclient"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/version"
+)
+
+// clientOf returns a client of a handler that is served over HTTP.
+func clientOf(t *testing.T, h http.Handler, warn func(string)) (*apiclient.Client, string) {
+	t.Helper()
+	site := httptest.NewServer(h)
+	t.Cleanup(site.Close)
+	c, err := apiclient.New(site.URL, warn)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, site.URL
+}
+
+func quietly(string) {}
+
+func TestTheClientsErrorsAreThoseOfTheStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c, _ := clientOf(t, b.handler, quietly)
+	_, here := b.Run(t.Context(), 999999)
+	_, there := c.Run(t.Context(), 999999)
+	require.ErrorIs(t, there, store.ErrNotFound)
+	require.Equal(t, fault.Of(here), fault.Of(there))
+	require.Equal(t, here.Error(), there.Error())
+	id := b.run(t, "x")
+	_, err := c.Rejudge(t.Context(), id, control.Rules{PinnedTests: "never"})
+	require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
+	require.Contains(t, fault.Of(err).Message, "never")
+}
+
+func TestTheTimingOfARunWhoseHistoryCannotBeReadSaysSoAndNothingOfTheInside(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	c, _ := clientOf(t, b.handler, quietly)
+	timing, err := c.Timing(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, id, timing.RunID)
+	require.NotEmpty(t, timing.Parts)
+	require.Contains(t, timing.Note, "git and queue are counted as orchestration")
+	require.NotContains(t, b.get(t, fmt.Sprintf("/api/runs/%d/timing", id)).Body.String(), "secret text")
+}
+
+// cutter ends every answer to a stream after some bytes, whatever they are.
+type cutter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	if len(p) > c.left {
+		_, _ = c.ResponseWriter.Write(p[:c.left])
+		_ = http.NewResponseController(c.ResponseWriter).Flush()
+		panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
+	}
+	c.left -= len(p)
+	return c.ResponseWriter.Write(p)
+}
+
+func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func TestAStreamThatIsCutGoesOnWithoutAMissedOrDoubleEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	for range 30 {
+		b.record(t, contract.Record{RunID: id, Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"text": strings.Repeat("a", 50)}}}})
+	}
+	var opened atomic.Int64
+	c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := opened.Add(1)
+		if n%4 == 0 {
+			http.Error(w, "a proxy that has lost its server", http.StatusBadGateway)
+			return
+		}
+		b.handler.ServeHTTP(&cutter{w, 900 + 317*int(n)}, r)
+	}), quietly)
+	var seen []int64
+	require.NoError(t, c.Follow(t.Context(), id, 2, func(e contract.Event) error {
+		require.Equal(t, id, e.RunID)
+		if seen = append(seen, e.Seq); e.Seq == 31 {
+			return store.ErrStop
+		}
+		return nil
+	}))
+	for i, seq := range seen {
+		require.Equal(t, int64(i+3), seq)
+	}
+	require.Len(t, seen, 29)
+	require.Greater(t, opened.Load(), int64(4), "the stream was cut")
+	mine := errors.New("mine")
+	require.ErrorIs(t, c.Follow(t.Context(), id, 0, func(contract.Event) error { return mine }), mine)
+	require.ErrorIs(t, c.Follow(t.Context(), 999999, 0, nil), store.ErrNotFound)
+	ended, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, c.Follow(ended, id, 30, func(contract.Event) error { cancel(); return nil }), context.Canceled)
+}
+
+func TestAServerThatIsAwayIsAskedAgainABoundedNumberOfTimes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	for _, status := range []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		var asked atomic.Int64
+		until := int64(3)
+		flaky, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) < until {
+				http.Error(w, "away", status)
+				return
+			}
+			b.handler.ServeHTTP(w, r)
+		}), quietly)
+		_, err := flaky.Run(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, until, asked.Load())
+		asked.Store(0)
+		until = 1000
+		_, err = flaky.Run(t.Context(), id)
+		require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
+		require.Contains(t, err.Error(), fmt.Sprint(status))
+		require.Equal(t, int64(apiclient.Tries), asked.Load())
+	}
+}
+
+func TestWhatIsRefusedAfterALostAnswerMayBeWhatTheCommandDid(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if keys = append(keys, r.Header.Get(api.KeyHeader)); len(keys) == 1 {
+			panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
+		}
+		w.Header().Set("Content-Type", api.ProblemType)
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"title": "x", "status": 409, "detail": "run 7 is at work", "error_type": "HUMAN_ERROR", "code": "rejected"}`)
+	}), quietly)
+	_, err := c.Resume(t.Context(), 7, contract.Command{})
+	require.Equal(t, contract.CodeRejected, fault.Of(err).Code)
+	require.Contains(t, err.Error(), "run 7 is at work; the answer to an earlier try was lost")
+	require.Len(t, keys, 2)
+	require.NotEmpty(t, keys[0])
+	require.Equal(t, keys[0], keys[1])
+}
+
+func TestAServerOfAnotherMajorVersionIsWarnedOfOnce(t *testing.T) {
+	// Not parallel: the version is the program's.
+	b := setup(t)
+	id := b.run(t, "x")
+	old := version.Version
+	version.Version = "v2.1.0"
+	defer func() { version.Version = old }()
+	for server, warnings := range map[string]int{"v3.0.0": 1, "2.9.1": 0, "dev": 0, "": 0} {
+		var said []string
+		c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.handler.ServeHTTP(versioned{w, server}, r) }),
+			func(text string) { said = append(said, text) })
+		for range 3 {
+			_, err := c.Run(t.Context(), id)
+			require.NoError(t, err)
+		}
+		require.Len(t, said, warnings, "server %q", server)
+	}
+	require.Equal(t, "v2.1.0", b.get(t, "/healthz").Header().Get(api.VersionHeader))
+}
+
+// versioned is an answer of a server of another version.
+type versioned struct {
+	http.ResponseWriter
+	version string
+}
+
+func (v versioned) WriteHeader(status int) {
+	v.Header().Set(api.VersionHeader, v.version)
+	v.ResponseWriter.WriteHeader(status)
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer other.Close()
+	c, address := clientOf(t, http.RedirectHandler(other.URL, http.StatusTemporaryRedirect), quietly)
+	_, err := c.Steer(t.Context(), 7, contract.UpdateStop, contract.Command{})
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	require.Contains(t, err.Error(), address)
+	require.Zero(t, asked.Load(), "a command goes where the user sends it")
+}
+
+func TestAFileThatEndsEarlyIsNoFile(t *testing.T) {
+	t.Parallel()
+	c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "half")
+	}), quietly)
+	f, err := c.File(t.Context(), contract.Artifact{ID: 1, RunID: 1})
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = io.ReadAll(f)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}

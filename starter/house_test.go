@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// shaky is a house of which a part does not answer each question at once.
+type shaky struct {
+	house
+	asked int
+}
+
+func (s *shaky) answers() error {
+	if s.asked++; s.asked%3 != 0 && s.asked > 1 {
+		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "away")
+	}
+	return nil
+}
+
+func (s *shaky) Run(ctx context.Context, id int64) (store.Run, error) {
+	if err := s.answers(); err != nil {
+		return store.Run{}, err
+	}
+	return s.house.Run(ctx, id)
+}
+
+func (s *shaky) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
+	if err := s.answers(); err != nil {
+		return nil, err
+	}
+	return s.house.Events(ctx, id, after, limit)
+}
+
+func TestWhoFollowsARunSeesItsEndAlthoughAPartWasAwayThen(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	id := p.fill(t, "Greet")
+	follow := func(wrap func(house) house) string {
+		var out bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &out)
+		var end ended
+		require.ErrorAs(t, a.follow(t.Context(), wrap(here{&control.Runs{Store: p.Store}, &parts{Store: p.Store}}), id), &end)
+		require.Equal(t, exitFailed, end.code)
+		return out.String()
+	}
+	s := &shaky{}
+	require.Equal(t, follow(func(h house) house { return h }), follow(func(h house) house { s.house = h; return s }))
+	require.Greater(t, s.asked, 5, "it was away")
+}
+
+func TestAServerIsThatOfTheFlagElseThatOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	a := newApp(strings.NewReader(""), nil, nil)
+	a.env = []string{"RGPT_SERVER=http://from-env"}
+	require.Equal(t, "http://from-env", a.server())
+	a.serverSet = true
+	require.Empty(t, a.server(), "an empty flag is this machine")
+	a.serverFlag = "http://from-flag"
+	require.Equal(t, "http://from-flag", a.server())
+}
