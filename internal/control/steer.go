@@ -66,7 +66,8 @@ func (r *Runs) known(ctx context.Context, id int64, updateID string) (ack contra
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	handle := r.Temporal.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{WorkflowID: contract.RunWorkflowID(id), UpdateID: updateID})
-	return ack, handle.Get(ctx, &ack) == nil
+	ok = handle.Get(ctx, &ack) == nil
+	return ack, ok
 }
 
 // catchUpPoll is how often a run is asked whether it is where its row says.

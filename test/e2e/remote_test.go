@@ -139,11 +139,11 @@ func (w *world) steeredRemotely(t *testing.T) {
 	require.Equal(t, 7, run.Settings.Thresholds.MaxMajor)
 	plan := filepath.Join(w.Dir, "edited.yaml")
 	require.NoError(t, os.WriteFile(plan, []byte("summary: edited\nsteps:\n- {id: step-001, name: Edited by hand, description: Edited}\n"), 0o600))
-	require.Contains(t, w.byServer(t, proxy.URL, "run", "approve", arg(id), "--plan", plan, "--reason", "shorter"), "approved")
+	require.Contains(t, w.byServer(t, proxy.URL, "run", "approve", arg(id), "--plan", plan, "--reason", "shorter"), "plan granted")
 	w.AwaitRun(t, db, id, "the question of its release", longest, func(r store.Run) bool {
 		return r.Status == contract.StatusWaitingForApproval && r.WaitingFor == "release"
 	})
-	require.Contains(t, w.byServer(t, proxy.URL, "run", "approve", arg(id)), "approved")
+	require.Contains(t, w.byServer(t, proxy.URL, "run", "approve", arg(id)), "release granted")
 	w.AwaitRun(t, db, id, "its stay", longest, func(r store.Run) bool { return r.Status == contract.StatusDone && r.StayingUntil != nil })
 	w.byServer(t, proxy.URL, "run", "check", arg(id), "--name", "ci", "--passed")
 	w.byServer(t, proxy.URL, "run", "stop", arg(id))
@@ -165,12 +165,13 @@ func (w *world) steeredRemotely(t *testing.T) {
 	w.asking(t, id, 1)
 	require.Contains(t, w.byServer(t, proxy.URL, "run", "pause", arg(id), "--reason", "lunch"), "paused")
 	w.AwaitStatus(t, db, id, contract.StatusPaused, longest)
+	w.byServer(t, proxy.URL, "run", "resume", arg(id))
+	w.byServer(t, proxy.URL, "run", "pause", arg(id))
 	w.byServer(t, proxy.URL, "run", "switch-model", arg(id), "--model", "scripted/other", "--agent", "builder", "--temperature", "0.5")
 	w.byServer(t, proxy.URL, "run", "advance", arg(id))
 	w.AwaitRun(t, db, id, "paused before the next phase", longest, func(r store.Run) bool {
 		return r.Status == contract.StatusPaused && strings.HasPrefix(r.WaitingFor, "advanced")
 	})
-	w.byServer(t, proxy.URL, "run", "resume", arg(id))
 	w.byServer(t, proxy.URL, "run", "stop", arg(id), "--reason", "enough")
 	w.end(t, id, contract.StatusCancelled)
 
