@@ -217,3 +217,30 @@ func TestAFileThatEndsEarlyIsNoFile(t *testing.T) {
 	_, err = io.ReadAll(f)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
+
+func TestAPasswordInTheAddressIsSentAndNeverShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	site := httptest.NewServer(http.StripPrefix("/below", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "ann" || password != "hunter2secret" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		b.handler.ServeHTTP(w, r)
+	})))
+	defer site.Close()
+	c, err := apiclient.New(strings.Replace(site.URL, "http://", "http://ann:hunter2secret@", 1)+"/below/", quietly)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Run(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, site.URL+"/below", c.Address())
+	wrong, err := apiclient.New(strings.Replace(site.URL, "http://", "http://ann:hunter3secret@", 1)+"/below", quietly)
+	require.NoError(t, err)
+	defer wrong.Close()
+	_, err = wrong.Run(t.Context(), id)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hunter3secret")
+	require.Contains(t, err.Error(), "401")
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -36,7 +37,7 @@ func parameters(pairs ...string) url.Values {
 // the server would not be told of is refused.
 func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
 	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Limit: f.Limit}
-	if told != f {
+	if !reflect.DeepEqual(told, f) {
 		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "this way to select runs is not known to the client of the HTTP API; leave --server out where the database is")
 	}
 	r := read("api", "runs")
