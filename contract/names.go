@@ -144,3 +144,11 @@ func RunIDOfWorkflow(workflowID string) (int64, bool) {
 
 // Branch returns the branch on which a run's work is released: rgpt/run-42.
 func Branch(runID int64) string { return fmt.Sprintf("rgpt/run-%d", runID) }
+
+// EventID names an event wherever it is told: run-42/17.
+func EventID(runID, seq int64) string { return fmt.Sprintf("run-%d/%d", runID, seq) }
+
+// WebhookTestID names the message of a test of a webhook: webhook-3/test/12.
+func WebhookTestID(webhook, delivery int64) string {
+	return fmt.Sprintf("webhook-%d/test/%d", webhook, delivery)
+}

@@ -33,11 +33,13 @@ func (s *server) api(mux *http.ServeMux) huma.API {
 	config.Tags = []*huma.Tag{
 		{Name: "runs", Description: "Make, read and compare runs"},
 		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
+		{Name: "webhooks", Description: "Who is sent events, and what came of it"},
 		{Name: "system", Description: "Agents, models and what waits for people"},
 	}
 	api := humago.New(mux, config)
 	s.runOperations(api)
 	s.steeringOperations(api)
+	s.webhookOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item)
@@ -63,7 +65,7 @@ func schemaName(t reflect.Type, hint string) string {
 // refuseOthers answers methods that a path does not know.
 func (s *server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem) {
 	var allowed []string
-	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete} {
+	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
 		if op != nil {
 			allowed = append(allowed, method)
 		}
@@ -85,7 +87,7 @@ func operation(method, path, id, tag, summary string, more ...int) huma.Operatio
 	known := []int{http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable}
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag},
-		Errors: append(known, more...), BodyReadTimeout: bodyTime,
+		Errors: append(known, more...), BodyReadTimeout: -1, // it has been read already, in its time
 	}
 }
 

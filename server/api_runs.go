@@ -3,10 +3,11 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -114,29 +115,65 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-// filters select runs.
+// filters select runs, for the API and for pages.
 type filters struct {
-	Status  string `query:"status" doc:"only with this status"`
-	Phase   string `query:"phase" doc:"only in this phase"`
-	Project string `query:"project" doc:"only of this project"`
-	Error   string `query:"error" doc:"only those that failed with this class"`
-	Text    string `query:"text" doc:"only with this text in the goal"`
-	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
-	Cursor  string `query:"cursor" doc:"next of the page before"`
+	Status  []string `query:"status,explode" maxItems:"20" doc:"only with one of these statuses; may be given several times"`
+	Phase   string   `query:"phase" doc:"only in this phase"`
+	Project string   `query:"project" doc:"only of this project"`
+	Error   string   `query:"error" doc:"only those that failed with this class"`
+	Text    string   `query:"text" doc:"only with this text in the goal"`
+	Waiting bool     `query:"waiting" doc:"true: only those that wait for a person"`
+	Since   string   `query:"since" doc:"only those created then or later, as 2026-01-31T08:00:00Z (RFC 3339)"`
+	Until   string   `query:"until" doc:"only those created before, in the same form"`
+	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
+	Cursor  string   `query:"cursor" doc:"next of the page before"`
+}
+
+// filter reads what the filters say, or refuses what no run can match.
+func (in *filters) filter() (f store.Filter, err error) {
+	f = store.Filter{Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Text: in.Text, Limit: in.Limit}
+	for _, status := range in.Status {
+		for one := range strings.SplitSeq(status, ",") {
+			if one != "" {
+				f.Status = append(f.Status, contract.Status(one))
+			}
+		}
+	}
+	if in.Waiting {
+		if len(f.Status) > 0 && !slices.Contains(f.Status, contract.StatusWaitingForApproval) {
+			return f, badRequest(fmt.Sprintf("status and waiting: only a run that is %s waits for a person", contract.StatusWaitingForApproval))
+		}
+		f.Status = []contract.Status{contract.StatusWaitingForApproval}
+	}
+	if f.Since, err = moment("since", in.Since); err != nil {
+		return f, err
+	}
+	if f.Until, err = moment("until", in.Until); err != nil {
+		return f, err
+	}
+	if f.Before, err = readCursor[store.Cursor](in.Cursor); err != nil {
+		return f, err
+	}
+	return f, checkFilter(f)
+}
+
+// moment reads a time; an empty one is the zero value.
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, badRequest(name + ": this is no time such as 2026-01-31T08:00:00Z (RFC 3339)")
+	}
+	return at, nil
 }
 
 type runList = api.RunList
 
 func (s *server) listRuns(ctx context.Context, in *filters) (*body[runList], error) {
-	f := store.Filter{
-		Status: contract.Status(in.Status), Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Text: in.Text,
-		Limit: in.Limit,
-	}
-	if err := checkFilter(f); err != nil {
-		return nil, err
-	}
-	var err error
-	if f.Before, err = readCursor(in.Cursor); err != nil {
+	f, err := in.filter()
+	if err != nil {
 		return nil, err
 	}
 	runs, err := s.Store.ListRuns(ctx, f)
@@ -145,26 +182,6 @@ func (s *server) listRuns(ctx context.Context, in *filters) (*body[runList], err
 		page.Next = writeCursor(runs[len(runs)-1].Cursor())
 	}
 	return answered(page, err)
-}
-
-// writeCursor makes a place in the list of runs a text that clients hand back.
-func writeCursor(c store.Cursor) string {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(raw)
-}
-
-func readCursor(text string) (c store.Cursor, err error) {
-	if text == "" {
-		return c, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(raw, &c) != nil || c.ID <= 0 {
-		return c, badRequest("cursor: this is none that a list of runs gave")
-	}
-	return c, nil
 }
 
 // checkText refuses what is no text.
@@ -177,7 +194,7 @@ func checkText(name, text string) error {
 
 // newRun is a request for a run.
 type newRun struct {
-	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"the same key makes one run, however often it is asked for"`
+	Keyed
 	Body api.CreateRequest
 }
 
@@ -262,8 +279,13 @@ func checkFilter(f store.Filter) error {
 			return err
 		}
 	}
+	for _, status := range f.Status {
+		if err := oneOf("status", status, contract.Statuses()); err != nil {
+			return err
+		}
+	}
 	for _, err := range []error{
-		oneOf("status", f.Status, contract.Statuses()), oneOf("phase", f.Phase, contract.Phases()), oneOf("error", f.ErrorClass, contract.Classes()),
+		oneOf("phase", f.Phase, contract.Phases()), oneOf("error", f.ErrorClass, contract.Classes()),
 	} {
 		if err != nil {
 			return err

@@ -1,9 +1,8 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 
@@ -18,7 +17,7 @@ import (
 // Steering is what every command to a run carries.
 type Steering struct {
 	OfRun
-	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key is one command, however often it is sent"`
+	Keyed
 }
 
 // command makes a command of a request. Its id comes from the key, so that what
@@ -28,10 +27,7 @@ func (in Steering) command(name string, w api.Why) contract.Command {
 	if c.By == "" {
 		c.By = "api"
 	}
-	if in.Key != "" {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s", in.ID, name, in.Key))
-		c.ID = hex.EncodeToString(sum[:16])
-	}
+	c.ID = in.id(name, in.ID)
 	return c
 }
 
@@ -123,7 +119,7 @@ func (s *server) replay(ctx context.Context, in *struct {
 	Body api.ReplayRequest
 }) (*body[rerun.Result], error) {
 	b := in.Body
-	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason}
+	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason, Key: in.id("replay", in.ID)}
 	switch {
 	case o.Phase == "" && o.Step != "":
 		o.Phase = contract.PhaseBuilder
@@ -143,11 +139,11 @@ func (s *server) replay(ctx context.Context, in *struct {
 }
 
 func (s *server) fork(ctx context.Context, in *struct {
-	OfRun
+	Steering
 	Body *api.ForkRequest
 }) (*body[createdRun], error) {
 	b := given(in.Body)
-	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason}
+	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
 	if b.Turn != nil {
 		o.Turn = *b.Turn
 	}
@@ -172,8 +168,9 @@ func (s *server) switchModel(ctx context.Context, in *struct {
 }
 
 func (s *server) check(ctx context.Context, in *struct {
-	OfRun
+	Steering
 	Body contract.CheckMessage
 }) (*body[contract.Ack], error) {
+	in.Body.ID = cmp.Or(in.Body.ID, in.id("check", in.ID))
 	return answered(s.Runs.Check(ctx, in.ID, in.Body))
 }

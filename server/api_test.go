@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
 
 // document is what the tests read of the OpenAPI document.
@@ -66,13 +69,18 @@ func (b *bundle) send(tb testing.TB, method, path, body string, headers ...strin
 
 // in puts ids into the path of an operation.
 func in(path, id string) string {
-	return strings.NewReplacer("{id}", id, "{other}", id).Replace(path)
+	return strings.NewReplacer("{id}", id, "{other}", id, "{delivery}", id).Replace(path)
 }
 
 func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := fmt.Sprint(b.run(t, "Add dark mode"))
+	hook := httptest.NewServer(http.NotFoundHandler())
+	defer hook.Close()
+	made, err := webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)).Register(t.Context(), webhook.Registration{URL: hook.URL})
+	require.NoError(t, err)
+	require.Equal(t, id, fmt.Sprint(made.Webhook.ID), "one id is known everywhere")
 	for path, methods := range b.document(t).Paths {
 		for method, op := range methods {
 			method = strings.ToUpper(method)
@@ -84,7 +92,7 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 			}
 			if strings.Contains(path, "{id}") {
 				for _, unknown := range []string{"999999", "0", "-1", "abc", "1.5", "9223372036854775808"} {
-					w := b.send(t, method, in(path, unknown), `{"phase": "tester", "goal": "x", "repo": "x", "model": "a/b", "name": "ci", "id": "1", "conclusion": "failure"}`)
+					w := b.send(t, method, in(path, unknown), `{"phase": "tester", "goal": "x", "repo": "x", "model": "a/b", "name": "ci", "id": "1", "conclusion": "failure", "url": "https://example.com"}`)
 					if w.Code != http.StatusUnprocessableEntity { // the body was looked at first
 						require.Equal(t, http.StatusNotFound, w.Code, "%s %s with %s: %s", method, path, unknown, w.Body)
 					}
@@ -97,6 +105,9 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 				require.True(t, json.Valid(w.Body.Bytes()))
 				w = b.get(t, in(path, id)+"?nonsense=1")
 				require.Equal(t, http.StatusBadRequest, w.Code, "%s with an unknown parameter: %s", path, w.Body)
+				continue
+			}
+			if op.RequestBody == nil { // there is nothing that could be wrong with it
 				continue
 			}
 			for _, body := range []string{"{", `[]`, `"x"`, `{"nonsense": 1}`} {
@@ -137,6 +148,42 @@ func TestRunsAreListedInPagesWithoutGapOrDouble(t *testing.T) {
 	}
 	require.Equal(t, made, seen)
 	requireProblem(t, b.get(t, "/api/runs?cursor=nonsense"))
+}
+
+func TestRunsAreFilteredByStatusTimeAndWhetherTheyWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := map[contract.Status]int64{}
+	for _, status := range []contract.Status{contract.StatusDone, contract.StatusFailed, contract.StatusWaitingForApproval} {
+		id := b.run(t, "x")
+		b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: status, Finished: status.Terminal()}})
+		at[status] = id
+	}
+	middle, err := b.Run(t.Context(), at[contract.StatusFailed])
+	require.NoError(t, err)
+	moment := url.QueryEscape(middle.CreatedAt.Format(time.RFC3339Nano))
+	for query, want := range map[string][]int64{
+		"status=done,failed":                   {at[contract.StatusFailed], at[contract.StatusDone]},
+		"status=done&status=failed":            {at[contract.StatusFailed], at[contract.StatusDone]},
+		"waiting=true":                         {at[contract.StatusWaitingForApproval]},
+		"since=" + moment:                      {at[contract.StatusWaitingForApproval], at[contract.StatusFailed]},
+		"until=" + moment:                      {at[contract.StatusDone]},
+		"since=" + moment + "&until=" + moment: {},
+	} {
+		w := b.get(t, "/api/runs?"+query)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		var page struct {
+			Runs []struct {
+				ID int64 `json:"runId"`
+			} `json:"runs"`
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &page))
+		got := []int64{}
+		for _, r := range page.Runs {
+			got = append(got, r.ID)
+		}
+		require.Equal(t, want, got, query)
+	}
 }
 
 func TestAnotherSiteCannotSteerRuns(t *testing.T) {

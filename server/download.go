@@ -25,7 +25,7 @@ func (s *server) download(w http.ResponseWriter, r *http.Request, a contract.Art
 	if r.Method == http.MethodHead {
 		return
 	}
-	if _, err := io.Copy(w, content); err != nil {
+	if _, err := io.Copy(s.endless(w, r), content); err != nil {
 		s.Log.Info("A download ended early", "run", a.RunID, "artifact", a.Name, "error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/a-h/templ"
 
@@ -75,10 +76,10 @@ func choiceOf(r *http.Request, c *ui.Choice) (store.Filter, error) {
 		return store.Filter{}, badRequest(fmt.Sprintf("state %q or time %q is none of those to choose from", c.State, c.Time))
 	}
 	f := store.Filter{
-		Phase: contract.Phase(c.Phase), Project: c.Project, ErrorClass: contract.Class(c.Error), Text: c.Text,
+		Status: c.Statuses(), Since: c.Since(time.Now()), Phase: contract.Phase(c.Phase), Project: c.Project, ErrorClass: contract.Class(c.Error), Text: c.Text,
 	}
 	var err error
-	if f.Before, err = readCursor(q.Get("cursor")); err != nil {
+	if f.Before, err = readCursor[store.Cursor](q.Get("cursor")); err != nil {
 		return f, err
 	}
 	return f, checkFilter(f)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -25,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/version"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
 
 // Options are what the server works with.
@@ -40,7 +42,10 @@ type Options struct {
 	// may be of a site that made a browser come here (DNS rebinding).
 	Hosts   []string
 	MaxBody int64 // the largest body of a request, in bytes; 0: DefaultMaxBody
-	Log     *slog.Logger
+	// RequestTimeout bounds the time of a request that is no stream; 0: DefaultRequestTimeout.
+	RequestTimeout time.Duration
+	Hooks          *webhook.Hooks // who registered for events
+	Log            *slog.Logger
 	// Health is what is known of agents and queues. Without one the server has its
 	// own, which looks when somebody asks.
 	Health *health.Board
@@ -56,6 +61,7 @@ type server struct{ Options }
 
 // New returns the handler of the API and the dashboard.
 func New(o Options) http.Handler {
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, DefaultRequestTimeout)
 	if o.Health == nil {
 		o.Health = health.New(o.Store, o.Temporal, o.Namespace, 0, o.Log)
 	}
@@ -80,7 +86,7 @@ func New(o Options) http.Handler {
 	get("/ws", s.socket)
 	s.pages(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
-	return s.noted(guarded(s.admitted(http.NewCrossOriginProtection().Handler(mux))))
+	return s.noted(guarded(s.timed(s.admitted(http.NewCrossOriginProtection().Handler(s.read(s.once(mux)))))))
 }
 
 // admitted lets a request in that asks for a host of ours and whose body is not
@@ -96,10 +102,7 @@ func (s *server) admitted(next http.Handler) http.Handler {
 			})
 			return
 		case r.ContentLength > most:
-			s.answer(w, r, problem{
-				Title: "The request is too large", Status: http.StatusRequestEntityTooLarge,
-				Detail: fmt.Sprintf("Its body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, most),
-			})
+			s.answer(w, r, tooLarge(fmt.Sprintf("Its body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, most)))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, most)
@@ -252,6 +255,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // told returns what a client is told of an error, and logs what it is not told.
 func (s *server) told(ctx context.Context, err error) problem {
 	p := problemOf(err)
+	if errors.Is(context.Cause(ctx), errLate) {
+		p = problem{Title: "It took too long", Status: http.StatusServiceUnavailable, Detail: "Nothing says how far it came; look, or ask again under the same Idempotency-Key. (server.request_timeout)"}
+	}
 	p.Instance = requestID(ctx)
 	if p.Status >= http.StatusInternalServerError && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "A request failed", "request", p.Instance, "error", err)

@@ -33,6 +33,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -77,6 +78,7 @@ func (noHistory) Next() (*history.HistoryEvent, error) {
 // bundle is a server over a database of its own.
 type bundle struct {
 	*store.Store
+	address   string // of the database
 	artifacts *artifact.Store
 	temporal  *temporal
 	handler   http.Handler
@@ -86,17 +88,27 @@ type bundle struct {
 
 func setup(tb testing.TB) *bundle {
 	tb.Helper()
-	b := &bundle{Store: storetest.New(tb), temporal: &temporal{}}
+	b := &bundle{address: storetest.URL(tb), temporal: &temporal{}}
 	var err error
+	b.Store, err = store.Open(tb.Context(), b.address, store.Options{MaxConns: 8})
+	require.NoError(tb, err)
+	tb.Cleanup(b.Close)
 	b.artifacts, err = artifact.Open(tb.Context(), "", tb.TempDir())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.artifacts.Close()) })
 	b.handler = server.New(server.Options{
 		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, Config: config.Default(), DataDir: tb.TempDir()},
 		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
-		Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	return b
+}
+
+// hookSettings let webhooks reach receivers on this host.
+func hookSettings() config.Webhooks {
+	s := config.Default().Server.Webhooks
+	s.AllowPrivate = true
+	return s
 }
 
 // ask makes a request. What it sends as Accept is what a browser or a program sends.
@@ -266,9 +278,16 @@ func TestFiltersThatNoRunCanMatchAreRefused(t *testing.T) {
 			requireProblem(t, w)
 		}
 	}
-	require.Equal(t, http.StatusBadRequest, b.get(t, "/api/runs?status=nonsense").Code)
-	for _, q := range []string{"cursor=x", "cursor=eyJpZCI6LTF9", "state=nonsense", "state=done%00", "time=yesterday", "time=5h"} {
+	for _, q := range []string{"state=nonsense", "state=done%00", "time=yesterday", "time=5h"} {
 		require.Equal(t, http.StatusBadRequest, b.get(t, "/runs?"+q).Code, q)
+	}
+	// {"created_at":"2026-01-01T00:00:00Z","id":-1} and {"id":1} are no places.
+	const wrongID, noTime = "cursor=eyJjcmVhdGVkX2F0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoiLCJpZCI6LTF9", "cursor=eyJpZCI6MX0"
+	for _, q := range []string{"cursor=x", wrongID, noTime} {
+		require.Equal(t, http.StatusBadRequest, b.get(t, "/runs?"+q).Code, q)
+	}
+	for _, q := range []string{"cursor=x", wrongID, noTime, "status=nonsense", "since=yesterday", "until=1", "waiting=true&status=done"} {
+		require.Equal(t, http.StatusBadRequest, b.get(t, "/api/runs?"+q).Code, q)
 	}
 	require.Equal(t, http.StatusOK, b.get(t, "/api/runs?status=done&phase=tester&error=LLM_ERROR&project=x&text=100%25_").Code)
 }

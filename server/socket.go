@@ -27,6 +27,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	s.endless(w, r)
 	// Other origins are refused by the library.
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -97,22 +96,16 @@ func lastID(r *http.Request, none string) string {
 
 // stream sends events as server-sent events until the client goes away.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower) {
+	w = s.endless(w, r)
 	out := http.NewResponseController(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	// The bound on the time of requests is none on that of streams.
-	if err := out.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		s.Log.WarnContext(r.Context(), "A stream will end with the time for requests", "error", err)
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	lines := make(chan string) // not buffered: who is slow holds only its own reading up
 	write := func(text string) error {
-		if err := out.SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return err
-		}
 		if _, err := w.Write([]byte(text)); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func (s *server) getZip(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	out := zip.NewWriter(w)
+	out := zip.NewWriter(s.endless(w, r))
 	for _, a := range all {
 		if err := s.pack(r, out, a); err != nil {
 			// Without its end the archive is seen to be broken.

@@ -138,7 +138,7 @@ Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
 	root.AddCommand(newRun(a), newAgents(a), newModels(a))
-	root.AddCommand(local(newDev(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
+	root.AddCommand(local(newDev(a), newDoctor(a), newWebhook(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)
 	return root

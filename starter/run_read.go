@@ -22,13 +22,17 @@ import (
 
 func newRunList(a *app) *cobra.Command {
 	var f store.Filter
-	var status, phase, class string
+	var statuses []string
+	var phase, class string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List runs, the newest first", Args: noArgs,
 		Example: `  rgpt run list --status failed --error LLM_ERROR
   rgpt run list --text "dark mode" --limit 5 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.Status, f.Phase, f.ErrorClass = contract.Status(status), contract.Phase(phase), contract.Class(class)
+			f.Status, f.Phase, f.ErrorClass = nil, contract.Phase(phase), contract.Class(class)
+			for _, status := range statuses {
+				f.Status = append(f.Status, contract.Status(status))
+			}
 			if err := checkFilter(f); err != nil {
 				return err
 			}
@@ -45,7 +49,7 @@ func newRunList(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only with this status, such as done or builder_running")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only with one of these statuses, such as done or builder_running")
 	cmd.Flags().StringVar(&phase, "phase", "", "only in this phase")
 	cmd.Flags().StringVar(&class, "error", "", "only those that failed with this class, such as LLM_ERROR")
 	cmd.Flags().StringVar(&f.Project, "project", "", "only of this project")
@@ -62,7 +66,12 @@ func checkFilter(f store.Filter) error {
 	if f.Limit < 1 {
 		return usageError{fmt.Errorf("--limit %d is too little; ask for at least one run", f.Limit)}
 	}
-	return errors.Join(oneOf("status", f.Status, contract.Statuses()), oneOf("phase", f.Phase, contract.Phases()),
+	for _, status := range f.Status {
+		if err := oneOf("status", status, contract.Statuses()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(oneOf("phase", f.Phase, contract.Phases()),
 		oneOf("error", f.ErrorClass, contract.Classes()))
 }
 

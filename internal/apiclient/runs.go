@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/api"
@@ -36,12 +37,20 @@ func parameters(pairs ...string) url.Values {
 // ListRuns returns runs, the newest first, as store.ListRuns does. A filter that
 // the server would not be told of is refused.
 func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
-	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Limit: f.Limit}
+	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	if !reflect.DeepEqual(told, f) {
 		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "this way to select runs is not known to the client of the HTTP API; leave --server out where the database is")
 	}
 	r := read("api", "runs")
-	r.query = parameters("status", string(f.Status), "phase", string(f.Phase), "project", f.Project, "error", string(f.ErrorClass), "text", f.Text)
+	r.query = parameters("phase", string(f.Phase), "project", f.Project, "error", string(f.ErrorClass), "text", f.Text)
+	for _, status := range f.Status {
+		r.query.Add("status", string(status))
+	}
+	for name, at := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !at.IsZero() {
+			r.query.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
 	if f.Limit > 0 {
 		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
 	}

@@ -45,7 +45,11 @@ func Default() *Config {
 		},
 		Server: Server{
 			Address: "127.0.0.1:8080", ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-			IdleTimeout: 2 * time.Minute, ShutdownTimeout: 10 * time.Second, MaxBody: MiB, WatchInterval: 5 * time.Second,
+			IdleTimeout: 2 * time.Minute, ShutdownTimeout: 10 * time.Second, MaxBody: MiB, RequestTimeout: 5 * time.Minute, WatchInterval: 5 * time.Second,
+			Webhooks: Webhooks{
+				Source: "/rgpt", Max: 100, Timeout: 10 * time.Second, Attempts: 10, FirstWait: 15 * time.Second, LongestWait: 10 * time.Hour,
+				MaxConcurrent: 32, MaxEach: 4, DisableAfter: 72 * time.Hour, Retention: 7 * 24 * time.Hour,
+			},
 		},
 		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
 		Worker: Worker{

@@ -22,12 +22,29 @@ type Logging struct {
 type Server struct {
 	Address           string        `yaml:"address" validate:"listen" doc:"Address and port to listen on. Port 0 takes a free one."`
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Longest time for the header of a request."`
-	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Longest time for a whole request."`
+	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Longest time until a whole request has come in."`
+	RequestTimeout    time.Duration `yaml:"request_timeout" validate:"min=1s,max=1h" doc:"Longest time for doing what is asked and sending the answer. Streams and downloads go on for as long as the client takes them."`
 	IdleTimeout       time.Duration `yaml:"idle_timeout" validate:"min=100ms,max=24h" doc:"How long an idle connection is kept."`
 	ShutdownTimeout   time.Duration `yaml:"shutdown_timeout" validate:"min=0,max=1h" doc:"How long requests under way may take when the server stops."`
 	AllowedHosts      []string      `yaml:"allowed_hosts" validate:"max=100,dive,host" doc:"More names by which the server may be asked for, such as that of a proxy. localhost and the names and addresses it listens on always count." example:"[rgpt.example.com]"`
 	MaxBody           Size          `yaml:"max_body" validate:"min=1024,max=1073741824" doc:"Largest request body."`
 	WatchInterval     time.Duration `yaml:"watch_interval" validate:"min=100ms,max=10m" doc:"How often the server looks at task queues, agents and open runs: what its answers and metrics say of them is at most that old."`
+	Webhooks          Webhooks      `yaml:"webhooks" doc:"How events are sent to webhooks."`
+}
+
+// Webhooks says how events are sent to those who registered for them.
+type Webhooks struct {
+	AllowPrivate  bool          `yaml:"allow_private" doc:"Send to private, loopback and link-local addresses too. Only where whoever may register webhooks may reach whatever the server reaches."`
+	Source        string        `yaml:"source" validate:"required,max=200,urisource" doc:"Source of the CloudEvents. Give each installation that sends to the same receiver its own."`
+	Max           int           `yaml:"max_webhooks" validate:"min=1,max=1000" doc:"Webhooks there may be."`
+	Timeout       time.Duration `yaml:"timeout" validate:"min=100ms,max=5m" doc:"How long a receiver may take to answer."`
+	Attempts      int           `yaml:"attempts" validate:"min=1,max=100" doc:"Attempts of each delivery. With the waits of the default they cover about a day."`
+	FirstWait     time.Duration `yaml:"first_wait" validate:"min=10ms,max=1h" doc:"Wait before the second attempt. Each wait that follows is three times as long, give or take a fifth."`
+	LongestWait   time.Duration `yaml:"longest_wait" validate:"min=10ms,max=168h" doc:"Longest wait between attempts, also where a receiver asks for more (Retry-After)."`
+	MaxConcurrent int           `yaml:"max_concurrent" validate:"min=2,max=1000" doc:"Deliveries of one server at the same time. Half of them at most to webhooks that fail."`
+	MaxEach       int           `yaml:"max_concurrent_each" validate:"min=1,max=100" doc:"Of these, to the same webhook. One that fails gets one."`
+	DisableAfter  time.Duration `yaml:"disable_after" validate:"min=1m,max=8760h" doc:"A webhook that fails for so long without a success is disabled."`
+	Retention     time.Duration `yaml:"retention" validate:"min=1h,max=8760h" doc:"How long the log of deliveries is kept."`
 }
 
 // Temporal is the Temporal service.

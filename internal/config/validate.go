@@ -47,6 +47,7 @@ var forms = map[string]form{
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
+	"urisource":   {"a URI or path without spaces such as /rgpt", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }

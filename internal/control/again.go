@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
@@ -32,11 +34,17 @@ func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Comma
 	if err != nil {
 		return Again{}, err
 	}
-	for _, s := range over {
-		if run.Status == s {
-			result, err := r.Replay(ctx, rerun.Order{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason})
-			return Again{Replay: &result}, err
+	replay := slices.Contains(over, run.Status)
+	if c.ID != "" && !replay { // the same command may have led to a replay before
+		_, err := r.Store.ReplayByKey(ctx, id, c.ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return Again{}, err
 		}
+		replay = err == nil
+	}
+	if replay {
+		result, err := r.Replay(ctx, rerun.Order{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason, Key: c.ID})
+		return Again{Replay: &result}, err
 	}
 	ack, err := r.Steer(ctx, id, name, c)
 	return Again{Ack: &ack}, err
@@ -69,18 +77,30 @@ func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temper
 
 // Fork makes and starts a new run that goes on from a step of an old one.
 func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
-	fresh, err := rerun.Fork(ctx, r.Store, o)
+	digest, err := digestOf(o)
 	if err != nil {
 		return Created{}, err
 	}
-	made, _, err := r.Store.CreateRun(ctx, fresh)
+	if known, err := r.known(ctx, o.Key, digest); known != nil || err != nil {
+		return described(given(known)), err
+	}
+	fork, err := rerun.Fork(ctx, r.Store, o)
 	if err != nil {
 		return Created{}, err
 	}
-	out := Created{Fresh: true, Notes: []string{rerun.Describe(*fresh.Settings.Fork)}}
-	if out.Run, err = r.Store.Run(ctx, made.ID); err != nil {
+	fork.IdempotencyKey, fork.RequestDigest = o.Key, digest
+	var out Created
+	if out.Run, out.Fresh, err = r.Store.CreateRun(ctx, fork); err != nil {
 		return Created{}, err
 	}
 	r.start(ctx, &out)
-	return out, nil
+	return described(out), nil
+}
+
+// described says of a fork from where it goes on.
+func described(c Created) Created {
+	if c.Run.Settings.Fork != nil {
+		c.Notes = append(c.Notes, rerun.Describe(*c.Run.Settings.Fork))
+	}
+	return c
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -69,19 +70,54 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if err != nil {
 		return out, err
 	}
+	if c.Repo, err = located(c.Repo); err != nil {
+		return out, err
+	}
+	digest, err := digestOf(c)
+	if err != nil {
+		return out, err
+	}
+	if known, err := r.known(ctx, c.Key, digest); known != nil || err != nil {
+		return given(known), err
+	}
 	prepared, err := r.prepare(ctx, c, &out)
 	if err != nil {
 		return out, err
 	}
-	prepared.GoalTitle, prepared.GoalDescription = title, description
-	if prepared.RequestDigest, err = digestOf(prepared); err != nil {
-		return out, err
-	}
+	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
 	if out.Run, out.Fresh, err = r.Store.CreateRun(ctx, prepared); err != nil {
 		return out, err
 	}
 	r.start(ctx, &out)
 	return out, nil
+}
+
+// known returns what was made under a key already, nil if nothing was. It is
+// asked for before anything is resolved: a branch that has moved on, or a
+// repository that is gone, makes no other request of the same one.
+func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) {
+	if key == "" {
+		return nil, nil
+	}
+	run, err := r.Store.RunByKey(ctx, store.DefaultTenant, key, digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := Created{Run: run}
+	if run.WorkflowID == "" { // whoever made it came no further
+		r.start(ctx, &out)
+	}
+	return &out, nil
+}
+
+func given(c *Created) (out Created) {
+	if c != nil {
+		out = *c
+	}
+	return out
 }
 
 // start starts the workflow of a run that was made. Where that fails the
@@ -171,19 +207,11 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 // resolve finds the repository and the commit, and the configuration that the
 // repository brings along.
 func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.Repo, *config.Config, error) {
-	where := c.Repo
-	if !strings.Contains(where, ":") {
-		abs, err := filepath.Abs(where)
-		if err != nil {
-			return contract.Repo{}, nil, fmt.Errorf("find %s: %w", where, err)
-		}
-		where = abs
-	}
 	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
 	if err != nil {
 		return contract.Repo{}, nil, err
 	}
-	repo, info, err := workspaces.Resolve(ctx, where, c.Base)
+	repo, info, err := workspaces.Resolve(ctx, c.Repo, c.Base)
 	if err != nil {
 		return repo, nil, err
 	}
@@ -198,6 +226,18 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 	}
 	cfg, err := repositoryConfig(ctx, workspaces, r.Config, start, info)
 	return repo, cfg, err
+}
+
+// located makes a folder's name hold wherever it is read.
+func located(repo string) (string, error) {
+	if strings.Contains(repo, ":") {
+		return repo, nil
+	}
+	abs, err := filepath.Abs(repo)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", repo, err)
+	}
+	return abs, nil
 }
 
 // maxConfig is the largest rgpt.yaml that is read from a repository.
@@ -297,8 +337,8 @@ func projectOf(url string) string {
 }
 
 // digestOf recognises the same request under an idempotency key.
-func digestOf(run store.NewRun) (string, error) {
-	raw, err := json.Marshal(run)
+func digestOf(request any) (string, error) {
+	raw, err := json.Marshal(request)
 	if err != nil {
 		return "", fmt.Errorf("recognise the request: %w", err)
 	}

@@ -57,9 +57,9 @@ func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args
 	return ack, err
 }
 
-// known returns what a run answered to an update that it was sent before, if it
+// told returns what a run answered to an update that it was sent before, if it
 // was and the run took it.
-func (r *Runs) known(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
+func (r *Runs) told(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
 	if updateID == "" {
 		return ack, false
 	}
@@ -140,7 +140,7 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 		return contract.Ack{}, r.steerError(ctx, id, contract.UpdateApprove, err)
 	}
 	if view.WaitingFor != "plan" {
-		if ack, ok := r.known(ctx, id, c.ID); ok {
+		if ack, ok := r.told(ctx, id, c.ID); ok {
 			return ack, nil
 		}
 		return contract.Ack{}, refused("run %d does not wait for the approval of a plan; it is %s", id, view.Status)

@@ -17,6 +17,7 @@ type ForkOrder struct {
 	Instructions string                // what the step's model is told on top
 	Plan         *contract.Plan        // another plan; the step must be one of it
 	Reason       string
+	Key          string // of idempotency: the same makes one run, however often it is asked for
 }
 
 // Fork makes a new run that goes on from a step of an old one, with the plan,

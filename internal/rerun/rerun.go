@@ -36,6 +36,7 @@ type Order struct {
 	Model       *contract.ModelChoice
 	By          string
 	Reason      string
+	Key         string // of idempotency: the same is one replay, however often it is asked for
 }
 
 // Result says what was started.
@@ -63,6 +64,11 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	if err != nil {
 		return Result{}, err
 	}
+	if o.Key != "" {
+		if out, known, err := again(ctx, temporal, st, o); known || err != nil {
+			return out, err
+		}
+	}
 	if !run.Status.Terminal() {
 		return Result{}, refuse("run %d is %s and cannot be replayed while it is under way; stop it first: rgpt run stop %d", run.ID, run.Status, run.ID)
 	}
@@ -84,16 +90,16 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	if err != nil {
 		return Result{}, err
 	}
-	id, err := st.AddReplay(ctx, o.RunID, workflowRun, o.Phase, order)
+	id, err := st.AddReplay(ctx, o.RunID, workflowRun, o.Phase, order, o.Key)
 	if err != nil {
 		return Result{}, err
 	}
-	again, err := temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
+	reset, err := temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace:                 temporal.Namespace,
 		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: contract.RunWorkflowID(o.RunID), RunId: workflowRun},
 		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
 		WorkflowTaskFinishEventId: at,
-		RequestId:                 uuid.NewString(),
+		RequestId:                 requestID(o),
 		// What people asked of the run then was meant for then.
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{
 			enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
@@ -106,12 +112,49 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 		}
 		return Result{}, errors.Join(err, st.DropReplay(context.WithoutCancel(ctx), id))
 	}
-	out := Result{RunID: o.RunID, Phase: o.Phase, Step: o.Step, WorkflowRunID: again.GetRunId()}
-	for _, c := range order.Kept {
-		out.Kept = append(out.Kept, c.Step)
-	}
-	out.Begun, err = begun(ctx, st, o.RunID, again.GetRunId())
+	out := Result{RunID: o.RunID, Phase: o.Phase, Step: o.Step, WorkflowRunID: reset.GetRunId(), Kept: keptSteps(order)}
+	out.Begun, err = begun(ctx, st, o.RunID, out.WorkflowRunID)
 	return out, err
+}
+
+// requestID lets Temporal know a reset that it is asked for again, while whoever
+// asked first may be dead.
+func requestID(o Order) string {
+	if o.Key == "" {
+		return uuid.NewString()
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "rgpt replay of run %d: %s", o.RunID, o.Key)).String()
+}
+
+func keptSteps(o contract.ReplayOrder) (steps []string) {
+	for _, c := range o.Kept {
+		steps = append(steps, c.Step)
+	}
+	return steps
+}
+
+// again answers a replay whose key was used before, if it came about: then the
+// run's workflow is another one than it was to reset. If not, whoever asked died
+// in between, and nothing was done yet.
+func again(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Result, bool, error) {
+	known, err := st.ReplayByKey(ctx, o.RunID, o.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		return Result{}, false, nil
+	}
+	if err != nil {
+		return Result{}, false, err
+	}
+	described, err := temporal.DescribeWorkflowExecution(ctx, contract.RunWorkflowID(o.RunID), "")
+	if err != nil {
+		return Result{}, false, unreadable(err, o)
+	}
+	now := described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+	if now == known.FromWorkflowRun {
+		return Result{}, false, st.DropReplay(ctx, known.ID)
+	}
+	out := Result{RunID: o.RunID, Phase: known.Phase, Step: known.Order.Step, WorkflowRunID: now, Kept: keptSteps(known.Order)}
+	out.Begun, err = begun(ctx, st, o.RunID, now)
+	return out, true, err
 }
 
 // refused reports whether Temporal has said no to a reset, rather than nothing.

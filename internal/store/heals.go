@@ -34,20 +34,40 @@ func (s *Store) OpenInterventions(ctx context.Context, most int) ([]Intervention
 // AddReplay stores what is to be different when a phase of a run is done again,
 // and returns the order's id. The next execution of the phase takes it. Of
 // several who replay the same run at the same time one succeeds, once for the
-// workflow run that it saw ended; the others are refused.
-func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplayOrder) (int64, error) {
+// workflow run that it saw ended; the others are refused. A key, which may be
+// empty, lets ReplayByKey find it.
+func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplayOrder, key string) (int64, error) {
 	doc, err := encode(o)
 	if err != nil {
 		return 0, err
 	}
 	q, pipeline := pipe(s.pool)
 	pipeline.queue(q.LockRun(ctx, runID))
-	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc})
+	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc, Request: optional(key)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fault.New(contract.ClassHuman, contract.CodeForbidden,
 			"run %d is being replayed by somebody else, or was until just now; see it with rgpt run watch %d, or try again in a minute", runID, runID)
 	}
 	return id, explain(err, "store the replay of run %d", runID)
+}
+
+// KeyedReplay is a replay that was asked for under a key.
+type KeyedReplay struct {
+	ID              int64
+	Phase           contract.Phase
+	Order           contract.ReplayOrder
+	FromWorkflowRun string // that was to be reset
+}
+
+// ReplayByKey returns the replay of a run that was asked for under a key, or
+// ErrNotFound. Whether it came about, the run's workflow knows.
+func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (KeyedReplay, error) {
+	row, err := s.q.ReplayByRequest(ctx, db.ReplayByRequestParams{RunID: runID, Request: key})
+	if err != nil {
+		return KeyedReplay{}, explain(err, "look for the replay that a key made")
+	}
+	order, err := decode[contract.ReplayOrder](row.ReplayOrder)
+	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Order: order, FromWorkflowRun: row.FromWorkflowRun}, err
 }
 
 // RunTimeFrom returns from when on the time counts that a run may take: from

@@ -167,7 +167,7 @@ func TestEveryStatusOfTheLifecycleCanBeStored(t *testing.T) {
 		from := store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: fmt.Sprint("reset ", i)} // a terminal status is left by a reset only
 		_, err := b.Record(t.Context(), from, contract.Record{RunID: b.run.ID, Seq: 1, Run: &contract.RunChange{Status: status}})
 		require.NoError(t, err)
-		runs, err := b.ListRuns(t.Context(), store.Filter{Status: status})
+		runs, err := b.ListRuns(t.Context(), store.Filter{Status: []contract.Status{status}})
 		require.NoError(t, err)
 		require.Len(t, runs, 1, status)
 	}

@@ -72,16 +72,21 @@ type Cursor struct {
 	ID        int64     `json:"id"`
 }
 
+// Valid reports whether it may be the place of a run.
+func (c Cursor) Valid() bool { return c.ID > 0 && !c.CreatedAt.IsZero() }
+
 // Filter selects runs. Empty fields select all.
 type Filter struct {
 	Tenant     string
-	Status     contract.Status
+	Status     []contract.Status // any of them
 	Phase      contract.Phase
 	Project    string
 	ErrorClass contract.Class
-	Text       string // is part of the goal's title or description, in any case
-	Before     Cursor // runs after this one in the list; the zero value: from the newest on
-	Limit      int    // default 50, at most 1000
+	Text       string    // is part of the goal's title or description, in any case
+	Since      time.Time // created then or later
+	Until      time.Time // created before
+	Before     Cursor    // runs after this one in the list; the zero value: from the newest on
+	Limit      int       // default 50, at most 1000
 }
 
 // CreateRun stores a new run with status pending, its event run.created as
@@ -101,16 +106,23 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return Run{}, false, explain(err, "create the run")
 	}
-	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: params.Tenant, IdempotencyKey: *params.IdempotencyKey})
-	if err != nil {
-		return Run{}, false, explain(err, "create the run")
-	}
-	if known.RequestDigest != n.RequestDigest {
-		return Run{}, false, fault.New(contract.ClassHuman, CodeConflict,
-			"the idempotency key %q was used for another request, which made run %d; use a new key for a new run", n.IdempotencyKey, known.ID)
-	}
-	run, err := s.Run(ctx, known.ID)
+	run, err := s.RunByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
 	return run, false, err
+}
+
+// RunByKey returns the run that a request under an idempotency key has made, or
+// ErrNotFound. If the request was another one, it is a HUMAN_ERROR with
+// CodeConflict.
+func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {
+	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: tenant, IdempotencyKey: key})
+	if err != nil {
+		return Run{}, explain(err, "look for the run that a key made")
+	}
+	if known.RequestDigest != digest {
+		return Run{}, fault.New(contract.ClassHuman, CodeConflict,
+			"the idempotency key %q was used for another request, which made run %d; use a new key for a new run", key, known.ID)
+	}
+	return s.Run(ctx, known.ID)
 }
 
 func (n NewRun) params() (db.CreateRunParams, error) {
@@ -188,8 +200,17 @@ func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 // Filter.Before, leads to the next page, whatever is created in between.
 func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	params := db.ListRunsParams{
-		Tenant: optional(f.Tenant), Project: optional(f.Project), Phase: optional(string(f.Phase)), Status: optional(string(f.Status)),
+		Tenant: optional(f.Tenant), Project: optional(f.Project), Phase: optional(string(f.Phase)), Statuses: convert(f.Status, func(s contract.Status) string { return string(s) }),
 		ErrorClass: optional(string(f.ErrorClass)), Text: optional(text(f.Text)), Most: pageSize(f.Limit, 50),
+	}
+	if len(f.Status) == 0 {
+		params.Statuses = nil
+	}
+	if !f.Since.IsZero() {
+		params.Since = &f.Since
+	}
+	if !f.Until.IsZero() {
+		params.Until = &f.Until
 	}
 	if f.Before.ID != 0 {
 		params.BeforeAt, params.BeforeID = &f.Before.CreatedAt, f.Before.ID

@@ -169,7 +169,7 @@ func TestListFilters(t *testing.T) {
 		Phase: contract.PhaseTester, Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassAssertion, Message: "red"},
 	}})
 	for name, filter := range map[string]store.Filter{
-		"project": {Project: "parser"}, "text": {Text: "0% FASTER_"}, "tenant": {Tenant: "acme"}, "status": {Status: contract.StatusPending},
+		"project": {Project: "parser"}, "text": {Text: "0% FASTER_"}, "tenant": {Tenant: "acme"}, "status": {Status: []contract.Status{contract.StatusPending, contract.StatusDone}},
 	} {
 		runs, err := b.ListRuns(t.Context(), filter)
 		require.NoError(t, err, name)
@@ -177,7 +177,7 @@ func TestListFilters(t *testing.T) {
 		require.Equal(t, "parser", runs[0].Project, name)
 	}
 	for name, filter := range map[string]store.Filter{
-		"phase": {Phase: contract.PhaseTester}, "class": {ErrorClass: contract.ClassAssertion}, "several": {Status: contract.StatusFailed, Project: "calculator"},
+		"phase": {Phase: contract.PhaseTester}, "class": {ErrorClass: contract.ClassAssertion}, "several": {Status: []contract.Status{contract.StatusFailed}, Project: "calculator"},
 	} {
 		runs, err := b.ListRuns(t.Context(), filter)
 		require.NoError(t, err, name)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -87,6 +88,8 @@ type Store struct {
 	hub     *hub
 	owner   *owner
 	options Options
+
+	requests sync.Map // names of requests under way in this process
 }
 
 // Open connects to the database, waiting for one that is not up yet until

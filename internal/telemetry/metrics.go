@@ -72,6 +72,11 @@ var (
 	ToolCalls = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_tool_calls_total", Help: "Tool calls of agents, by how they ended.",
 	}, []string{"tool", "outcome"})
+	// WebhookAttempts counts attempts to deliver to webhooks. Outcome is delivered,
+	// pending (it is tried again) or failed (it was the last attempt).
+	WebhookAttempts = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_webhook_attempts_total", Help: "Attempts to deliver to webhooks, by what became of the delivery.",
+	}, []string{"outcome"})
 	// DatabaseDuration is the time that database operations took.
 	DatabaseDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "rgpt_database_duration_seconds", Help: "Time that database operations took.",
@@ -224,6 +229,9 @@ func CountToolCall(tool string, code contract.Code) {
 	}
 	ToolCalls.WithLabelValues(toolValues.value(tool), codeValues.value(outcome)).Inc()
 }
+
+// CountWebhook notes what an attempt to deliver to a webhook led to.
+func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
 
 // ObserveDatabase notes a database operation, by the name of its query.
 func ObserveDatabase(operation string, took time.Duration, err error) {

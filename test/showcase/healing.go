@@ -215,7 +215,7 @@ func (t *tale) switches(agent contract.Agent, to contract.ModelChoice, by string
 // replays does an ended run again from a phase on, as a reset of its workflow does.
 func (t *tale) replays(p contract.Phase, by, reason string, to *contract.ModelChoice) {
 	t.do(func() error {
-		_, err := t.f.store.AddReplay(t.ctx, t.run.ID, t.workflowRun, p, contract.ReplayOrder{Model: to, By: by, Reason: reason})
+		_, err := t.f.store.AddReplay(t.ctx, t.run.ID, t.workflowRun, p, contract.ReplayOrder{Model: to, By: by, Reason: reason}, "")
 		return err
 	})
 	t.workflowRun = uuidOf("run", t.run.ID, t.seq)

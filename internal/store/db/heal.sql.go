@@ -14,12 +14,12 @@ import (
 const addReplay = `-- name: AddReplay :one
 WITH stale AS (
     DELETE FROM orchestrator_replays o
-    WHERE o.run_id = $3 AND o.execution_id IS NULL AND o.created_at < clock_timestamp() - interval '1 minute'
+    WHERE o.run_id = $5 AND o.execution_id IS NULL AND o.created_at < clock_timestamp() - interval '1 minute'
 )
-INSERT INTO orchestrator_replays (run_id, phase, replay_order, created_at)
-SELECT r.id, $1, $2, clock_timestamp()
+INSERT INTO orchestrator_replays (run_id, phase, replay_order, created_at, request, from_workflow_run)
+SELECT r.id, $1, $2, clock_timestamp(), $3, $4::text
 FROM orchestrator_runs r
-WHERE r.id = $3 AND r.status IN ('done', 'failed', 'cancelled') AND r.workflow_run_id IN ('', $4::text)
+WHERE r.id = $5 AND r.status IN ('done', 'failed', 'cancelled') AND r.workflow_run_id IN ('', $4::text)
   AND NOT EXISTS (SELECT FROM orchestrator_replays o
                   WHERE o.run_id = r.id AND o.execution_id IS NULL AND o.created_at >= clock_timestamp() - interval '1 minute')
 RETURNING id
@@ -28,8 +28,9 @@ RETURNING id
 type AddReplayParams struct {
 	Phase         string
 	ReplayOrder   json.RawMessage
-	RunID         int64
+	Request       *string
 	WorkflowRunID string
+	RunID         int64
 }
 
 // Runs under the lock of the run. No row: the run's workflow is not the given
@@ -39,8 +40,9 @@ func (q *Queries) AddReplay(ctx context.Context, arg AddReplayParams) (int64, er
 	row := q.db.QueryRow(ctx, addReplay,
 		arg.Phase,
 		arg.ReplayOrder,
-		arg.RunID,
+		arg.Request,
 		arg.WorkflowRunID,
+		arg.RunID,
 	)
 	var id int64
 	err := row.Scan(&id)
@@ -106,6 +108,34 @@ func (q *Queries) OpenInterventions(ctx context.Context, most int32) ([]OpenInte
 		return nil, err
 	}
 	return items, nil
+}
+
+const replayByRequest = `-- name: ReplayByRequest :one
+SELECT id, phase, replay_order, from_workflow_run FROM orchestrator_replays WHERE run_id = $1 AND request = $2::text
+`
+
+type ReplayByRequestParams struct {
+	RunID   int64
+	Request string
+}
+
+type ReplayByRequestRow struct {
+	ID              int64
+	Phase           string
+	ReplayOrder     json.RawMessage
+	FromWorkflowRun string
+}
+
+func (q *Queries) ReplayByRequest(ctx context.Context, arg ReplayByRequestParams) (ReplayByRequestRow, error) {
+	row := q.db.QueryRow(ctx, replayByRequest, arg.RunID, arg.Request)
+	var i ReplayByRequestRow
+	err := row.Scan(
+		&i.ID,
+		&i.Phase,
+		&i.ReplayOrder,
+		&i.FromWorkflowRun,
+	)
+	return i, err
 }
 
 const runTimeFrom = `-- name: RunTimeFrom :one

@@ -192,12 +192,78 @@ type OrchestratorBranchMessage struct {
 }
 
 type OrchestratorReplay struct {
-	ID          int64
-	RunID       int64
-	Phase       string
-	ReplayOrder json.RawMessage
-	ExecutionID *int64
+	ID              int64
+	RunID           int64
+	Phase           string
+	ReplayOrder     json.RawMessage
+	ExecutionID     *int64
+	CreatedAt       time.Time
+	Request         *string
+	FromWorkflowRun string
+}
+
+type OrchestratorRequest struct {
+	Tenant      string
+	Route       string
+	Key         string
+	Digest      string
+	Status      int32
+	ContentType string
+	Answer      []byte
 	CreatedAt   time.Time
+}
+
+type OrchestratorWebhook struct {
+	ID             int64
+	Tenant         string
+	Url            string
+	Events         []string
+	Project        string
+	Description    string
+	Secret         string
+	Enabled        bool
+	DisabledReason string
+	FailingSince   *time.Time
+	Since          interface{}
+	IdempotencyKey *string
+	RequestDigest  string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+type OrchestratorWebhookAttempt struct {
+	DeliveryID   int64
+	Attempt      int32
+	StartedAt    time.Time
+	FinishedAt   *time.Time
+	ResponseCode int32
+	DurationMs   int64
+	Error        string
+}
+
+type OrchestratorWebhookDelivery struct {
+	ID           int64
+	WebhookID    int64
+	EventID      *int64
+	RunID        int64
+	Seq          int64
+	EventType    string
+	Status       string
+	Attempts     int32
+	Used         int32
+	NextTry      *time.Time
+	ResponseCode int32
+	DurationMs   int64
+	Error        string
+	Request      *string
+	CreatedAt    time.Time
+	FinishedAt   *time.Time
+}
+
+type OrchestratorWebhookFeed struct {
+	One bool
+	Tx  pgtype.Uint64
+	ID  int64
 }
 
 type Phase struct {

@@ -251,21 +251,25 @@ FROM orchestrator_runs
 WHERE ($1::text IS NULL OR tenant = $1)
   AND ($2::text IS NULL OR project = $2)
   AND ($3::text IS NULL OR phase = $3)
-  AND ($4::text IS NULL OR status = $4)
+  AND ($4::text[] IS NULL OR status = ANY ($4::text[]))
   AND ($5::text IS NULL OR error_class = $5)
   AND ($6::text IS NULL OR strpos(lower(goal_title || ' ' || goal_description), lower($6)) > 0)
-  AND ($7::timestamptz IS NULL OR (created_at, id) < ($7, $8::bigint))
+  AND ($7::timestamptz IS NULL OR created_at >= $7)
+  AND ($8::timestamptz IS NULL OR created_at < $8)
+  AND ($9::timestamptz IS NULL OR (created_at, id) < ($9, $10::bigint))
 ORDER BY created_at DESC, id DESC
-LIMIT $9::int
+LIMIT $11::int
 `
 
 type ListRunsParams struct {
 	Tenant     *string
 	Project    *string
 	Phase      *string
-	Status     *string
+	Statuses   []string
 	ErrorClass *string
 	Text       *string
+	Since      *time.Time
+	Until      *time.Time
 	BeforeAt   *time.Time
 	BeforeID   int64
 	Most       int32
@@ -313,9 +317,11 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 		arg.Tenant,
 		arg.Project,
 		arg.Phase,
-		arg.Status,
+		arg.Statuses,
 		arg.ErrorClass,
 		arg.Text,
+		arg.Since,
+		arg.Until,
 		arg.BeforeAt,
 		arg.BeforeID,
 		arg.Most,

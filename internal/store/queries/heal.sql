@@ -15,13 +15,16 @@ WITH stale AS (
     DELETE FROM orchestrator_replays o
     WHERE o.run_id = @run_id AND o.execution_id IS NULL AND o.created_at < clock_timestamp() - interval '1 minute'
 )
-INSERT INTO orchestrator_replays (run_id, phase, replay_order, created_at)
-SELECT r.id, @phase, @replay_order, clock_timestamp()
+INSERT INTO orchestrator_replays (run_id, phase, replay_order, created_at, request, from_workflow_run)
+SELECT r.id, @phase, @replay_order, clock_timestamp(), sqlc.narg(request), @workflow_run_id::text
 FROM orchestrator_runs r
 WHERE r.id = @run_id AND r.status IN ('done', 'failed', 'cancelled') AND r.workflow_run_id IN ('', @workflow_run_id::text)
   AND NOT EXISTS (SELECT FROM orchestrator_replays o
                   WHERE o.run_id = r.id AND o.execution_id IS NULL AND o.created_at >= clock_timestamp() - interval '1 minute')
 RETURNING id;
+
+-- name: ReplayByRequest :one
+SELECT id, phase, replay_order, from_workflow_run FROM orchestrator_replays WHERE run_id = @run_id AND request = @request::text;
 
 -- name: DropReplay :exec
 -- Forgets a replay that never began.

@@ -58,9 +58,11 @@ FROM orchestrator_runs
 WHERE (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))
   AND (sqlc.narg(project)::text IS NULL OR project = sqlc.narg(project))
   AND (sqlc.narg(phase)::text IS NULL OR phase = sqlc.narg(phase))
-  AND (sqlc.narg(status)::text IS NULL OR status = sqlc.narg(status))
+  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
   AND (sqlc.narg(error_class)::text IS NULL OR error_class = sqlc.narg(error_class))
   AND (sqlc.narg(text)::text IS NULL OR strpos(lower(goal_title || ' ' || goal_description), lower(sqlc.narg(text))) > 0)
+  AND (sqlc.narg(since)::timestamptz IS NULL OR created_at >= sqlc.narg(since))
+  AND (sqlc.narg(until)::timestamptz IS NULL OR created_at < sqlc.narg(until))
   AND (sqlc.narg(before_at)::timestamptz IS NULL OR (created_at, id) < (sqlc.narg(before_at), @before_id::bigint))
 ORDER BY created_at DESC, id DESC
 LIMIT @most::int;

@@ -1,0 +1,415 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Secret is a text that no log and no document shows. Reveal is for the one who
+// has to know it.
+type Secret string
+
+const hidden = "[secret]"
+
+// Reveal returns the text.
+func (s Secret) Reveal() string { return string(s) }
+
+// String hides the text.
+func (s Secret) String() string { return hidden }
+
+// GoString hides the text.
+func (s Secret) GoString() string { return hidden }
+
+// LogValue hides the text.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
+
+// MarshalText hides the text.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// Webhook is where events are sent to, without its secret.
+type Webhook struct {
+	ID             int64      `json:"id"`
+	URL            string     `json:"url"`
+	Events         []string   `json:"events" doc:"patterns of event types; empty: all"`
+	Project        string     `json:"project,omitempty" doc:"events of this project's runs only"`
+	Description    string     `json:"description,omitempty"`
+	Enabled        bool       `json:"enabled"`
+	DisabledReason string     `json:"disabled_reason,omitempty" doc:"why it was disabled, where nobody did it"`
+	FailingSince   *time.Time `json:"failing_since,omitempty" doc:"the first failure since the last success"`
+	Pending        int64      `json:"pending" doc:"deliveries that are still to be made"`
+	CreatedAt      time.Time  `json:"created_at"`
+	UpdatedAt      time.Time  `json:"updated_at"`
+}
+
+// NewWebhook is a webhook to be made.
+type NewWebhook struct {
+	URL, Project, Description string
+	Events                    []string
+	Secret                    Secret
+	Enabled                   bool
+	Most                      int    // webhooks there may be
+	Key                       string // of idempotency; empty: always a new one
+	Digest                    string // of the request that the key stands for
+}
+
+// WebhookChange is what is to be different; nil stays as it is.
+type WebhookChange struct {
+	URL, Project, Description *string
+	Events                    []string // nil: as they are; empty: all
+	Secret                    *Secret
+	Enabled                   *bool
+}
+
+// CreateWebhook makes a webhook, which gets what happens from now on. A key that
+// was used for the same request returns the webhook that it made, and false.
+func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
+	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
+		Url: n.URL, Events: notNil(n.Events), Project: n.Project, Description: text(n.Description), Secret: n.Secret.Reveal(),
+		Enabled: n.Enabled, IdempotencyKey: optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
+	})
+	if err == nil {
+		w, err = s.Webhook(ctx, id)
+		return w, n.Secret, true, err
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return w, "", false, explain(err, "make the webhook")
+	}
+	known, err := s.q.WebhookByKey(ctx, n.Key)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return w, "", false, fault.New(contract.ClassHuman, contract.CodeForbidden,
+			"there are %d webhooks already, as many as may be (server.webhooks.max_webhooks); remove one first", n.Most)
+	case err != nil:
+		return w, "", false, explain(err, "make the webhook")
+	case known.RequestDigest != n.Digest:
+		return w, "", false, keyConflict()
+	}
+	w, err = s.Webhook(ctx, known.ID)
+	return w, Secret(known.Secret), false, err
+}
+
+// Webhooks returns all webhooks, the oldest first.
+func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
+	rows, err := s.q.Webhooks(ctx, nil)
+	if err != nil {
+		return nil, explain(err, "list the webhooks")
+	}
+	return convert(rows, webhookOf), nil
+}
+
+func webhookOf(r db.WebhooksRow) Webhook {
+	return Webhook{
+		ID: r.ID, URL: r.Url, Events: notNil(r.Events), Project: r.Project, Description: r.Description, Enabled: r.Enabled,
+		DisabledReason: r.DisabledReason, FailingSince: r.FailingSince, Pending: r.Pending, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+}
+
+// Webhook returns a webhook, or ErrNotFound.
+func (s *Store) Webhook(ctx context.Context, id int64) (Webhook, error) {
+	rows, err := s.q.Webhooks(ctx, &id)
+	if err != nil {
+		return Webhook{}, explain(err, "read webhook %d", id)
+	}
+	if len(rows) == 0 {
+		return Webhook{}, noWebhook(id)
+	}
+	return webhookOf(rows[0]), nil
+}
+
+func noWebhook(id int64) error {
+	return notFound("there is no webhook %d; rgpt webhook list shows those there are", id)
+}
+
+// ChangeWebhook changes a webhook and returns it as it is then, or ErrNotFound.
+func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (Webhook, error) {
+	p := db.ChangeWebhookParams{ID: id, Url: c.URL, Events: c.Events, Project: c.Project, Enabled: c.Enabled}
+	if c.Description != nil {
+		d := text(*c.Description)
+		p.Description = &d
+	}
+	if c.Secret != nil {
+		secret := c.Secret.Reveal()
+		p.Secret = &secret
+	}
+	n, err := s.q.ChangeWebhook(ctx, p)
+	if err != nil {
+		return Webhook{}, explain(err, "change webhook %d", id)
+	}
+	if n == 0 {
+		return Webhook{}, noWebhook(id)
+	}
+	return s.Webhook(ctx, id)
+}
+
+// DeleteWebhook removes a webhook with its log, or returns ErrNotFound.
+func (s *Store) DeleteWebhook(ctx context.Context, id int64) error {
+	n, err := s.q.DeleteWebhook(ctx, id)
+	if err == nil && n == 0 {
+		return noWebhook(id)
+	}
+	return explain(err, "remove webhook %d", id)
+}
+
+// feedPage is how many events are turned into deliveries at once.
+const feedPage = 500
+
+// FeedWebhooks turns events into deliveries as they come, until the context
+// ends, and calls fed after each page that had events. Several may do it at the
+// same time; each event meets each webhook once.
+func (s *Store) FeedWebhooks(ctx context.Context, fed func()) error {
+	return s.follow(ctx, allRuns, func() (bool, error) {
+		n, err := s.q.FeedWebhooks(ctx, feedPage)
+		if err != nil {
+			return false, explain(err, "turn events into deliveries")
+		}
+		if n.Events > 0 {
+			fed()
+		}
+		return n.Events > 0, nil
+	})
+}
+
+// Claim says what may be taken.
+type Claim struct {
+	Busy        map[int64]int // deliveries under way, by webhook
+	MostEach    int           // to one webhook at the same time
+	MostFailing int           // more to webhooks that fail
+	Most        int           // more in all
+	Lease       time.Duration // for how long they are taken
+}
+
+// DueDelivery is a delivery that is to be made now, with what is needed for it.
+type DueDelivery struct {
+	ID, WebhookID int64
+	Test          bool
+	RunID, Seq    int64
+	EventType     string
+	Attempt       int // this one, from 1
+	Used          int // of the attempts that are allowed
+	URL           string
+	Secret        Secret
+	Failing       bool            // its webhook fails
+	Event         *contract.Event // nil: a test, or it is gone
+	CreatedAt     time.Time
+}
+
+// ClaimDeliveries takes deliveries that are due. Nobody else gets them before the
+// lease is over; then whoever took them is held for dead.
+func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, error) {
+	p := db.ClaimDeliveriesParams{
+		BusyWebhooks: []int64{}, BusyCounts: []int32{}, MostEach: int32(c.MostEach), MostFailing: int32(c.MostFailing), Most: int32(c.Most),
+		LeaseSeconds: c.Lease.Seconds(),
+	}
+	for id, n := range c.Busy {
+		p.BusyWebhooks, p.BusyCounts = append(p.BusyWebhooks, id), append(p.BusyCounts, int32(n))
+	}
+	rows, err := s.q.ClaimDeliveries(ctx, p)
+	if err != nil {
+		return nil, explain(err, "look for deliveries that are due")
+	}
+	return convert(rows, func(r db.ClaimDeliveriesRow) DueDelivery {
+		d := DueDelivery{
+			ID: r.ID, WebhookID: r.WebhookID, Test: r.Test, RunID: r.RunID, Seq: r.Seq, EventType: r.EventType, Attempt: int(r.Attempts), Used: int(r.Used),
+			URL: r.Url, Secret: Secret(r.Secret), Failing: r.Failing, CreatedAt: r.CreatedAt,
+		}
+		if r.HappenedAt != nil {
+			d.Event = &contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: *r.HappenedAt}
+		}
+		return d
+	}), nil
+}
+
+// TestWebhook makes a delivery that is a test, taken for a lease by the caller.
+// By a key that was used before it returns the one that was made then, and
+// false: somebody sends it, or has.
+func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string, lease time.Duration) (DueDelivery, bool, error) {
+	r, err := s.q.TestWebhook(ctx, db.TestWebhookParams{WebhookID: id, EventType: eventType, Request: optional(key), LeaseSeconds: lease.Seconds()})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return DueDelivery{}, false, noWebhook(id)
+	}
+	return DueDelivery{
+		ID: r.ID, WebhookID: id, Test: true, EventType: eventType, Attempt: 1, Used: 1, URL: r.Url, Secret: Secret(r.Secret), CreatedAt: r.CreatedAt,
+	}, r.Fresh, explain(err, "make a test of webhook %d", id)
+}
+
+// DeliveryStatus is how far a delivery is.
+type DeliveryStatus string
+
+// The statuses of deliveries. Delivered and failed are final, until somebody asks
+// for it again.
+const (
+	DeliveryPending   DeliveryStatus = "pending"
+	DeliverySending   DeliveryStatus = "sending"
+	DeliveryDelivered DeliveryStatus = "delivered"
+	DeliveryFailed    DeliveryStatus = "failed"
+)
+
+// DeliveryStatuses returns all statuses of deliveries.
+func DeliveryStatuses() []DeliveryStatus {
+	return []DeliveryStatus{DeliveryPending, DeliverySending, DeliveryDelivered, DeliveryFailed}
+}
+
+// DeliveryOutcome is what came of an attempt.
+type DeliveryOutcome struct {
+	ID             int64
+	Attempt        int
+	Status         DeliveryStatus // pending: it is tried again
+	Wait           time.Duration  // until then
+	ResponseCode   int            // 0: there was no response
+	Took           time.Duration
+	Error          string        // in words; empty: it arrived
+	DisableAfter   time.Duration // of failing without a success: the webhook is disabled
+	Gone           bool          // the receiver wants nothing any more: disabled at once
+	DisabledReason string        // what is shown then
+}
+
+// EndDelivery books what came of an attempt, and reports whether the webhook was
+// disabled by it. An attempt that somebody else has taken over changes nothing
+// but its own entry, unless it arrived.
+func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bool, err error) {
+	r, err := s.q.EndDelivery(ctx, db.EndDeliveryParams{
+		ID: o.ID, Attempt: int32(o.Attempt), Status: string(o.Status), WaitSeconds: o.Wait.Seconds(), ResponseCode: int32(o.ResponseCode),
+		DurationMs: o.Took.Milliseconds(), Error: text(o.Error), DisableAfterSeconds: o.DisableAfter.Seconds(), Gone: o.Gone, DisabledReason: text(o.DisabledReason),
+	})
+	return r.Disabled, explain(err, "book attempt %d of delivery %d", o.Attempt, o.ID)
+}
+
+// Delivery is one event for one webhook, and what came of it.
+type Delivery struct {
+	ID           int64             `json:"id"`
+	WebhookID    int64             `json:"webhook_id"`
+	Message      string            `json:"message" doc:"id of the message, the same in every attempt: webhook-id and the CloudEvent's id"`
+	Test         bool              `json:"test,omitempty"`
+	RunID        int64             `json:"runId,omitempty"`
+	Seq          int64             `json:"seq,omitempty"`
+	EventType    string            `json:"event_type"`
+	Status       DeliveryStatus    `json:"status" enum:"pending,sending,delivered,failed"`
+	Attempts     int               `json:"attempts" doc:"that were begun"`
+	NextTry      *time.Time        `json:"next_try,omitempty" doc:"of one that is being sent: when another server may take it over"`
+	ResponseCode int               `json:"response_code,omitempty" doc:"of the last attempt; absent: there was no response"`
+	DurationMS   int64             `json:"duration_ms"`
+	Error        string            `json:"error,omitempty" doc:"of the last attempt, in words"`
+	CreatedAt    time.Time         `json:"created_at"`
+	FinishedAt   *time.Time        `json:"finished_at,omitempty"`
+	Log          []DeliveryAttempt `json:"log" doc:"each attempt"`
+
+	request string // by which it was last asked for
+}
+
+// DeliveryAttempt is one attempt of a delivery.
+type DeliveryAttempt struct {
+	Attempt      int        `json:"attempt"`
+	StartedAt    time.Time  `json:"started_at"`
+	FinishedAt   *time.Time `json:"finished_at" doc:"null: it is under way"`
+	ResponseCode int        `json:"response_code,omitempty"`
+	DurationMS   int64      `json:"duration_ms"`
+	Error        string     `json:"error,omitempty"`
+}
+
+// DeliveryFilter selects deliveries of a webhook.
+type DeliveryFilter struct {
+	Status DeliveryStatus // empty: all
+	Before int64          // those older than this one; 0: from the newest on
+	Limit  int            // default 50, at most 1000
+}
+
+// Deliveries returns deliveries of a webhook, the newest first, or ErrNotFound
+// where there is no such webhook.
+func (s *Store) Deliveries(ctx context.Context, webhook int64, f DeliveryFilter) ([]Delivery, error) {
+	if _, err := s.Webhook(ctx, webhook); err != nil {
+		return nil, err
+	}
+	return s.deliveries(ctx, db.DeliveriesParams{WebhookID: webhook, Before: f.Before, Status: string(f.Status), Most: pageSize(f.Limit, 50)})
+}
+
+// Delivery returns a delivery of a webhook, or ErrNotFound.
+func (s *Store) Delivery(ctx context.Context, webhook, id int64) (Delivery, error) {
+	all, err := s.deliveries(ctx, db.DeliveriesParams{WebhookID: webhook, ID: id, Most: 1})
+	if err == nil && (len(all) == 0 || id <= 0) {
+		return Delivery{}, notFound("webhook %d has no delivery %d", webhook, id)
+	}
+	if err != nil {
+		return Delivery{}, err
+	}
+	return all[0], nil
+}
+
+func (s *Store) deliveries(ctx context.Context, p db.DeliveriesParams) ([]Delivery, error) {
+	rows, err := s.lists.Deliveries(ctx, p)
+	if err != nil {
+		return nil, explain(err, "read the deliveries of webhook %d", p.WebhookID)
+	}
+	out := make([]Delivery, len(rows))
+	for i, r := range rows {
+		out[i] = Delivery{
+			ID: r.ID, WebhookID: r.WebhookID, Test: r.Test, RunID: r.RunID, Seq: r.Seq, EventType: r.EventType, Status: DeliveryStatus(r.Status),
+			Attempts: int(r.Attempts), NextTry: r.NextTry, ResponseCode: int(r.ResponseCode), DurationMS: r.DurationMs, Error: r.Error,
+			CreatedAt: r.CreatedAt, FinishedAt: r.FinishedAt,
+		}
+		if r.Request != nil {
+			out[i].request = *r.Request
+		}
+		out[i].Message = MessageID(r.WebhookID, r.ID, r.RunID, r.Seq)
+		if err := json.Unmarshal(r.Log, &out[i].Log); err != nil {
+			return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot read the attempts of delivery %d", r.ID)
+		}
+	}
+	return out, nil
+}
+
+// MessageID names what a delivery carries: the event, however often and by
+// whatever webhook it is sent; a test has a name of its own.
+func MessageID(webhook, delivery, run, seq int64) string {
+	if run == 0 {
+		return contract.WebhookTestID(webhook, delivery)
+	}
+	return contract.EventID(run, seq)
+}
+
+// Redeliver lets a delivery be made again, with all attempts that are allowed,
+// and returns it. The same key asks once. One that is being sent is refused.
+func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (Delivery, error) {
+	if _, err := s.Webhook(ctx, webhook); err != nil {
+		return Delivery{}, err
+	}
+	n, err := s.q.Redeliver(ctx, db.RedeliverParams{WebhookID: webhook, ID: id, Request: optional(key)})
+	if err != nil {
+		return Delivery{}, explain(err, "make delivery %d again", id)
+	}
+	d, err := s.Delivery(ctx, webhook, id)
+	if err == nil && n == 0 && (key == "" || d.request != key) {
+		err = fault.New(contract.ClassHuman, contract.CodeRejected, "delivery %d is being sent just now; see what comes of it first", id)
+	}
+	return d, err
+}
+
+// sweepPage is how many rows are removed at once.
+const sweepPage = 5000
+
+// SweepDeliveries removes entries of the log that are older, and returns how many.
+func (s *Store) SweepDeliveries(ctx context.Context, olderThan time.Duration) (int64, error) {
+	return sweep(func() (int64, error) {
+		n, err := s.q.SweepDeliveries(ctx, db.SweepDeliveriesParams{OlderThanSeconds: olderThan.Seconds(), Most: sweepPage})
+		return n, explain(err, "remove old deliveries")
+	})
+}
+
+// sweep removes page after page until there is nothing left.
+func sweep(page func() (int64, error)) (all int64, err error) {
+	for {
+		n, err := page()
+		all += n
+		if err != nil || n < sweepPage {
+			return all, err
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"code.dny.dev/ssrf"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// guardian knows the addresses that are not of the public internet, as IANA
+// lists them.
+var guardian = ssrf.New(ssrf.WithAnyPort())
+
+const (
+	maxResponse       = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
+	maxResponseHeader = 64 << 10
+	idleTime          = 30 * time.Second // how long a connection to a receiver is kept
+)
+
+// newClient returns a client that follows no redirect and, unless it may, reaches
+// no private address: that is looked at when a connection is made, when the name
+// has been resolved, so that a name which says something else then than before
+// gains nothing. For the same reason no proxy is used: it would resolve the name.
+func newClient(s config.Webhooks) *http.Client {
+	dialer := &net.Dialer{Timeout: s.Timeout}
+	if !s.AllowPrivate {
+		dialer.Control = guardian.Safe
+	}
+	return &http.Client{
+		Timeout:       s.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: s.Timeout, ForceAttemptHTTP2: true,
+			MaxResponseHeaderBytes: maxResponseHeader, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: s.MaxEach,
+		},
+	}
+}
+
+// response is what a receiver answered to an attempt.
+type response struct {
+	code       int           // 0: nothing
+	wrong      string        // in words; empty: it arrived
+	retryAfter time.Duration // that the receiver asks for
+}
+
+// post makes one attempt.
+func (h *Hooks) post(ctx context.Context, d store.DueDelivery) response {
+	req, err := h.request(ctx, d, time.Now())
+	if err != nil {
+		return response{wrong: "the message could not be made: " + err.Error()}
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return response{wrong: inWords(err, h.settings.Timeout)}
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // what it says does not matter
+	out := response{code: resp.StatusCode}
+	switch {
+	case resp.StatusCode >= 200 && resp.StatusCode < 300:
+		return out
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		out.wrong = "it answered " + status(resp.StatusCode) + ", and redirects are not followed; register the address where it is now"
+	default:
+		out.wrong = "it answered " + status(resp.StatusCode)
+	}
+	out.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	return out
+}
+
+func status(code int) string {
+	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
+}
+
+// inWords says why there was no answer, without the URL.
+func inWords(err error, timeout time.Duration) string {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	var dns *net.DNSError
+	var to interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, ssrf.ErrProhibitedIP):
+		return "its name leads to a private, loopback or otherwise reserved address, which nothing is sent to (server.webhooks.allow_private)"
+	case errors.As(err, &to) && to.Timeout():
+		return "it did not answer within " + timeout.String()
+	case errors.As(err, &dns):
+		return "its name could not be resolved"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it closed the connection without an answer"
+	default:
+		return "it could not be reached: " + err.Error()
+	}
+}
+
+// retryAfter reads for how long a receiver wants to be left alone, as seconds or
+// as a time; 0 where it says nothing.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		const most = 1 << 30 // seconds: more would not fit
+		return time.Duration(max(0, min(seconds, most))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(now))
+}

@@ -1,0 +1,87 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/version"
+)
+
+// TestEvent is the type of the event that a test sends.
+const TestEvent = "webhook.test"
+
+// typePrefix comes before the types of our events where those of others are too.
+const typePrefix = "rgpt."
+
+// ContentType is that of a CloudEvent in structured mode.
+const ContentType = "application/cloudevents+json"
+
+// Envelope is a CloudEvent, version 1.0, in structured mode. Its library would
+// bring more code than the few names that are needed.
+type Envelope struct {
+	SpecVersion     string    `json:"specversion"`
+	ID              string    `json:"id"`
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject"`
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype"`
+	Data            any       `json:"data"`
+}
+
+// envelope is the message of a delivery. It is the same in every attempt.
+func envelope(source string, d store.DueDelivery) Envelope {
+	e := Envelope{
+		SpecVersion: "1.0", ID: store.MessageID(d.WebhookID, d.ID, d.RunID, d.Seq), Source: source, Type: typePrefix + d.EventType,
+		Subject: fmt.Sprintf("webhook-%d", d.WebhookID), Time: d.CreatedAt, DataContentType: "application/json",
+		Data: map[string]any{"webhook_id": d.WebhookID, "text": "This is a test."},
+	}
+	if d.Event != nil {
+		e.Subject, e.Time, e.Data = contract.RunWorkflowID(d.RunID), d.Event.CreatedAt, d.Event
+	}
+	return e
+}
+
+// request makes the request of a delivery, signed as Standard Webhooks has it.
+func (h *Hooks) request(ctx context.Context, d store.DueDelivery, at time.Time) (*http.Request, error) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	message := envelope(h.settings.Source, d)
+	if err := enc.Encode(message); err != nil {
+		return nil, fmt.Errorf("write the message: %w", err)
+	}
+	key, err := keyOf(d.Secret)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	req.Header.Set("Content-Type", ContentType)
+	req.Header.Set("User-Agent", "rgpt/"+version.Version)
+	req.Header.Set("webhook-id", message.ID)
+	req.Header.Set("webhook-timestamp", timestamp)
+	req.Header.Set("webhook-signature", sign(key, message.ID, timestamp, body.Bytes()))
+	return req, nil
+}
+
+// sign signs a message: id, time and body, so that none of them can be another's.
+func sign(key []byte, id, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.", id, timestamp)
+	mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}

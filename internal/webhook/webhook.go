@@ -1,0 +1,207 @@
+// Package webhook sends events to those who registered for them: as CloudEvents,
+// signed, at least once, however often receivers or servers of ours go down. Both
+// the server and the command line use it.
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Hooks registers webhooks and sends to them.
+type Hooks struct {
+	store    *store.Store
+	settings config.Webhooks
+	log      *slog.Logger
+	client   *http.Client
+}
+
+// New returns the webhooks of an installation. They send nothing by themselves
+// until Run.
+func New(st *store.Store, settings config.Webhooks, log *slog.Logger) *Hooks {
+	return &Hooks{store: st, settings: settings, log: log, client: newClient(settings)}
+}
+
+// The bounds of what is registered.
+const (
+	maxURL         = 2000
+	maxPatterns    = 50
+	maxPattern     = 100
+	maxDescription = 1000
+	maxProject     = 200
+	minSecret      = 24 // bytes, as Standard Webhooks has it
+	maxSecret      = 64
+	secretPrefix   = "whsec_"
+)
+
+// Registration is a webhook to be made.
+type Registration struct {
+	URL         string
+	Events      []string // patterns; none: all
+	Project     string   // empty: all
+	Description string
+	Secret      store.Secret // empty: one is made
+	Disabled    bool
+	Key         string // of idempotency: the same makes one webhook
+}
+
+// Made is a webhook that was made, with its secret, which is told once.
+type Made struct {
+	Webhook store.Webhook
+	Secret  store.Secret
+	Fresh   bool // false: the same key had made it before
+}
+
+// Register makes a webhook, which gets what happens from now on.
+func (h *Hooks) Register(ctx context.Context, r Registration) (Made, error) {
+	if r.Events == nil {
+		r.Events = []string{}
+	}
+	change := store.WebhookChange{URL: &r.URL, Events: r.Events, Project: &r.Project, Description: &r.Description}
+	if r.Secret != "" {
+		change.Secret = &r.Secret
+	}
+	if err := h.check(&change); err != nil {
+		return Made{}, err
+	}
+	digest, err := digestOf(r)
+	if err != nil {
+		return Made{}, err
+	}
+	if r.Secret == "" {
+		r.Secret = newSecret()
+	}
+	var out Made
+	out.Webhook, out.Secret, out.Fresh, err = h.store.CreateWebhook(ctx, store.NewWebhook{
+		URL: r.URL, Project: r.Project, Description: r.Description, Events: change.Events, Secret: r.Secret, Enabled: !r.Disabled,
+		Most: h.settings.Max, Key: r.Key, Digest: digest,
+	})
+	return out, err
+}
+
+// Change changes a webhook. Who enables one that was disabled gives it another
+// chance: it gets what waits for it and what happens from then on.
+func (h *Hooks) Change(ctx context.Context, id int64, c store.WebhookChange) (store.Webhook, error) {
+	if err := h.check(&c); err != nil {
+		return store.Webhook{}, err
+	}
+	return h.store.ChangeWebhook(ctx, id, c)
+}
+
+// newSecret makes a secret that nobody can guess.
+func newSecret() store.Secret {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails
+	return store.Secret(secretPrefix + base64.StdEncoding.EncodeToString(raw))
+}
+
+// digestOf recognises the same registration under a key.
+func digestOf(r Registration) (string, error) {
+	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
+	if err != nil {
+		return "", fmt.Errorf("recognise the registration: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// wrong is input that cannot be used: nothing was done.
+func wrong(format string, args ...any) error {
+	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
+}
+
+// check refuses what can be seen to be wrong, and brings patterns into their form.
+func (h *Hooks) check(c *store.WebhookChange) error {
+	for name, field := range map[string]struct {
+		text *string
+		most int
+	}{"url": {c.URL, maxURL}, "project": {c.Project, maxProject}, "description": {c.Description, maxDescription}} {
+		if field.text == nil {
+			continue
+		}
+		if !utf8.ValidString(*field.text) || strings.ContainsRune(*field.text, 0) || len(*field.text) > field.most {
+			return wrong("%s: this is no text of at most %d bytes", name, field.most)
+		}
+	}
+	if c.URL != nil {
+		if err := h.checkURL(*c.URL); err != nil {
+			return err
+		}
+	}
+	if c.Events != nil {
+		var err error
+		if c.Events, err = patterns(c.Events); err != nil {
+			return err
+		}
+	}
+	if c.Secret != nil {
+		if _, err := keyOf(*c.Secret); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Hooks) checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return wrong("url: this is no http or https URL with a host")
+	case u.User != nil:
+		return wrong("url: a URL is shown to everybody who may see webhooks, so it may hold no user and password; check the signature instead")
+	case u.Fragment != "":
+		return wrong("url: what follows # is never sent; leave it out")
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !h.settings.AllowPrivate && guardian.SafeAddr(ip) != nil {
+		return wrong("url: %s is a private, loopback or otherwise reserved address; see server.webhooks.allow_private", ip)
+	}
+	return nil
+}
+
+var pattern = regexp.MustCompile(`^[a-z*][a-z_*]*(\.[a-z_*]+)*$`)
+
+// patterns checks patterns of event types. Where one of them is everything, none
+// is needed.
+func patterns(in []string) ([]string, error) {
+	out := []string{}
+	if len(in) > maxPatterns {
+		return nil, wrong("events: these are %d patterns, more than the %d that may be", len(in), maxPatterns)
+	}
+	for _, p := range in {
+		if p == "*" {
+			return []string{}, nil
+		}
+		if len(p) > maxPattern || !pattern.MatchString(p) {
+			return nil, wrong("events: %.100q is neither an event type nor a pattern such as run.* or *.failed", p)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// keyOf returns the key that a secret stands for.
+func keyOf(secret store.Secret) ([]byte, error) {
+	text, ok := strings.CutPrefix(secret.Reveal(), secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(key) < minSecret || len(key) > maxSecret {
+		return nil, wrong("secret: it must be %s followed by %d to %d random bytes in base64; leave it out to have one made", secretPrefix, minSecret, maxSecret)
+	}
+	return key, nil
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// DefaultRequestTimeout is the longest time of a request where nothing else is said.
+const DefaultRequestTimeout = 5 * time.Minute
+
+// errLate is why the context of a request ended that took too long.
+var errLate = errors.New("the request took too long")
+
+type timeKey struct{}
+
+// timed bounds what a request may take: until it has an answer, and a little
+// more until the client has taken that.
+func (s *server) timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		timer := time.AfterFunc(s.RequestTimeout, func() { cancel(errLate) })
+		defer timer.Stop()
+		s.deadline(r, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.RequestTimeout+slowest)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, timeKey{}, timer)))
+	})
+}
+
+// deadline notes that a connection takes no deadline. Those of tests do not.
+func (s *server) deadline(r *http.Request, err error) {
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		s.Log.InfoContext(r.Context(), "A connection takes no deadline", "request", requestID(r.Context()), "error", err)
+	}
+}
+
+// endless lifts the bound on the time of a request that lasts for as long as its
+// client takes what it is sent, piece by piece. The returned writer gives each
+// piece its time.
+func (s *server) endless(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	if timer, ok := r.Context().Value(timeKey{}).(*time.Timer); ok {
+		timer.Stop()
+	}
+	s.deadline(r, http.NewResponseController(w).SetReadDeadline(time.Time{}))
+	return &patient{w}
+}
+
+// patient gives each piece that is written a time of its own.
+type patient struct{ http.ResponseWriter }
+
+func (p *patient) Write(b []byte) (int, error) {
+	if err := http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController flush and set deadlines.
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// isText reports whether a text is one: UTF-8 without NUL.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// read takes a request in whole before anything is done: its body within its
+// time and size, and nothing in it that is no text.
+func (s *server) read(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isText(r.URL.Path) {
+			s.answer(w, r, problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8."})
+			return
+		}
+		for name, values := range r.URL.Query() {
+			if !isText(name) || !isText(strings.Join(values, "")) {
+				s.fail(w, r, badRequest("the query is no text: it holds bytes that are not UTF-8, or NUL"))
+				return
+			}
+		}
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := s.body(w, r)
+		if err != nil {
+			s.unread(w, r, err)
+			return
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// body reads a body. What comes after it, while the request is carried out, has
+// no deadline: it would end the request.
+func (s *server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	conn := http.NewResponseController(w)
+	s.deadline(r, conn.SetReadDeadline(time.Now().Add(bodyTime)))
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(body) {
+		return nil, badRequest("the body is no text: it holds bytes that are not UTF-8")
+	}
+	s.deadline(r, conn.SetReadDeadline(time.Time{}))
+	return body, nil
+}
+
+// unread says why a body was not read.
+func (s *server) unread(w http.ResponseWriter, r *http.Request, err error) {
+	var large *http.MaxBytesError
+	var bad badRequest
+	switch {
+	case errors.As(err, &large):
+		s.answer(w, r, tooLarge(fmt.Sprintf("Its body has more than the %d bytes allowed (server.max_body).", large.Limit)))
+	case errors.As(err, &bad):
+		s.fail(w, r, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		s.answer(w, r, problem{Title: "The request came too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("Its body was not there after %s.", bodyTime)})
+	default:
+		w.Header().Set("Connection", "close")
+		s.answer(w, r, problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: "Its body ended early."})
+	}
+}
+
+func tooLarge(detail string) problem {
+	return problem{Title: "The request is too large", Status: http.StatusRequestEntityTooLarge, Detail: detail}
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
+)
+
+func newWebhook(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "webhook", Short: "Have events sent to a URL",
+		Long: `Events of runs are sent as signed CloudEvents by the server, at least once each; docs/API.md says
+how a receiver checks the signature. Private addresses are refused unless
+server.webhooks.allow_private is set.`,
+	}
+	cmd.AddCommand(newWebhookAdd(a), newWebhookList(a), newWebhookTest(a), newWebhookDeliveries(a), newWebhookRemove(a))
+	return cmd
+}
+
+// withHooks opens what commands about webhooks need.
+func (a *app) withHooks(ctx context.Context, do func(*store.Store, *webhook.Hooks) error) error {
+	p, err := a.open(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return do(p.Store, webhook.New(p.Store, p.Config.Server.Webhooks, quiet()))
+}
+
+// oneWebhook takes the number of a webhook.
+func oneWebhook(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s needs the number of one webhook; rgpt webhook list shows them", cmd.CommandPath())
+	}
+	_, err := webhookID(args[0])
+	return err
+}
+
+func webhookID(arg string) (int64, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, usageError{fmt.Errorf("%q is no number of a webhook; rgpt webhook list shows those there are", arg)}
+	}
+	return id, nil
+}
+
+func newWebhookAdd(a *app) *cobra.Command {
+	var r webhook.Registration
+	var secretFile string
+	cmd := &cobra.Command{
+		Use: "add URL", Short: "Register a URL for events, from now on", Args: cobra.ExactArgs(1),
+		Example: `  rgpt webhook add https://ci.example.com/hooks/rgpt
+  rgpt webhook add https://chat.example.com/x --event run.failed --event 'approval.*' --project app`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.URL = args[0]
+			if secretFile != "" {
+				content, err := os.ReadFile(secretFile)
+				if err != nil {
+					return usageError{fmt.Errorf("read the secret: %w", err)}
+				}
+				r.Secret = store.Secret(strings.TrimSpace(string(content)))
+			}
+			return a.withHooks(cmd.Context(), func(_ *store.Store, hooks *webhook.Hooks) error {
+				made, err := hooks.Register(cmd.Context(), r)
+				if err != nil {
+					return err
+				}
+				a.printMade(made)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&r.Events, "event", nil, "event type or pattern such as run.* (default: all; may be given several times)")
+	cmd.Flags().StringVar(&r.Project, "project", "", "events of this project's runs only")
+	cmd.Flags().StringVar(&r.Description, "description", "", "what it is for")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret, whsec_… (default: one is made)")
+	cmd.Flags().StringVar(&r.Key, "idempotency-key", "", "the same key makes one webhook, however often it is asked for")
+	return cmd
+}
+
+// printMade tells of a new webhook, and its secret this one time.
+func (a *app) printMade(made webhook.Made) {
+	if a.json {
+		a.printJSON(struct {
+			store.Webhook
+			Secret string `json:"secret"`
+		}{made.Webhook, made.Secret.Reveal()})
+		return
+	}
+	fmt.Fprintf(a.out, "Webhook %d sends to %s\nSecret, told this once: %s\n", made.Webhook.ID, clean(made.Webhook.URL), made.Secret.Reveal())
+}
+
+func newWebhookList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List webhooks and how they are", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withHooks(cmd.Context(), func(st *store.Store, _ *webhook.Hooks) error {
+				list, err := st.Webhooks(cmd.Context())
+				if err == nil {
+					a.printWebhooks(list)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) printWebhooks(list []store.Webhook) {
+	if a.json {
+		a.printJSON(map[string]any{"webhooks": list})
+		return
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "There are no webhooks. Register one: rgpt webhook add URL")
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WEBHOOK\tSTATE\tPENDING\tEVENTS\tPROJECT\tURL")
+	for _, h := range list {
+		events := strings.Join(h.Events, ",")
+		if events == "" {
+			events = "all"
+		}
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, clean(health(h)), h.Pending, clean(events), clean(h.Project), clean(h.URL))
+	}
+	_ = w.Flush()
+}
+
+// health says in words how a webhook is.
+func health(h store.Webhook) string {
+	switch {
+	case !h.Enabled && h.DisabledReason != "":
+		return "disabled: " + h.DisabledReason
+	case !h.Enabled:
+		return "disabled"
+	case h.FailingSince != nil:
+		return "failing for " + age(*h.FailingSince)
+	default:
+		return "ok"
+	}
+}
+
+func newWebhookTest(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "test WEBHOOK", Short: "Send a test and say what came of it", Args: oneWebhook,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := webhookID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withHooks(cmd.Context(), func(_ *store.Store, hooks *webhook.Hooks) error {
+				d, err := hooks.Test(cmd.Context(), id, "")
+				if err != nil {
+					return err
+				}
+				a.printTest(d)
+				if d.Status != store.DeliveryDelivered {
+					return ended{exitError}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printTest(d store.Delivery) {
+	switch {
+	case a.json:
+		a.printJSON(d)
+	case d.Status == store.DeliveryDelivered:
+		fmt.Fprintf(a.out, "It arrived: %d after %s\n", d.ResponseCode, time.Duration(d.DurationMS)*time.Millisecond)
+	default:
+		fmt.Fprintf(a.out, "It did not arrive: %s\n", clean(d.Error))
+	}
+}
+
+func newWebhookDeliveries(a *app) *cobra.Command {
+	var f store.DeliveryFilter
+	var status string
+	cmd := &cobra.Command{
+		Use: "deliveries WEBHOOK", Short: "Show what was sent, the newest first", Args: oneWebhook,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := webhookID(args[0])
+			if err != nil {
+				return err
+			}
+			f.Status = store.DeliveryStatus(status)
+			if err := oneOf("status", f.Status, store.DeliveryStatuses()); err != nil {
+				return err
+			}
+			return a.withHooks(cmd.Context(), func(st *store.Store, _ *webhook.Hooks) error {
+				list, err := st.Deliveries(cmd.Context(), id, f)
+				if err == nil {
+					a.printDeliveries(list)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only with this status: pending, sending, delivered or failed")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
+	cmd.Flags().Int64Var(&f.Before, "before", 0, "those older than this one")
+	complete(cmd, "status", store.DeliveryStatuses())
+	return cmd
+}
+
+func (a *app) printDeliveries(list []store.Delivery) {
+	if a.json {
+		a.printJSON(map[string]any{"deliveries": list})
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "DELIVERY\tMESSAGE\tEVENT\tSTATUS\tATTEMPTS\tANSWER\tNEXT TRY\tERROR")
+	for _, d := range list {
+		next := ""
+		if d.NextTry != nil {
+			next = d.NextTry.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", d.ID, d.Message, clean(d.EventType), d.Status, d.Attempts, d.ResponseCode, next, clean(d.Error))
+	}
+	_ = w.Flush()
+}
+
+func newWebhookRemove(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove WEBHOOK", Short: "Remove a webhook and the log of its deliveries", Args: oneWebhook,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := webhookID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withHooks(cmd.Context(), func(st *store.Store, _ *webhook.Hooks) error {
+				if err := st.DeleteWebhook(cmd.Context(), id); err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(map[string]any{"removed": id})
+				} else {
+					fmt.Fprintf(a.out, "Webhook %d is removed\n", id)
+				}
+				return nil
+			})
+		},
+	}
+}
