@@ -28,7 +28,7 @@ server.webhooks.allow_private is set.`,
 
 // withHooks opens what commands about webhooks need.
 func (a *app) withHooks(ctx context.Context, do func(*store.Store, *webhook.Hooks) error) error {
-	p, err := a.open(ctx, 0)
+	p, err := a.parts(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -130,13 +130,13 @@ func (a *app) printWebhooks(list []store.Webhook) {
 		if events == "" {
 			events = "all"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, clean(health(h)), h.Pending, clean(events), clean(h.Project), clean(h.URL))
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, clean(webhookHealth(h)), h.Pending, clean(events), clean(h.Project), clean(h.URL))
 	}
 	_ = w.Flush()
 }
 
 // health says in words how a webhook is.
-func health(h store.Webhook) string {
+func webhookHealth(h store.Webhook) string {
 	switch {
 	case !h.Enabled && h.DisabledReason != "":
 		return "disabled: " + h.DisabledReason

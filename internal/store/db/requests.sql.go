@@ -97,8 +97,8 @@ func (q *Queries) ForgetRequest(ctx context.Context, arg ForgetRequestParams) er
 
 const sweepRequests = `-- name: SweepRequests :execrows
 DELETE FROM orchestrator_requests
-WHERE ctid IN (SELECT r.ctid FROM orchestrator_requests r
-               WHERE r.created_at < clock_timestamp() - make_interval(secs => $1::float8) LIMIT $2::int)
+WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM orchestrator_requests r
+                        WHERE r.created_at < now() - make_interval(secs => $1::float8) LIMIT $2::int))
 `
 
 type SweepRequestsParams struct {

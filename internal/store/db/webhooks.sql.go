@@ -441,10 +441,10 @@ func (q *Queries) Redeliver(ctx context.Context, arg RedeliverParams) (int64, er
 
 const sweepDeliveries = `-- name: SweepDeliveries :execrows
 DELETE FROM orchestrator_webhook_deliveries
-WHERE id IN (SELECT d.id FROM orchestrator_webhook_deliveries d JOIN orchestrator_webhooks w ON w.id = d.webhook_id
-             WHERE d.created_at < clock_timestamp() - make_interval(secs => $1::float8)
+WHERE id = ANY (ARRAY(SELECT d.id FROM orchestrator_webhook_deliveries d JOIN orchestrator_webhooks w ON w.id = d.webhook_id
+             WHERE d.created_at < now() - make_interval(secs => $1::float8)
                AND (d.next_try IS NULL OR NOT w.enabled)
-             LIMIT $2::int)
+             LIMIT $2::int))
 `
 
 type SweepDeliveriesParams struct {

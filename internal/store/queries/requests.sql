@@ -23,5 +23,5 @@ DELETE FROM orchestrator_requests WHERE tenant = 'local' AND route = @route AND 
 
 -- name: SweepRequests :execrows
 DELETE FROM orchestrator_requests
-WHERE ctid IN (SELECT r.ctid FROM orchestrator_requests r
-               WHERE r.created_at < clock_timestamp() - make_interval(secs => @older_than_seconds::float8) LIMIT @most::int);
+WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM orchestrator_requests r
+                        WHERE r.created_at < now() - make_interval(secs => @older_than_seconds::float8) LIMIT @most::int));

@@ -185,7 +185,7 @@ LIMIT @most::int;
 -- Old entries of the log; those that are still to be sent stay, unless their
 -- webhook is disabled.
 DELETE FROM orchestrator_webhook_deliveries
-WHERE id IN (SELECT d.id FROM orchestrator_webhook_deliveries d JOIN orchestrator_webhooks w ON w.id = d.webhook_id
-             WHERE d.created_at < clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
+WHERE id = ANY (ARRAY(SELECT d.id FROM orchestrator_webhook_deliveries d JOIN orchestrator_webhooks w ON w.id = d.webhook_id
+             WHERE d.created_at < now() - make_interval(secs => @older_than_seconds::float8)
                AND (d.next_try IS NULL OR NOT w.enabled)
-             LIMIT @most::int);
+             LIMIT @most::int));
