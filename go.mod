@@ -51,8 +51,8 @@ require (
 )
 
 require (
-	code.dny.dev/ssrf v0.3.0 // indirect
-	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
+	code.dny.dev/ssrf v0.3.0
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 )
 
 require (
