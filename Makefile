@@ -40,8 +40,8 @@ demo-node: setup build devserver ## The same on a web page, whose tests run in a
 test: setup build devserver tools ## Lint, then run all tests; those of whole stacks last, one after another
 	@$(MAKE) --no-print-directory lint
 	@cd devserver && $(BIN)/gotestsum --format pkgname -- -timeout 15m ./...
-	@$(BIN)/gotestsum --format pkgname -- -timeout 30m $$($(GO) list ./... | grep -vE '/test/(e2e|chaos)$$')
-	@$(BIN)/gotestsum --format pkgname -- -timeout 30m -p 1 ./test/e2e ./test/chaos
+	@$(BIN)/gotestsum --format pkgname -- -timeout 30m $$($(GO) list ./... | grep -vE '/test/(e2e|chaos|browser)$$')
+	@$(BIN)/gotestsum --format pkgname -- -timeout 30m -p 1 ./test/e2e ./test/chaos ./test/browser
 
 .PHONY: lint
 lint: tools ## golangci-lint, workflowcheck, generated code is current

@@ -53,7 +53,7 @@ func shapeOf(i, runs int) shape {
 // findings into the database.
 func (f *filler) scale(ctx context.Context, o Options) error {
 	runs, events := cmp.Or(o.Runs, ScaleRuns), cmp.Or(o.Events, ScaleEvents)
-	s := scaling{filler: f, runs: runs, each: events / runs, more: events % runs}
+	s := scaling{filler: f, runs: runs, each: events / runs, more: events % runs, settings: map[string]inputs{}}
 	return pgx.BeginFunc(ctx, f.sql, func(tx pgx.Tx) error {
 		for _, table := range []struct {
 			name    string
@@ -96,6 +96,13 @@ func (f *filler) scale(ctx context.Context, o Options) error {
 type scaling struct {
 	*filler
 	runs, each, more int
+	settings         map[string]inputs // by project
+}
+
+// inputs are the frozen inputs of a run, as its row has them.
+type inputs struct {
+	repo           contract.Repo
+	settings, spec string
 }
 
 // born is when a run began: a year is spread so that there are more of late.
@@ -126,9 +133,14 @@ func (s scaling) finished(i int) *time.Time {
 
 func (s scaling) run(i int) ([]any, error) {
 	subject, id, born, is := subjects[i%len(subjects)], int64(i+1), s.born(i), shapeOf(i, s.runs)
-	settings, spec, err := s.freeze(subject.project)
-	if err != nil {
-		return nil, err
+	settings, ok := s.settings[subject.project]
+	if !ok {
+		frozen, spec, err := s.freeze(subject.project)
+		if err != nil {
+			return nil, err
+		}
+		settings = inputs{frozen.Repo, jsonOf(frozen), jsonOf(spec)}
+		s.settings[subject.project] = settings
 	}
 	branch, commit, code, message := "", "", "", ""
 	if is.status == contract.StatusDone {
@@ -146,8 +158,8 @@ func (s scaling) run(i int) ([]any, error) {
 		updated = s.now
 	}
 	return []any{
-		id, subject.project, fmt.Sprintf("%s (%d)", subject.goal, id), settings.Repo.URL, "main", settings.Repo.Base, string(is.phase), string(is.status), is.waiting,
-		string(is.failure), code, message, branch, commit, jsonOf(settings), jsonOf(spec), contract.RunWorkflowID(id), uuidOf("run", id), started,
+		id, subject.project, fmt.Sprintf("%s (%d)", subject.goal, id), settings.repo.URL, "main", settings.repo.Base, string(is.phase), string(is.status), is.waiting,
+		string(is.failure), code, message, branch, commit, settings.settings, settings.spec, contract.RunWorkflowID(id), uuidOf("run", id), started,
 		int64(s.events(i)), i % 4, born, updated, started, s.finished(i), float64(100-i%60) / 100,
 	}, nil
 }

@@ -1,0 +1,229 @@
+// A real stack under the page: scripted runs with heals, switches of models,
+// questions to people, a replay. browser_test.go starts it and says by RGPT_LIVE
+// where the repository lies and which goals the scenario answers.
+import { execFileSync } from 'node:child_process';
+import { test, expect } from '../lib/fixtures.js';
+import { tabTo } from '../lib/check.js';
+
+const live = JSON.parse(process.env.RGPT_LIVE ?? 'null');
+
+// What the pages offer to these tests:
+//   [data-run="42"][data-state="queued|running|waiting|paused|healing|done|failed|stopped"]  a run, in lists and on its page
+//   button[data-command="pause|stop|resume|approve|reject|replay|switch-model|heal"]
+//   dialog[open] [data-confirm]     the question before a command, and its yes
+//   [role="status"]                 the place of answers
+//   nav[aria-label="Run"] a         the tabs
+//   a[data-download="zip"], .d2h-ins, [data-live="on|reconnecting"]
+
+// Machines under load take long for a run that takes seconds.
+const patient = { timeout: 240_000 };
+
+test.describe.configure({ mode: 'default' }); // one after the other, each by itself
+test.setTimeout(600_000);
+test.skip(live === null, 'needs a stack');
+
+/** create makes a run as any client does. */
+async function create(request, goal, more = {}) {
+  const answer = await request.post('/api/runs', { data: { repo: live.repo, goal: live.goals[goal], ...more } });
+  expect(answer.status(), await answer.text()).toBe(201);
+  return (await answer.json()).runId;
+}
+
+/** details is the whole run as the API has it. */
+async function details(request, id) {
+  return (await request.get(`/api/runs/${id}`)).json();
+}
+
+/** becomes waits until the API says that a run is like that. */
+async function becomes(request, id, ...statuses) {
+  await expect.poll(async () => (await details(request, id)).status, patient).toMatch(new RegExp(`^(${statuses.join('|')})$`));
+}
+
+const row = (page, id) => page.locator(`[data-run="${id}"]`).first();
+
+/** state waits until the page shows a run in a state. */
+async function state(page, id, ...states) {
+  await expect(row(page, id)).toHaveAttribute('data-state', new RegExp(`^(${states.join('|')})$`), patient);
+}
+
+/** command gives a command by the keyboard alone, and confirms it where it asks. */
+async function command(page, name, { reason, asks = false } = {}) {
+  await tabTo(page, page.locator(`button[data-command="${name}"]`).first());
+  await page.keyboard.press('Enter');
+  if (asks) {
+    const dialog = page.locator('dialog[open]');
+    await expect(dialog).toBeVisible();
+    if (reason) {
+      await tabTo(page, dialog.locator('textarea[name="reason"]'));
+      await page.keyboard.type(reason);
+    }
+    await tabTo(page, dialog.locator('[data-confirm]'));
+    await page.keyboard.press('Enter');
+    await expect(dialog).toBeHidden();
+  }
+  await expect(page.locator('[role="status"] > *').first()).toBeVisible();
+  await expect(page.locator('[role="status"] .s-failed'), 'no answer says that it failed').toHaveCount(0);
+}
+
+/** marks a page so that a reload would be noticed. */
+async function marked(page) {
+  await page.evaluate(() => { window.__sameDocument = true; });
+  return async () => expect(await page.evaluate(() => window.__sameDocument === true), 'the page was not loaded again').toBe(true);
+}
+
+/** unpacks requires that a file is a zip that holds a file of a name. */
+function unpacks(file, name) {
+  execFileSync('unzip', ['-tq', file]);
+  expect(execFileSync('unzip', ['-Z1', file]).toString().split('\n')).toContain(name);
+}
+
+test('a run is healed, approved, and packed', async ({ request }, info) => {
+  const id = await create(request, 'heals', { approve_release: true });
+  await becomes(request, id, 'waiting_for_approval');
+  const waits = await details(request, id);
+  expect(waits.self_heal_events.map((h) => `${h.error_type} ${h.heal_action} ${h.status}`)).toEqual(['ASSERTION_ERROR repair success']);
+  expect((await request.post(`/api/runs/${id}/approve`, { data: { by: 'ann' } })).status()).toBe(200);
+  await becomes(request, id, 'done');
+  const zip = await request.get(`/api/runs/${id}/zip`);
+  const file = info.outputPath('run.zip');
+  const { writeFileSync } = await import('node:fs');
+  writeFileSync(file, await zip.body());
+  unpacks(file, 'report.md');
+});
+
+test('the list follows a run from its creation to its end without a reload', async ({ page, request, context }) => {
+  await page.goto('/runs');
+  await expect(page.locator('[data-live="on"]')).toBeVisible();
+  const same = await marked(page);
+  const seen = new Set();
+  await page.exposeFunction('sawState', (id, s) => seen.add(`${id} ${s}`));
+  await page.evaluate(() => {
+    const look = () => {
+      for (const e of document.querySelectorAll('[data-run]')) window.sawState(e.dataset.run, e.dataset.state);
+    };
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ['data-state'] });
+    look();
+  });
+  const id = await create(request, 'heals', { approve_release: true });
+  await state(page, id, 'waiting');
+  const answer = await context.newPage();
+  await answer.goto(`/runs/${id}`);
+  await command(answer, 'approve', { asks: true });
+  await answer.close();
+  await state(page, id, 'done');
+  await same();
+  expect([...seen]).toEqual(expect.arrayContaining(['running', 'healing', 'waiting', 'done'].map((s) => `${id} ${s}`)));
+});
+
+test('the page of a run shows its states and its question as they come', async ({ page, request }) => {
+  const id = await create(request, 'heals', { approve_release: true });
+  await page.goto(`/runs/${id}`);
+  const same = await marked(page);
+  await state(page, id, 'running', 'healing');
+  await state(page, id, 'waiting');
+  await command(page, 'approve', { asks: true, reason: 'looked at it' });
+  await state(page, id, 'done');
+  await same();
+  const run = await details(request, id);
+  expect(run.approvals.map((a) => `${a.kind} ${a.status} ${a.reason}`)).toEqual(['release granted looked at it']);
+});
+
+test('a switch of the model takes effect with the next call', async ({ page, request }) => {
+  const id = await create(request, 'slow');
+  const builder = async () => (await details(request, id)).model_usage.filter((u) => u.agent === 'builder').map((u) => u.model);
+  await page.goto(`/runs/${id}/models`);
+  await expect.poll(builder, patient).toEqual(['scripted']);
+  await tabTo(page, page.locator('#switch-builder [name="model"]'));
+  await page.keyboard.type('scripted/other');
+  await tabTo(page, page.locator('#switch-builder button[data-command="switch-model"]'));
+  await page.keyboard.press('Enter');
+  await expect(page.locator('[role="status"] > *').first()).toBeVisible();
+  await expect.poll(builder, patient).toContain('other');
+  expect((await request.post(`/api/runs/${id}/stop`, { data: {} })).status()).toBe(200);
+  await becomes(request, id, 'cancelled');
+});
+
+test('pause, resume and stop do what they say', async ({ page, request }) => {
+  const id = await create(request, 'slow');
+  await page.goto(`/runs/${id}`);
+  await state(page, id, 'running');
+  await command(page, 'pause');
+  await state(page, id, 'paused');
+  expect((await details(request, id)).status).toBe('paused');
+  await command(page, 'resume');
+  await state(page, id, 'running');
+  await command(page, 'stop', { asks: true, reason: 'enough' });
+  await state(page, id, 'stopped');
+  expect((await details(request, id)).status).toBe('cancelled');
+});
+
+test('a plan that is rejected ends its run', async ({ page, request }) => {
+  const id = await create(request, 'heals', { approve_plan: true });
+  await page.goto(`/runs/${id}`);
+  await state(page, id, 'waiting');
+  await command(page, 'reject', { asks: true, reason: 'not this way' });
+  await state(page, id, 'failed');
+  const run = await details(request, id);
+  expect(run.status).toBe('failed');
+  expect(run.failure.error_message).toContain('not this way');
+});
+
+test('the files of a run are downloaded as one', async ({ page, request }, info) => {
+  const id = await create(request, 'heals');
+  await becomes(request, id, 'done');
+  await page.goto(`/runs/${id}`);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.locator('a[data-download="zip"]').click()]);
+  const file = info.outputPath('run.zip');
+  await download.saveAs(file);
+  unpacks(file, 'report.md');
+});
+
+test('a page that lost the server says so and catches up', async ({ page, context, request, complaints }) => {
+  complaints.allow(/ERR_INTERNET_DISCONNECTED/);
+  await page.goto('/runs');
+  await expect(page.locator('[data-live="on"]')).toBeVisible();
+  const same = await marked(page);
+  await context.setOffline(true);
+  const id = await create(request, 'heals');
+  await becomes(request, id, 'done');
+  await expect(page.locator('[data-live="reconnecting"]')).toBeVisible(patient);
+  await context.setOffline(false);
+  await expect(page.locator('[data-live="on"]')).toBeVisible(patient);
+  await state(page, id, 'done');
+  await same();
+});
+
+test.describe('on pages that are not there yet', () => {
+  test.fixme();
+
+  test('the tabs of a healed run show what changed', async ({ page, request }) => {
+    const id = await create(request, 'heals');
+    await becomes(request, id, 'done');
+    await page.goto(`/runs/${id}`);
+    for (const tab of ['Heals', 'Changes']) {
+      await page.locator('nav[aria-label="Run"] a', { hasText: tab }).click();
+      await expect(page.locator('.d2h-ins').first()).toBeVisible();
+    }
+  });
+
+  test('a run that has ended is done again from a phase', async ({ page, request }) => {
+    const id = await create(request, 'heals');
+    await becomes(request, id, 'done');
+    await page.goto(`/runs/${id}/replay`);
+    const before = (await details(request, id)).phases.filter((p) => p.phase === 'tester').length;
+    await page.locator('select[name="phase"]').selectOption('tester');
+    await command(page, 'replay', { asks: true });
+    await state(page, id, 'running');
+    await state(page, id, 'done');
+    await expect.poll(async () => (await details(request, id)).phases.filter((p) => p.phase === 'tester').length, patient).toBe(before + 1);
+  });
+
+  test('two runs are compared', async ({ page, request }) => {
+    const first = await create(request, 'slow');
+    const second = await create(request, 'heals');
+    await becomes(request, first, 'done');
+    await becomes(request, second, 'done');
+    await page.goto(`/runs/${second}/diff/${first}`);
+    await expect(page.locator('.d2h-ins').first()).toBeVisible();
+  });
+});
