@@ -21,6 +21,7 @@ let refreshing = null;
 let again = false;
 let lastRefresh = 0;
 let lastEvent = null;
+let cut = false; // the stream was lost since the page was drawn
 
 function liveIs(state) {
   for (const dot of $$("[data-live]")) {
@@ -37,8 +38,15 @@ function connect() {
   url.searchParams.set("as", "message");
   if (lastEvent?.path === url.pathname) url.searchParams.set("after", lastEvent.id);
   stream = new EventSource(url);
-  stream.addEventListener("open", () => liveIs("on"));
+  stream.addEventListener("open", () => {
+    liveIs("on");
+    // A stream without a last id begins with what happens now: what happened while
+    // the line was cut is only in the page as it is drawn now.
+    if (cut) refresh();
+    cut = false;
+  });
   stream.addEventListener("error", () => {
+    cut = true;
     liveIs("reconnecting");
     if (stream?.readyState === EventSource.CLOSED) {
       disconnect();
