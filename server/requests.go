@@ -27,12 +27,29 @@ func (s *server) noted(next http.Handler) http.Handler {
 		id, started := uuid.NewString(), time.Now()
 		w.Header().Set(RequestIDHeader, id)
 		seen := &outcome{ResponseWriter: w, status: http.StatusOK}
-		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
+		var route string
+		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), requestKey{}, id), routeKey{}, &route))
 		next.ServeHTTP(seen, r)
-		telemetry.ObserveRequest(r.Pattern, seen.status, time.Since(started)) // the mux has set the pattern
+		telemetry.ObserveRequest(route, seen.status, time.Since(started))
 		// The path, not the query: that may hold what people look for.
 		s.Log.DebugContext(r.Context(), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", seen.status, "bytes", seen.bytes, "took", time.Since(started))
+	})
+}
+
+// routeKey is the key of where the route of a request is noted.
+type routeKey struct{}
+
+// routed notes the route that a mux found for a request, for those around it:
+// they have another copy of the request.
+func routed(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if route, ok := r.Context().Value(routeKey{}).(*string); ok {
+				*route = r.Pattern
+			}
+		}()
+		mux.ServeHTTP(w, r)
 	})
 }
 

@@ -86,7 +86,7 @@ func New(o Options) http.Handler {
 	get("/ws", s.socket)
 	s.pages(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
-	return s.noted(guarded(s.timed(s.admitted(http.NewCrossOriginProtection().Handler(s.read(s.once(mux)))))))
+	return s.noted(guarded(s.timed(s.admitted(http.NewCrossOriginProtection().Handler(s.read(s.once(routed(mux))))))))
 }
 
 // admitted lets a request in that asks for a host of ours and whose body is not
