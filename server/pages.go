@@ -29,6 +29,15 @@ func (s *server) pages(mux *http.ServeMux) {
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/agents", s.agentsPage)
 	get("/settings/models", s.modelsPage)
+	get("/runs/{id}/heals", s.tab("heals", s.healsTab))
+	get("/runs/{id}/changes", s.tab("changes", s.changesTab))
+	get("/runs/{id}/tests", s.tab("tests", s.testsTab))
+	get("/runs/{id}/findings", s.tab("findings", s.findingsTab))
+	get("/runs/{id}/diff/{other}", s.diffPage)
+	mux.HandleFunc("GET /runs/{id}/diff", s.chooseDiff)
+	mux.HandleFunc("GET /runs/{id}/pictures/{artifact}", s.screenshot)
+	mux.HandleFunc("GET /runs/{id}/changes.patch", s.changePatch)
+	mux.HandleFunc("/runs/{id}/changes.patch", s.wrongMethod)
 }
 
 // page renders a page whole before it sends any of it.

@@ -57,7 +57,10 @@ const DefaultMaxBody = 1 << 20
 // readyTime bounds the questions of /readyz.
 const readyTime = 2 * time.Second
 
-type server struct{ Options }
+type server struct {
+	Options
+	patches patchCache
+}
 
 // New returns the handler of the API and the dashboard.
 func New(o Options) http.Handler {
@@ -66,7 +69,7 @@ func New(o Options) http.Handler {
 		o.Health = health.New(o.Store, o.Temporal, o.Namespace, 0, o.Log)
 	}
 	telemetry.ServeStreams()
-	s := &server{o}
+	s := &server{Options: o}
 	mux := http.NewServeMux()
 	// Each path has a second handler without a method, which says what is allowed.
 	get := func(path string, h http.HandlerFunc) {

@@ -104,15 +104,15 @@ func (s *Store) Findings(ctx context.Context, runID int64) ([]Finding, error) {
 	if err != nil {
 		return nil, explain(err, "read the findings of run %d", runID)
 	}
-	findings := make([]Finding, len(rows))
-	for i, r := range rows {
-		findings[i] = Finding{
-			Finding: contract.Finding{
-				ID: r.ID, Severity: contract.Severity(r.Severity), Category: contract.Category(r.Category), Message: r.Message,
-				Location: r.Location, Rule: r.Rule, Resolved: r.Resolved, ResolvedAt: r.ResolvedAt,
-			},
-			ExecutionID: r.ExecutionID, CheckID: r.CheckID, CreatedAt: r.CreatedAt,
-		}
+	return convert(rows, findingOf), nil
+}
+
+func findingOf(r db.Finding) Finding {
+	return Finding{
+		Finding: contract.Finding{
+			ID: r.ID, Severity: contract.Severity(r.Severity), Category: contract.Category(r.Category), Message: r.Message,
+			Location: r.Location, Rule: r.Rule, Resolved: r.Resolved, ResolvedAt: r.ResolvedAt,
+		},
+		ExecutionID: r.ExecutionID, CheckID: r.CheckID, CreatedAt: r.CreatedAt,
 	}
-	return findings, nil
 }

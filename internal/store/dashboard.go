@@ -144,3 +144,128 @@ func (s *Store) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 		}
 	}), explain(err, "read what was asked of models")
 }
+
+// CheckRows returns the checks of an execution in the order in which they began,
+// without their cases.
+func (s *Store) CheckRows(ctx context.Context, executionID int64) ([]Check, error) {
+	rows, err := s.q.CheckRows(ctx, executionID)
+	if err != nil {
+		return nil, explain(err, "read the checks of execution %d", executionID)
+	}
+	checks := make([]Check, len(rows))
+	for i, r := range rows {
+		result, err := decode[contract.CheckResult](r.Result)
+		if err != nil {
+			return nil, err
+		}
+		checks[i] = Check{ExecutionID: r.ExecutionID, Result: result, LogDigest: r.LogDigest, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt}
+	}
+	return checks, nil
+}
+
+// Case is a test case with the check that ran it.
+type Case struct {
+	contract.TestCase
+	CheckID string `json:"check_id"`
+}
+
+// CaseFilter selects test cases of one execution.
+type CaseFilter struct {
+	ExecutionID int64
+	Status      contract.TestStatus // empty: any
+	Text        string              // in the name, however it is written; empty: any
+	From, Most  int                 // how many are left out, and how many are returned at most
+}
+
+// Cases returns test cases, what is not green first, and how many match in all.
+func (s *Store) Cases(ctx context.Context, f CaseFilter) (cases []Case, matching int, err error) {
+	rows, err := s.q.Cases(ctx, db.CasesParams{
+		ExecutionID: f.ExecutionID, Status: string(f.Status), Text: text(f.Text), FromRow: int32(f.From), Most: int32(f.Most),
+	})
+	if err != nil {
+		return nil, 0, explain(err, "read the test cases of execution %d", f.ExecutionID)
+	}
+	for _, r := range rows {
+		c, err := decode[contract.TestCase](r.Doc)
+		if err != nil {
+			return nil, 0, err
+		}
+		cases, matching = append(cases, Case{TestCase: c, CheckID: r.CheckID}), int(r.Matching)
+	}
+	return cases, matching, nil
+}
+
+// CasesNamed returns the outcomes of the test cases with one of these names in
+// an execution; of the cases, check, name and status are set.
+func (s *Store) CasesNamed(ctx context.Context, executionID int64, names []string) ([]Case, error) {
+	rows, err := s.q.CasesNamed(ctx, db.CasesNamedParams{ExecutionID: executionID, Names: names})
+	return convert(rows, func(r db.CasesNamedRow) Case {
+		return Case{TestCase: contract.TestCase{Name: r.Name, Status: contract.TestStatus(r.Status)}, CheckID: r.CheckID}
+	}), explain(err, "read test cases of execution %d", executionID)
+}
+
+// ArtifactsOfExecution returns the files that one execution of a run left, at
+// most as many as given.
+func (s *Store) ArtifactsOfExecution(ctx context.Context, runID, executionID int64, most int) ([]contract.Artifact, error) {
+	rows, err := s.q.ArtifactsOfExecution(ctx, db.ArtifactsOfExecutionParams{RunID: runID, ExecutionID: &executionID, Most: int32(most)})
+	return convert(rows, func(r db.ArtifactsOfExecutionRow) contract.Artifact { return artifactOf(db.ArtifactsRow(r)) }),
+		explain(err, "read the artifacts of execution %d", executionID)
+}
+
+// Patches returns the patches among a run's artifacts.
+func (s *Store) Patches(ctx context.Context, runID int64) ([]contract.Artifact, error) {
+	rows, err := s.q.Patches(ctx, runID)
+	return convert(rows, func(r db.PatchesRow) contract.Artifact { return artifactOf(db.ArtifactsRow(r)) }),
+		explain(err, "read the patches of run %d", runID)
+}
+
+// Interventions returns what a run ever asked people beside approvals, in the
+// order in which it asked. What kind each was is not among it.
+func (s *Store) Interventions(ctx context.Context, runID int64) ([]Intervention, error) {
+	rows, err := s.q.Interventions(ctx, runID)
+	return convert(rows, func(r db.ManualIntervention) Intervention { return interventionOf(r, "") }),
+		explain(err, "read the interventions of run %d", runID)
+}
+
+// FindingCount is how many findings of a kind a run has.
+type FindingCount struct {
+	Severity contract.Severity `json:"severity"`
+	Category contract.Category `json:"category"`
+	CheckID  string            `json:"check_id"`
+	Resolved bool              `json:"resolved"`
+	N        int               `json:"n"`
+}
+
+// FindingCounts counts a run's findings by kind.
+func (s *Store) FindingCounts(ctx context.Context, runID int64) ([]FindingCount, error) {
+	rows, err := s.q.FindingCounts(ctx, runID)
+	return convert(rows, func(r db.FindingCountsRow) FindingCount {
+		return FindingCount{contract.Severity(r.Severity), contract.Category(r.Category), r.CheckID, r.Resolved, int(r.N)}
+	}), explain(err, "count the findings of run %d", runID)
+}
+
+// FindingFilter selects findings of one run. Empty fields select all.
+type FindingFilter struct {
+	RunID      int64
+	Severity   contract.Severity
+	Category   contract.Category
+	CheckID    string
+	Resolved   *bool
+	From, Most int // how many are left out, and how many are returned at most
+}
+
+// FindingsPage returns findings, the open ones first and of those the worst.
+func (s *Store) FindingsPage(ctx context.Context, f FindingFilter) ([]Finding, error) {
+	rows, err := s.q.FindingsPage(ctx, db.FindingsPageParams{
+		RunID: f.RunID, Severity: string(f.Severity), Category: string(f.Category), CheckID: text(f.CheckID), Resolved: f.Resolved,
+		FromRow: int32(f.From), Most: int32(f.Most),
+	})
+	return convert(rows, findingOf), explain(err, "read findings of run %d", f.RunID)
+}
+
+// Neighbour returns the run of the same project that came before a run; of the
+// first one that after it; 0 where there is no other.
+func (s *Store) Neighbour(ctx context.Context, runID int64) (int64, error) {
+	id, err := s.q.NeighbourRun(ctx, runID)
+	return id, ofRun(err, runID, "look for a run beside run %d", runID)
+}

@@ -99,12 +99,12 @@ func (s *Store) Artifacts(ctx context.Context, runID int64) ([]contract.Artifact
 	if err != nil {
 		return nil, explain(err, "read the artifacts of run %d", runID)
 	}
-	artifacts := make([]contract.Artifact, len(rows))
-	for i, r := range rows {
-		artifacts[i] = contract.Artifact{
-			ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type),
-			Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
-		}
+	return convert(rows, artifactOf), nil
+}
+
+func artifactOf(r db.ArtifactsRow) contract.Artifact {
+	return contract.Artifact{
+		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type),
+		Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
 	}
-	return artifacts, nil
 }

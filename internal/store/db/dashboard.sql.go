@@ -7,8 +7,198 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
+
+const artifactsOfExecution = `-- name: ArtifactsOfExecution :many
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+FROM orchestrator_artifacts WHERE execution_id = $1 AND run_id = $2 ORDER BY id LIMIT $3::int
+`
+
+type ArtifactsOfExecutionParams struct {
+	ExecutionID *int64
+	RunID       int64
+	Most        int32
+}
+
+type ArtifactsOfExecutionRow struct {
+	ID          int64
+	RunID       int64
+	ExecutionID int64
+	Name        string
+	Type        string
+	Size        int64
+	Hash        string
+	CreatedAt   time.Time
+}
+
+func (q *Queries) ArtifactsOfExecution(ctx context.Context, arg ArtifactsOfExecutionParams) ([]ArtifactsOfExecutionRow, error) {
+	rows, err := q.db.Query(ctx, artifactsOfExecution, arg.ExecutionID, arg.RunID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ArtifactsOfExecutionRow{}
+	for rows.Next() {
+		var i ArtifactsOfExecutionRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.RunID,
+			&i.ExecutionID,
+			&i.Name,
+			&i.Type,
+			&i.Size,
+			&i.Hash,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const cases = `-- name: Cases :many
+WITH cases AS (
+    SELECT c.check_id, t.doc ->> 'status' AS status, t.nr, t.doc
+    FROM orchestrator_checks c
+    CROSS JOIN LATERAL jsonb_path_query(c.cases, CASE WHEN $3::text = '' THEN '$[*]' ELSE '$[*] ? (@.status == $status)' END::jsonpath,
+        jsonb_build_object('status', $3::text)) WITH ORDINALITY AS t(doc, nr)
+    WHERE c.execution_id = $4 AND (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok)
+      AND ($5::text = '' OR position(lower($5::text) IN lower(t.doc ->> 'test_case')) > 0)
+)
+SELECT check_id, doc::jsonb AS doc, (count(*) OVER ())::int AS matching FROM cases
+ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'flaky' THEN 1 WHEN 'skipped' THEN 2 ELSE 3 END, check_id, nr
+LIMIT $2::int OFFSET $1::int
+`
+
+type CasesParams struct {
+	FromRow     int32
+	Most        int32
+	Status      string
+	ExecutionID int64
+	Text        string
+}
+
+type CasesRow struct {
+	CheckID  string
+	Doc      json.RawMessage
+	Matching int32
+}
+
+// Test cases, what is not green first. Those of a green re-test were counted
+// before and are left out, as everywhere. The filter is applied before the rows
+// are made; what is shown of a page is made last.
+func (q *Queries) Cases(ctx context.Context, arg CasesParams) ([]CasesRow, error) {
+	rows, err := q.db.Query(ctx, cases,
+		arg.FromRow,
+		arg.Most,
+		arg.Status,
+		arg.ExecutionID,
+		arg.Text,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CasesRow{}
+	for rows.Next() {
+		var i CasesRow
+		if err := rows.Scan(&i.CheckID, &i.Doc, &i.Matching); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const casesNamed = `-- name: CasesNamed :many
+SELECT c.check_id, (t.doc ->> 'test_case')::text AS name, (t.doc ->> 'status')::text AS status
+FROM orchestrator_checks c CROSS JOIN LATERAL jsonb_array_elements(c.cases) AS t(doc)
+WHERE c.execution_id = $1 AND (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok)
+  AND t.doc ->> 'test_case' = ANY ($2::text[])
+`
+
+type CasesNamedParams struct {
+	ExecutionID int64
+	Names       []string
+}
+
+type CasesNamedRow struct {
+	CheckID string
+	Name    string
+	Status  string
+}
+
+// The outcomes of the test cases with these names in an execution.
+func (q *Queries) CasesNamed(ctx context.Context, arg CasesNamedParams) ([]CasesNamedRow, error) {
+	rows, err := q.db.Query(ctx, casesNamed, arg.ExecutionID, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CasesNamedRow{}
+	for rows.Next() {
+		var i CasesNamedRow
+		if err := rows.Scan(&i.CheckID, &i.Name, &i.Status); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const checkRows = `-- name: CheckRows :many
+SELECT execution_id, check_id, result, log_digest, started_at, finished_at
+FROM orchestrator_checks WHERE execution_id = $1 ORDER BY started_at, check_id
+`
+
+type CheckRowsRow struct {
+	ExecutionID int64
+	CheckID     string
+	Result      json.RawMessage
+	LogDigest   string
+	StartedAt   time.Time
+	FinishedAt  time.Time
+}
+
+// The checks of an execution without their cases, which may be many.
+func (q *Queries) CheckRows(ctx context.Context, executionID int64) ([]CheckRowsRow, error) {
+	rows, err := q.db.Query(ctx, checkRows, executionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CheckRowsRow{}
+	for rows.Next() {
+		var i CheckRowsRow
+		if err := rows.Scan(
+			&i.ExecutionID,
+			&i.CheckID,
+			&i.Result,
+			&i.LogDigest,
+			&i.StartedAt,
+			&i.FinishedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const countWaiting = `-- name: CountWaiting :one
 SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval'
@@ -19,6 +209,144 @@ func (q *Queries) CountWaiting(ctx context.Context) (int32, error) {
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const findingCounts = `-- name: FindingCounts :many
+SELECT severity, category, check_id, resolved, count(*)::int AS n FROM orchestrator_findings
+WHERE run_id = $1 GROUP BY severity, category, check_id, resolved ORDER BY check_id
+`
+
+type FindingCountsRow struct {
+	Severity string
+	Category string
+	CheckID  string
+	Resolved bool
+	N        int32
+}
+
+func (q *Queries) FindingCounts(ctx context.Context, runID int64) ([]FindingCountsRow, error) {
+	rows, err := q.db.Query(ctx, findingCounts, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FindingCountsRow{}
+	for rows.Next() {
+		var i FindingCountsRow
+		if err := rows.Scan(
+			&i.Severity,
+			&i.Category,
+			&i.CheckID,
+			&i.Resolved,
+			&i.N,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const findingsPage = `-- name: FindingsPage :many
+SELECT id, run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at, created_at FROM orchestrator_findings
+WHERE run_id = $1 AND ($2::text = '' OR severity = $2::text) AND ($3::text = '' OR category = $3::text)
+  AND ($4::text = '' OR check_id = $4::text) AND ($5::boolean IS NULL OR resolved = $5)
+ORDER BY resolved, CASE severity WHEN 'major' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END, id
+LIMIT $7::int OFFSET $6::int
+`
+
+type FindingsPageParams struct {
+	RunID    int64
+	Severity string
+	Category string
+	CheckID  string
+	Resolved *bool
+	FromRow  int32
+	Most     int32
+}
+
+// Open ones first, the worst of them first.
+func (q *Queries) FindingsPage(ctx context.Context, arg FindingsPageParams) ([]Finding, error) {
+	rows, err := q.db.Query(ctx, findingsPage,
+		arg.RunID,
+		arg.Severity,
+		arg.Category,
+		arg.CheckID,
+		arg.Resolved,
+		arg.FromRow,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Finding{}
+	for rows.Next() {
+		var i Finding
+		if err := rows.Scan(
+			&i.ID,
+			&i.RunID,
+			&i.ExecutionID,
+			&i.CheckID,
+			&i.Severity,
+			&i.Category,
+			&i.Message,
+			&i.Location,
+			&i.Rule,
+			&i.Resolved,
+			&i.ResolvedAt,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const interventions = `-- name: Interventions :many
+SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions WHERE run_id = $1 ORDER BY id
+`
+
+func (q *Queries) Interventions(ctx context.Context, runID int64) ([]ManualIntervention, error) {
+	rows, err := q.db.Query(ctx, interventions, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ManualIntervention{}
+	for rows.Next() {
+		var i ManualIntervention
+		if err := rows.Scan(
+			&i.ID,
+			&i.RunID,
+			&i.Reason,
+			&i.ActionRequired,
+			&i.Status,
+			&i.Deadline,
+			&i.CreatedAt,
+			&i.ResolvedAt,
+			&i.ResolvedBy,
+			&i.Number,
+			&i.WorkflowRunID,
+			&i.Phase,
+			&i.Answer,
+			&i.Words,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const modelActivity = `-- name: ModelActivity :many
@@ -73,6 +401,66 @@ func (q *Queries) ModelActivity(ctx context.Context, since time.Time) ([]ModelAc
 			&i.LastAt,
 			&i.LastStatus,
 			&i.LastError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const neighbourRun = `-- name: NeighbourRun :one
+SELECT coalesce(
+    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
+    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id
+FROM orchestrator_runs r WHERE r.id = $1
+`
+
+// The run of the same project before this one; of the first, the one after it.
+func (q *Queries) NeighbourRun(ctx context.Context, id int64) (int64, error) {
+	row := q.db.QueryRow(ctx, neighbourRun, id)
+	var id_2 int64
+	err := row.Scan(&id_2)
+	return id_2, err
+}
+
+const patches = `-- name: Patches :many
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+FROM orchestrator_artifacts WHERE run_id = $1 AND type = 'patch' ORDER BY id
+`
+
+type PatchesRow struct {
+	ID          int64
+	RunID       int64
+	ExecutionID int64
+	Name        string
+	Type        string
+	Size        int64
+	Hash        string
+	CreatedAt   time.Time
+}
+
+func (q *Queries) Patches(ctx context.Context, runID int64) ([]PatchesRow, error) {
+	rows, err := q.db.Query(ctx, patches, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PatchesRow{}
+	for rows.Next() {
+		var i PatchesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.RunID,
+			&i.ExecutionID,
+			&i.Name,
+			&i.Type,
+			&i.Size,
+			&i.Hash,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -69,3 +69,61 @@ SELECT provider, model, count(*)::int AS calls, count(*) FILTER (WHERE status = 
 FROM orchestrator_model_calls
 WHERE started_at >= @since::timestamptz
 GROUP BY provider, model;
+
+-- name: CheckRows :many
+-- The checks of an execution without their cases, which may be many.
+SELECT execution_id, check_id, result, log_digest, started_at, finished_at
+FROM orchestrator_checks WHERE execution_id = @execution_id ORDER BY started_at, check_id;
+
+-- name: Cases :many
+-- Test cases, what is not green first. Those of a green re-test were counted
+-- before and are left out, as everywhere. The filter is applied before the rows
+-- are made; what is shown of a page is made last.
+WITH cases AS (
+    SELECT c.check_id, t.doc ->> 'status' AS status, t.nr, t.doc
+    FROM orchestrator_checks c
+    CROSS JOIN LATERAL jsonb_path_query(c.cases, CASE WHEN @status::text = '' THEN '$[*]' ELSE '$[*] ? (@.status == $status)' END::jsonpath,
+        jsonb_build_object('status', @status::text)) WITH ORDINALITY AS t(doc, nr)
+    WHERE c.execution_id = @execution_id AND (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok)
+      AND (@text::text = '' OR position(lower(@text::text) IN lower(t.doc ->> 'test_case')) > 0)
+)
+SELECT check_id, doc::jsonb AS doc, (count(*) OVER ())::int AS matching FROM cases
+ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'flaky' THEN 1 WHEN 'skipped' THEN 2 ELSE 3 END, check_id, nr
+LIMIT @most::int OFFSET @from_row::int;
+
+-- name: CasesNamed :many
+-- The outcomes of the test cases with these names in an execution.
+SELECT c.check_id, (t.doc ->> 'test_case')::text AS name, (t.doc ->> 'status')::text AS status
+FROM orchestrator_checks c CROSS JOIN LATERAL jsonb_array_elements(c.cases) AS t(doc)
+WHERE c.execution_id = @execution_id AND (coalesce((c.result #>> '{check,retest}')::int, 0) = 0 OR NOT c.ok)
+  AND t.doc ->> 'test_case' = ANY (@names::text[]);
+
+-- name: ArtifactsOfExecution :many
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+FROM orchestrator_artifacts WHERE execution_id = @execution_id AND run_id = @run_id ORDER BY id LIMIT @most::int;
+
+-- name: Patches :many
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+FROM orchestrator_artifacts WHERE run_id = @run_id AND type = 'patch' ORDER BY id;
+
+-- name: Interventions :many
+SELECT * FROM orchestrator_manual_interventions WHERE run_id = @run_id ORDER BY id;
+
+-- name: FindingCounts :many
+SELECT severity, category, check_id, resolved, count(*)::int AS n FROM orchestrator_findings
+WHERE run_id = @run_id GROUP BY severity, category, check_id, resolved ORDER BY check_id;
+
+-- name: FindingsPage :many
+-- Open ones first, the worst of them first.
+SELECT * FROM orchestrator_findings
+WHERE run_id = @run_id AND (@severity::text = '' OR severity = @severity::text) AND (@category::text = '' OR category = @category::text)
+  AND (@check_id::text = '' OR check_id = @check_id::text) AND (sqlc.narg(resolved)::boolean IS NULL OR resolved = sqlc.narg(resolved))
+ORDER BY resolved, CASE severity WHEN 'major' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END, id
+LIMIT @most::int OFFSET @from_row::int;
+
+-- name: NeighbourRun :one
+-- The run of the same project before this one; of the first, the one after it.
+SELECT coalesce(
+    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
+    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id
+FROM orchestrator_runs r WHERE r.id = @id;

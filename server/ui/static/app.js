@@ -311,6 +311,12 @@ document.addEventListener("click", (event) => {
     navigator.clipboard?.writeText(copy.dataset.copy).then(() => toast("done", "Copied"), () => toast("failed", "The browser does not let this page copy."));
     return;
   }
+  const source = at("[data-copy-from]");
+  if (source) {
+    fetch(source.dataset.copyFrom).then((answer) => (answer.ok ? answer.text() : Promise.reject(answer))).then((text) => navigator.clipboard.writeText(text))
+      .then(() => toast("done", "Copied"), () => toast("failed", "It could not be copied. Download it instead."));
+    return;
+  }
   if (at("[data-close]")) at("dialog")?.close();
   if (at("[data-keys]")) $("#keys").showModal();
   if (at("[data-theme-switch]")) {
@@ -477,27 +483,57 @@ function styled(name) {
   document.head.prepend(link);
 }
 
-async function drawDiffs() {
-  const patches = $$("[data-diff]").filter((d) => !d.dataset.drawn && d.offsetParent);
-  if (!patches.length) return;
+// Those in sight, or nearly, are drawn: a change may have hundreds of files.
+const shown = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    shown.unobserve(entry.target);
+    drawDiff(entry.target);
+  }
+}, { rootMargin: "400px" });
+
+function drawDiffs() {
+  for (const box of $$("[data-diff]:not([data-drawn])")) {
+    shown.unobserve(box);
+    shown.observe(box);
+  }
+}
+
+async function drawDiff(box) {
   if (!drawing) {
     styled("diff2html.min.css");
     drawing = script("diff2html.min.js");
   }
   await drawing;
-  for (const box of patches) {
-    const text = $("pre", box)?.textContent ?? "";
-    const side = box.dataset.diff === "side" && box.clientWidth > 720;
-    const target = document.createElement("div");
-    target.className = "drawn";
-    target.innerHTML = window.Diff2Html.html(text, {
-      drawFileList: false, matching: "lines", outputFormat: side ? "side-by-side" : "line-by-line", diffMaxChanges: 3000, diffMaxLineLength: 5000,
-    });
-    box.dataset.drawn = "1";
-    box.setAttribute("data-keep", box.dataset.digest ?? "drawn");
-    $("pre", box).hidden = true;
-    box.append(target);
+  const text = $("pre", box);
+  if (!text || box.dataset.drawn) return;
+  const side = box.dataset.diff === "side" && box.clientWidth > 720;
+  const target = document.createElement("div");
+  target.className = "drawn";
+  target.innerHTML = window.Diff2Html.html(text.textContent, {
+    drawFileList: false, matching: "lines", outputFormat: side ? "side-by-side" : "line-by-line", diffMaxChanges: 3000, diffMaxLineLength: 5000,
+  });
+  for (const part of $$(".d2h-file-side-diff, .d2h-file-diff", target)) part.tabIndex = 0; // it scrolls
+  box.dataset.drawn = "1";
+  text.hidden = true;
+  box.append(target);
+}
+
+// part fetches what a fold holds when it is opened for the first time.
+async function part(fold) {
+  const body = $(".body", fold);
+  const from = fold.dataset.part;
+  delete fold.dataset.part;
+  const answer = await fetch(from, { headers: { Accept: "text/html" } }).catch(() => null);
+  const there = answer?.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = there && $("details.diff > .body", there);
+  if (!fresh) {
+    fold.dataset.part = from;
+    toast("failed", "This file could not be read from the server. Open it again to try again.");
+    return;
   }
+  body.replaceChildren(...fresh.children);
+  drawDiffs();
 }
 
 // ── Start ──────────────────────────────────────────────────────────────────
@@ -509,7 +545,9 @@ function ready() {
   for (const button of $$("[data-noscript]")) button.hidden = true;
 }
 document.addEventListener("rgpt:refreshed", ready);
-document.addEventListener("toggle", () => drawDiffs(), true);
+document.addEventListener("toggle", (event) => {
+  if (event.target.open && event.target.dataset.part) part(event.target);
+}, true);
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", () => { connect(); });
 liveIs("off");

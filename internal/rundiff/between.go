@@ -1,0 +1,39 @@
+package rundiff
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Between returns the patch from what one patch makes of a base to what another
+// one makes of the same: what was done in between. An empty patch is the base
+// itself. Files come in the order of their paths, each with as few lines as tell
+// what changed, also where the patches were written with more. Nothing is taken
+// out of the text: whoever shows it does that.
+func Between(from, to []byte) (string, error) {
+	left, err := parsePatch(from)
+	if err != nil {
+		return "", err
+	}
+	right, err := parsePatch(to)
+	if err != nil {
+		return "", err
+	}
+	var patch strings.Builder
+	for _, path := range keysOf(left, right, cmp.Compare[string]) {
+		l, r := left[path], right[path]
+		if _, diff := compareFile(orUntouched(l, r), orUntouched(r, l), true); diff != nil {
+			patch.WriteString(diff.String())
+		}
+	}
+	return strings.ToValidUTF8(patch.String(), "\uFFFD"), nil
+}
+
+// orUntouched returns what a patch does to a file, which is nothing where only
+// the other patch names it.
+func orUntouched(t, other *touch) *touch {
+	if t != nil {
+		return t
+	}
+	return &touch{path: other.path, old: other.old, now: other.old, binary: other.binary}
+}
