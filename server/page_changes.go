@@ -106,7 +106,8 @@ func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 	return nil
 }
 
-// changePatch sends a change as a patch that git applies.
+// changePatch sends a change as a patch, as it is shown: without secrets, and with
+// binary files by their names alone where it is not a release's.
 func (s *server) changePatch(w http.ResponseWriter, r *http.Request) {
 	patch, name, err := s.askedPatch(r)
 	if err != nil {
@@ -264,7 +265,9 @@ func (s *server) stepChanges(plan contract.Plan, executions []store.Execution) [
 		step, _ := plan.Step(name)
 		out = append(out, changeSource{
 			ui.ChangeSource{Name: name, Label: strings.TrimSuffix(ui.Cut(name, 40)+" · "+ui.Cut(step.Name, 80), " · "), What: "What this step changed."},
-			func(ctx context.Context) (patchText, error) { return s.patchBetween(ctx, done.From.Patch, done.To.Patch) },
+			func(ctx context.Context) (patchText, error) {
+				return s.patchBetween(ctx, done.From.Patch, done.To.Patch)
+			},
 		})
 	}
 	return out

@@ -56,10 +56,11 @@ func (s *server) diffOf(r *http.Request) (string, error) {
 		}
 		return diffHref(rundiff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), nil
 	}
-	before := int64(0)
+	before, err := s.Store.Neighbour(r.Context(), id)
 	if fork := run.Settings.Fork; fork != nil {
 		before = fork.RunID
-	} else if before, err = s.Store.Neighbour(r.Context(), id); err != nil || before == 0 {
+	}
+	if err != nil || before == 0 {
 		return "", err
 	}
 	if before > id { // the first of its project: what came after it is compared with it
@@ -152,4 +153,3 @@ func diffRefs(r *http.Request) (refs [2]rundiff.Ref, err error) {
 	}
 	return refs, nil
 }
-

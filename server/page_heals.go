@@ -157,8 +157,8 @@ func withID(executions []store.Execution, id int64) *store.Execution {
 
 // firstAfter returns the first attempt of a phase, or of a step, that began in a
 // span of time.
-func firstAfter(executions []store.Execution, phase contract.Phase, step string, any bool, from, to int64) *store.Execution {
-	if !any {
+func firstAfter(executions []store.Execution, phase contract.Phase, step string, ended bool, from, to int64) *store.Execution {
+	if !ended {
 		return nil
 	}
 	fits := func(e store.Execution, step string) bool {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/a-h/templ"
 
@@ -63,7 +64,7 @@ func (s *server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	t.Cases, t.Files = besideTests(cases, files)
 	if before := attemptBefore(t.Attempts, t.Shown); before != nil && t.Shown.FinishedAt != nil {
 		t.Before = before
-		t.NewFailures, t.Fixed, err = s.changedTests(ctx, before.ExecutionID, execution)
+		t.NewFailures, t.Fixed, err = s.changedTests(ctx, before.ExecutionID, execution, t.Sum.Failed)
 	}
 	return ui.TestsTab(t), err
 }
@@ -106,12 +107,20 @@ func attemptBefore(all []store.PhaseAttempt, shown store.PhaseAttempt) *store.Ph
 // changedTests returns the tests that fail in an attempt and did not in another
 // one, and those that no longer do. A test is known again by its name and its
 // check, whichever shard of it.
-func (s *server) changedTests(ctx context.Context, before, now int64) (broken, fixed []store.Case, err error) {
-	failedBefore, _, err := s.Store.Cases(ctx, store.CaseFilter{ExecutionID: before, Status: contract.TestFailed, Most: comparedCases})
+func (s *server) changedTests(ctx context.Context, before, now int64, failing int) (broken, fixed []store.Case, err error) {
+	earlier, err := s.Store.CheckRows(ctx, before)
 	if err != nil {
 		return nil, nil, err
 	}
-	failedNow, _, err := s.Store.Cases(ctx, store.CaseFilter{ExecutionID: now, Status: contract.TestFailed, Most: comparedCases})
+	var sum contract.TestSummary
+	for _, c := range earlier {
+		sum = sum.Add(c.Result.Summary)
+	}
+	failedBefore, err := s.failedTests(ctx, before, sum.Failed)
+	if err != nil {
+		return nil, nil, err
+	}
+	failedNow, err := s.failedTests(ctx, now, failing)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,6 +141,16 @@ func (s *server) changedTests(ctx context.Context, before, now int64) (broken, f
 		}
 	}
 	return broken, fixed, err
+}
+
+// failedTests returns the tests of an execution that failed, which is not asked
+// where there are none.
+func (s *server) failedTests(ctx context.Context, execution int64, many int) ([]store.Case, error) {
+	if many == 0 {
+		return nil, nil
+	}
+	cases, _, err := s.Store.Cases(ctx, store.CaseFilter{ExecutionID: execution, Status: contract.TestFailed, Most: comparedCases})
+	return cases, err
 }
 
 // shardNumber is what stands behind a check's name where it has shards.
@@ -210,7 +229,7 @@ func testOfFile(cases []store.Case, name string) int {
 var noise = regexp.MustCompile(`^(chromium|chrome|firefox|webkit|mobile|desktop|retry[0-9]*|[0-9a-f]{5})$`)
 
 func wordsOf(name string) (out []string) {
-	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9' || r > 0x7f) }) {
+	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		if !noise.MatchString(w) {
 			out = append(out, w)
 		}

@@ -991,7 +991,7 @@ func diffPlan(d rundiff.Diff) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(d.Plan.StepsAdded)+len(d.Plan.StepsRemoved)+len(d.Plan.StepsChanged)+len(d.Plan.Changed) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<div class=\"body scroll\"><table class=\"table top\"><thead><tr><th></th><th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<div class=\"body scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Plans side by side\"><table class=\"table top\"><thead><tr><th></th><th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2015,7 +2015,7 @@ func diffNumbers(d rundiff.Diff) templ.Component {
 			templ_7745c5c3_Var83 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 158, "<section class=\"box flat\" id=\"diff-numbers\"><header><h2>Timing, cost, and counts</h2></header><div class=\"body scroll\"><table class=\"table\"><caption class=\"sr\">All numbers side by side</caption> <thead><tr><th class=\"grow\"></th><th class=\"num\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 158, "<section class=\"box flat\" id=\"diff-numbers\"><header><h2>Timing, cost, and counts</h2></header><div class=\"body scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers side by side\"><table class=\"table\"><caption class=\"sr\">All numbers side by side</caption> <thead><tr><th class=\"grow\"></th><th class=\"num\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
