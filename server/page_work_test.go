@@ -141,8 +141,8 @@ func (b *bundle) healed(tb testing.TB, text string) int64 {
 	return id
 }
 
-// attribute returns the values of an attribute in a page.
-func attribute(doc *html.Node, name string) (values []string) {
+// attributes returns the values of an attribute in a page.
+func attributes(doc *html.Node, name string) (values []string) {
 	for n := range doc.Descendants() {
 		for _, a := range n.Attr {
 			if a.Key == name {
@@ -235,7 +235,7 @@ func TestTheHealsOfARunAreToldAsAPathAndAsCards(t *testing.T) {
 	id := b.healed(t, "an assertion")
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/heals", id))
 	var stops []string
-	for _, label := range attribute(doc, "aria-label") {
+	for _, label := range attributes(doc, "aria-label") {
 		if strings.Contains(label, " · ") || strings.HasPrefix(label, "1 repair") || strings.HasPrefix(label, "asked") {
 			stops = append(stops, label)
 		}
@@ -244,7 +244,7 @@ func TestTheHealsOfARunAreToldAsAPathAndAsCards(t *testing.T) {
 	for _, want := range []string{"the cause", "Patched the code", "$0.42", "1.0k tokens", "mended", "A person was asked"} {
 		require.Contains(t, text, want)
 	}
-	require.Contains(t, attribute(doc, "href"), fmt.Sprintf("http://127.0.0.1:8233/namespaces/default/workflows/run-%d%%2Fheal%%2F1", id))
+	require.Contains(t, attributes(doc, "href"), fmt.Sprintf("http://127.0.0.1:8233/namespaces/default/workflows/run-%d%%2Fheal%%2F1", id))
 }
 
 func TestAChangeIsShownAsAWholeByStepAndByHeal(t *testing.T) {
@@ -311,7 +311,7 @@ func TestALargeFileIsFoldedUntilItIsAskedFor(t *testing.T) {
 	require.Contains(t, text, "Show this file, 195.4 KiB")
 	require.Contains(t, text, "This file is binary")
 	require.NotContains(t, text, secret, "secrets are taken out")
-	require.Contains(t, attribute(doc, "data-part"), fmt.Sprintf("/runs/%d/changes?file=1", id))
+	require.Contains(t, attributes(doc, "data-part"), fmt.Sprintf("/runs/%d/changes?file=1", id))
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/changes?file=1", id))
 	require.Contains(t, text, "0123456789")
 	require.NotContains(t, b.get(t, fmt.Sprintf("/runs/%d/changes.patch", id)).Body.String(), secret)
@@ -340,7 +340,7 @@ func TestTheTestsOfAnAttemptAreToldWithWhatChangedSinceTheOneBefore(t *testing.T
 	require.Regexp(t, `New failures\s*TestGreen\s*Fixed\s*TestFixed goal`, strings.Join(strings.Fields(text), " "))
 	require.Less(t, strings.LastIndex(text, "TestGreen"), strings.LastIndex(text, "TestFlaky"), "what failed is first")
 	require.Less(t, strings.LastIndex(text, "TestFlaky"), strings.LastIndex(text, "TestFixed"), "what passed is last")
-	require.Contains(t, attribute(doc, "href"), fmt.Sprintf("/runs/%d/diff/%d?attempt=1&other_attempt=2", id, id))
+	require.Contains(t, attributes(doc, "href"), fmt.Sprintf("/runs/%d/diff/%d?attempt=1&other_attempt=2", id, id))
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/tests?attempt=1&status=failed&text=FIXED", id))
 	require.Contains(t, text, "TestFixed goal")
 	require.NotContains(t, text, "TestGreen")
@@ -362,13 +362,13 @@ func TestTestsAreShownByThePage(t *testing.T) {
 	for from := 0; from < 300; from += 100 {
 		doc, text := b.page(t, fmt.Sprintf("/runs/%d/tests?from=%d", id, from))
 		require.Equal(t, from == 0, strings.Contains(text, "Test249"), "what failed comes first")
-		for _, row := range attribute(doc, "id") {
+		for _, row := range attributes(doc, "id") {
 			if strings.HasPrefix(row, "case-") {
 				require.False(t, seen[row], row)
 				seen[row] = true
 			}
 		}
-		require.Equal(t, from < 200, strings.Contains(strings.Join(attribute(doc, "rel"), " "), "next"))
+		require.Equal(t, from < 200, strings.Contains(strings.Join(attributes(doc, "rel"), " "), "next"))
 	}
 	require.Len(t, seen, 250)
 }
@@ -398,11 +398,11 @@ func TestPicturesOfATestAreShownBesideItAndAsNothingElse(t *testing.T) {
 		ids[a.Name[strings.LastIndexByte(a.Name, '/')+1:]] = a.ID
 	}
 	require.Contains(t, text, "Other files of tests", "the second picture is of no test that is known")
-	sources := attribute(doc, "src")
+	sources := attributes(doc, "src")
 	require.Contains(t, sources, fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
 	for n := range doc.Descendants() {
 		if n.Data == "tr" && strings.Contains(textOf(n), "logs in") {
-			require.Contains(t, attribute(n, "src"), fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
+			require.Contains(t, attributes(n, "src"), fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
 		}
 	}
 	w := b.get(t, fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
