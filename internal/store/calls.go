@@ -378,21 +378,22 @@ func (s *Store) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error
 	if err != nil {
 		return nil, explain(err, "read the model calls of run %d", runID)
 	}
-	calls := make([]ModelCall, len(rows))
-	for i, r := range rows {
-		calls[i] = ModelCall{
-			ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step,
-			Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Status: r.Status,
-			Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
-			Usage:     contract.Usage{PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
-			LatencyMS: r.LatencyMs, Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
-			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		}
-		if r.Status == callDone {
-			calls[i].Usage.Calls = 1
-		}
+	return convert(rows, modelCallOf), nil
+}
+
+func modelCallOf(r db.ModelCall) ModelCall {
+	call := ModelCall{
+		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step,
+		Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Status: r.Status,
+		Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
+		Usage:     contract.Usage{PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
+		LatencyMS: r.LatencyMs, Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
-	return calls, nil
+	if r.Status == callDone {
+		call.Usage.Calls = 1
+	}
+	return call
 }
 
 // Budget is the state of a budget.

@@ -254,19 +254,21 @@ func (s *Store) Executions(ctx context.Context, runID int64) ([]Execution, error
 	if err != nil {
 		return nil, explain(err, "read the executions of run %d", runID)
 	}
-	return convert(rows, func(r db.Execution) Execution {
-		return Execution{
-			ExecutionRef: contract.ExecutionRef{
-				ID: r.ID, RunID: r.RunID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent), Attempt: int(r.Attempt),
-			},
-			Status: contract.ExecutionStatus(r.Status), Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, r.ErrorCause),
-			Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
-			Usage: contract.Usage{
-				Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
-			},
-			Output: r.Output, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		}
-	}), nil
+	return convert(rows, executionOf), nil
+}
+
+func executionOf(r db.Execution) Execution {
+	return Execution{
+		ExecutionRef: contract.ExecutionRef{
+			ID: r.ID, RunID: r.RunID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent), Attempt: int(r.Attempt),
+		},
+		Status: contract.ExecutionStatus(r.Status), Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, r.ErrorCause),
+		Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
+		Usage: contract.Usage{
+			Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
+		},
+		Output: r.Output, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
 }
 
 // Timing is where the time of a run went: what began and ended when.
