@@ -118,6 +118,12 @@ func (s *server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	if h.Question != nil {
 		o.Ask = &ui.Ask{Run: h.Run, Question: *h.Question, Plan: o.Plan, Tests: h.Card.Tests, Findings: findings, Failure: lastFailure(executions)}
 	}
+	if o.Work, err = s.Store.Work(ctx, id); err != nil {
+		return nil, err
+	}
+	if o.Pauses, err = s.Store.Pauses(ctx, id); err != nil {
+		return nil, err
+	}
 	return ui.OverviewTab(o), nil
 }
 

@@ -38,6 +38,9 @@ func (s *server) pages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /runs/{id}/pictures/{artifact}", s.screenshot)
 	mux.HandleFunc("GET /runs/{id}/changes.patch", s.changePatch)
 	mux.HandleFunc("/runs/{id}/changes.patch", s.wrongMethod)
+	get("/runs/{id}/timeline", s.tab("timeline", s.timelineTab))
+	get("/runs/{id}/plan", s.tab("plan", s.planTab))
+	get("/runs/{id}/cost", s.tab("cost", s.costTab))
 }
 
 // page renders a page whole before it sends any of it.

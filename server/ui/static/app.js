@@ -542,6 +542,7 @@ function ready() {
   tick();
   drawDiffs();
   for (const link of $$("a[data-more]")) sight.observe(link);
+  if ($("[data-charts],a[data-soft]")) import("./charts.js");
   for (const button of $$("[data-noscript]")) button.hidden = true;
 }
 document.addEventListener("rgpt:refreshed", ready);

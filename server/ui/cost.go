@@ -1,0 +1,201 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Why an execution was paid for.
+const (
+	firstTime = "first time"
+	forHeal   = "heals"
+	forReplay = "replays"
+	again     = "done again after a resume"
+)
+
+// CostPage is what a run used and what it may use.
+type CostPage struct {
+	Run      store.Run
+	Usage    contract.Usage
+	Open     int // calls in flight
+	Budgets  []BudgetRow
+	Groups   []CostGroup // by phase, agent, model
+	Why      CostGroup   // what healing and replays cost
+	Rows     []CostRow   // by phase, agent and model, what cost most first
+	Dearest  []store.ModelCall
+	Over     []int64 // millionths of a dollar spent, at the end of each part of the time; tokens where nothing cost money
+	InTokens bool    // Over is tokens
+	From, To time.Time
+	Limit    int64 // of Over; 0: none
+}
+
+// BudgetRow is a budget and what it holds.
+type BudgetRow struct {
+	Name    string
+	Setting string // that sets its limits
+	store.Budget
+	LimitTokens, LimitMicros int64 // 0: none
+}
+
+// CostGroup is what was used, by one thing.
+type CostGroup struct {
+	Title string
+	Rows  []CostRow
+}
+
+// CostRow is what was used of or by something.
+type CostRow struct {
+	Name string
+	contract.Usage
+}
+
+func (u CostRow) tokens() int64 { return u.PromptTokens + u.CompletionTokens }
+
+// Reckon adds up what a run used. Work are its executions; what came after a
+// heal, and what a replay led to, is counted as theirs.
+func (p *CostPage) Reckon(spending []store.Spending, work []store.Span, heals []store.Span, replays []store.Replay) {
+	of := map[int64]store.Span{}
+	for _, e := range work {
+		of[e.ExecutionID] = e
+	}
+	why := reasons(work, heals, replays)
+	by := map[string]map[string]contract.Usage{}
+	for _, s := range spending {
+		e := of[s.ExecutionID]
+		model := s.Provider + "/" + s.Model
+		for group, name := range map[string]string{
+			"phase": string(e.Phase), "agent": string(e.Agent), "model": model, "why": cmp.Or(why[s.ExecutionID], firstTime),
+			"row": string(e.Phase) + " · " + string(e.Agent) + " · " + model,
+		} {
+			if by[group] == nil {
+				by[group] = map[string]contract.Usage{}
+			}
+			by[group][name] = sum(by[group][name], s.Usage)
+		}
+		p.Usage = sum(p.Usage, s.Usage)
+		p.Open += s.Open
+	}
+	p.Groups = []CostGroup{{"By phase", rowsOf(by["phase"])}, {"By agent", rowsOf(by["agent"])}, {"By model", rowsOf(by["model"])}}
+	p.Why, p.Rows = CostGroup{"What healing cost", rowsOf(by["why"])}, rowsOf(by["row"])
+}
+
+func sum(a, b contract.Usage) contract.Usage {
+	return contract.Usage{
+		Calls: a.Calls + b.Calls, PromptTokens: a.PromptTokens + b.PromptTokens, CompletionTokens: a.CompletionTokens + b.CompletionTokens, MicroUSD: a.MicroUSD + b.MicroUSD,
+	}
+}
+
+func rowsOf(by map[string]contract.Usage) []CostRow {
+	var out []CostRow
+	for name, u := range by {
+		out = append(out, CostRow{name, u})
+	}
+	slices.SortFunc(out, func(a, b CostRow) int {
+		return cmp.Or(cmp.Compare(b.MicroUSD, a.MicroUSD), cmp.Compare(b.tokens(), a.tokens()), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// reasons says of executions why they were there, other than for the first time.
+func reasons(work, heals []store.Span, replays []store.Replay) map[int64]string {
+	type owner struct {
+		phase contract.Phase
+		step  string
+		round int
+	}
+	out, latest := map[int64]string{}, map[owner]store.Span{}
+	for _, e := range work {
+		round := 0
+		for _, r := range replays {
+			if r.ExecutionID != 0 && r.ExecutionID <= e.ExecutionID {
+				round++
+			}
+		}
+		o := owner{e.Phase, e.Step, round}
+		before, repeated := latest[o]
+		latest[o] = e
+		switch {
+		case e.Step == contract.StepRepair:
+			out[e.ExecutionID] = forHeal
+		case repeated && slices.ContainsFunc(heals, func(h store.Span) bool {
+			return h.Kind == store.SpanHeal && !h.From.Before(before.From) && !h.From.After(e.From)
+		}):
+			out[e.ExecutionID] = forHeal
+		case round > 0:
+			out[e.ExecutionID] = forReplay
+		case repeated:
+			out[e.ExecutionID] = again
+		}
+	}
+	return out
+}
+
+// Healing is what heals cost.
+func (p *CostPage) healing() contract.Usage {
+	for _, r := range p.Why.Rows {
+		if r.Name == forHeal {
+			return r.Usage
+		}
+	}
+	return contract.Usage{}
+}
+
+// chartWidth and chartHeight are the inner sizes of the chart of spending.
+const (
+	chartWidth  = 1000
+	chartHeight = 180
+)
+
+// top is the highest value of the chart.
+func (p *CostPage) top() int64 {
+	var most int64 = 1
+	if len(p.Over) > 0 {
+		most = max(most, p.Over[len(p.Over)-1])
+	}
+	if p.Limit > 0 && p.limitShown() {
+		most = max(most, p.Limit)
+	}
+	return most
+}
+
+// limitShown reports whether the budget is near enough to be in the chart: one
+// that is far above would leave the line flat.
+func (p *CostPage) limitShown() bool {
+	const near = 4
+	return p.Limit > 0 && len(p.Over) > 0 && p.Limit <= near*max(1, p.Over[len(p.Over)-1])
+}
+
+func (p *CostPage) y(v int64) float64 {
+	const head = 0.92
+	return chartHeight * (1 - head*float64(v)/float64(p.top()))
+}
+
+// line is the path of what was spent over time; closed, for the ground below it.
+func (p *CostPage) line(closed bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "M0 %d", chartHeight)
+	for i, v := range p.Over {
+		fmt.Fprintf(&b, " H%s V%s", number(float64(i+1)*chartWidth/float64(len(p.Over))), number(p.y(v)))
+	}
+	if closed {
+		fmt.Fprintf(&b, " V%d Z", chartHeight)
+	}
+	return b.String()
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
+
+// amount writes a value of the chart.
+func (p *CostPage) amount(v int64) string {
+	if p.InTokens {
+		return Count(v) + " tokens"
+	}
+	return Dollars(v)
+}

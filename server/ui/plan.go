@@ -1,0 +1,360 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Sizes of the drawn plan, in pixels.
+const (
+	planNodeWidth  = 216
+	planNodeHeight = 68
+	bendHeight = 10 // of an edge that passes a layer
+	acrossGap  = 56
+	downGap    = 14
+	aroundPlan = 12
+)
+
+// PlanZooms are the sizes that a plan is drawn in, in hundredths.
+func PlanZooms() []int { return []int{50, 75, 100, 150} }
+
+// PlanQuery is what a plan's address says.
+type PlanQuery struct {
+	Run      int64
+	Version  int64 // 0: the plan that counts
+	Against  int64 // version that it is compared with; 0: the one before
+	Step     string
+	Zoom     int // in hundredths
+	Critical bool
+}
+
+// Href returns the address of the plan that the query asks for.
+func (q PlanQuery) Href() string {
+	v := url.Values{}
+	for name, n := range map[string]int64{"version": q.Version, "against": q.Against} {
+		if n > 0 {
+			v.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	if q.Step != "" {
+		v.Set("step", q.Step)
+	}
+	if q.Zoom != 0 && q.Zoom != 100 {
+		v.Set("zoom", strconv.Itoa(q.Zoom))
+	}
+	if q.Critical {
+		v.Set("critical", "1")
+	}
+	href := RunHref(q.Run, "plan")
+	if len(v) > 0 {
+		href += "?" + v.Encode()
+	}
+	return href
+}
+
+func (q PlanQuery) with(change func(*PlanQuery)) string {
+	change(&q)
+	return q.Href()
+}
+
+// StepHref returns the address of a step in the plan of its run.
+func StepHref(run int64, step string) string { return PlanQuery{Run: run, Step: step}.Href() }
+
+// PlanNode is a step where it is drawn.
+type PlanNode struct {
+	contract.Step
+	Number   int // in the order in which steps can be done, from 1
+	State    State
+	Attempts int
+	Took     time.Duration
+	Critical bool
+	Selected bool
+	X, Y     int
+}
+
+// PlanEdge is a dependency as it is drawn.
+type PlanEdge struct {
+	From, To string
+	Path     string
+	Critical bool
+	Near     bool // of the step that is looked at
+}
+
+// PlanGraph is a plan as it is drawn.
+type PlanGraph struct {
+	Nodes         []PlanNode
+	Edges         []PlanEdge
+	Width, Height int
+	Chain         int           // steps of the critical path
+	ChainTook     time.Duration // 0: nothing was done yet
+}
+
+// cell is a place in a layer: a step, or an edge that passes by.
+type cell struct {
+	step   string // empty: an edge passes
+	up     []*cell
+	weight float64
+	y, h   int
+}
+
+// DrawPlan lays a plan out: a step stands in the layer after the last of those
+// that it needs. Dependencies that follow from others are not drawn. Work are
+// the executions of its steps.
+func DrawPlan(plan contract.Plan, work []store.Span, run store.Run, q PlanQuery) PlanGraph {
+	order := plan.Order()
+	if len(order) != len(plan.Steps) { // a plan with a cycle is none that can be carried out; it is shown as it was written
+		order = nil
+		for _, s := range plan.Steps {
+			order = append(order, s.ID)
+		}
+	}
+	needs := map[string][]string{}
+	for _, s := range plan.Skeleton().Steps {
+		needs[s.ID] = s.Dependencies
+	}
+	layer, layers := layersOf(order, needs)
+	cells, columns, chains := cellsOf(order, needs, layer, layers)
+	arrange(columns)
+	g := PlanGraph{}
+	states := stepStates(work, run)
+	critical := criticalSteps(plan, order, needs, states)
+	g.Chain = len(critical)
+	at := map[string]PlanNode{}
+	for number, id := range order {
+		step, _ := plan.Step(id)
+		n := PlanNode{Step: step, Number: number + 1, State: Queued, Selected: id == q.Step, Critical: q.Critical && slices.Contains(critical, id)}
+		if s, ok := states[id]; ok {
+			n.State, n.Attempts, n.Took = s.state, s.attempts, s.took
+		}
+		n.X, n.Y = aroundPlan+layer[id]*(planNodeWidth+acrossGap), cells[id].y+aroundPlan
+		g.Width, g.Height = max(g.Width, n.X+planNodeWidth+aroundPlan), max(g.Height, n.Y+planNodeHeight+aroundPlan)
+		if slices.Contains(critical, id) {
+			g.ChainTook += n.Took
+		}
+		at[id] = n
+		g.Nodes = append(g.Nodes, n)
+	}
+	for _, id := range order {
+		for _, from := range needs[id] {
+			if _, known := at[from]; !known {
+				continue
+			}
+			chain := chains[[2]string{from, id}]
+			i := slices.Index(critical, id)
+			g.Edges = append(g.Edges, PlanEdge{
+				From: from, To: id, Path: edgePath(at[from], at[id], layer[from], chain),
+				Critical: q.Critical && i > 0 && critical[i-1] == from, Near: q.Step != "" && (q.Step == id || q.Step == from),
+			})
+		}
+	}
+	for _, bends := range chains {
+		for _, c := range bends {
+			g.Height = max(g.Height, c.y+bendHeight+2*aroundPlan)
+		}
+	}
+	return g
+}
+
+// layersOf gives each step the layer after the last of those that it needs.
+func layersOf(order []string, needs map[string][]string) (layer map[string]int, layers int) {
+	layer = map[string]int{}
+	for _, id := range order {
+		at := 0
+		for _, d := range needs[id] {
+			if n, ok := layer[d]; ok {
+				at = max(at, n+1)
+			}
+		}
+		layer[id] = at
+		layers = max(layers, at+1)
+	}
+	return layer, layers
+}
+
+// cellsOf fills the layers with steps, and with a thin cell for each edge that
+// passes one.
+func cellsOf(order []string, needs map[string][]string, layer map[string]int, layers int) (of map[string]*cell, columns [][]*cell, bends map[[2]string][]*cell) {
+	of, columns, bends = map[string]*cell{}, make([][]*cell, layers), map[[2]string][]*cell{}
+	for _, id := range order {
+		c := &cell{step: id, h: planNodeHeight}
+		of[id] = c
+		for _, from := range needs[id] {
+			before, known := of[from]
+			if !known {
+				continue
+			}
+			for at := layer[from] + 1; at < layer[id]; at++ {
+				bend := &cell{up: []*cell{before}, h: bendHeight}
+				columns[at] = append(columns[at], bend)
+				bends[[2]string{from, id}] = append(bends[[2]string{from, id}], bend)
+				before = bend
+			}
+			c.up = append(c.up, before)
+		}
+		columns[layer[id]] = append(columns[layer[id]], c)
+	}
+	return of, columns, bends
+}
+
+// arrange orders the cells of each layer after those of the layer before, and
+// puts each layer in the middle.
+func arrange(columns [][]*cell) {
+	tallest := 0
+	for _, column := range columns {
+		place(column, 0)
+		for _, c := range column {
+			c.weight = float64(c.y)
+			if len(c.up) > 0 {
+				c.weight = 0
+				for _, u := range c.up {
+					c.weight += float64(u.y + u.h/2)
+				}
+				c.weight /= float64(len(c.up))
+			}
+		}
+		slices.SortStableFunc(column, func(a, b *cell) int { return cmp.Compare(a.weight, b.weight) })
+		tallest = max(tallest, place(column, 0))
+	}
+	for _, column := range columns {
+		place(column, (tallest-place(column, 0))/2)
+	}
+}
+
+// place puts cells below each other and returns how high they are.
+func place(column []*cell, top int) int {
+	y := top
+	for _, c := range column {
+		c.y = y
+		y += c.h + downGap
+	}
+	return max(0, y-downGap-top)
+}
+
+// edgePath draws an edge as a smooth line through the places where it passes layers.
+func edgePath(from, to PlanNode, layer int, bends []*cell) string {
+	x, y := from.X+planNodeWidth, from.Y+planNodeHeight/2
+	d := fmt.Sprintf("M%d %d", x, y)
+	curve := func(toX, toY int) {
+		middle := (x + toX) / 2
+		d += fmt.Sprintf(" C%d %d %d %d %d %d", middle, y, middle, toY, toX, toY)
+		x, y = toX, toY
+	}
+	for i, b := range bends {
+		left := aroundPlan + (layer+1+i)*(planNodeWidth+acrossGap)
+		curve(left, b.y+aroundPlan+bendHeight/2)
+		x = left + planNodeWidth
+		d += fmt.Sprintf(" H%d", x)
+	}
+	curve(to.X, to.Y+planNodeHeight/2)
+	return d
+}
+
+type stepState struct {
+	state    State
+	attempts int
+	took     time.Duration
+}
+
+// stepStates are the states of a plan's steps by their latest executions.
+func stepStates(work []store.Span, run store.Run) map[string]stepState {
+	out := map[string]stepState{}
+	for _, s := range work {
+		if s.Kind != store.SpanStep || s.Phase != contract.PhaseBuilder {
+			continue
+		}
+		state := ExecutionState(s.Status)
+		switch whole := StateOf(run.Status); {
+		case state == Failed && whole == Healing && run.Phase == contract.PhaseBuilder:
+			state = Healing
+		case state == Running && whole == Paused:
+			state = Paused
+		}
+		out[s.Step] = stepState{state, max(s.Attempt, out[s.Step].attempts), s.End(time.Now()).Sub(s.From)}
+	}
+	return out
+}
+
+// criticalSteps is the chain of steps that took longest, in order. Where nothing
+// was done yet it is the chain that is hardest by the plan's own estimate.
+func criticalSteps(plan contract.Plan, order []string, needs map[string][]string, states map[string]stepState) []string {
+	until, before := map[string]time.Duration{}, map[string]string{}
+	last := ""
+	for _, id := range order {
+		step, _ := plan.Step(id)
+		for _, d := range needs[id] {
+			if until[d] > until[before[id]] || before[id] == "" {
+				before[id] = d
+			}
+		}
+		until[id] = until[before[id]] + states[id].took + time.Duration(levelWeight(step.EstimatedComplexity))
+		if last == "" || until[id] > until[last] {
+			last = id
+		}
+	}
+	var chain []string
+	for id := last; id != "" && !slices.Contains(chain, id); id = before[id] {
+		chain = append(chain, id)
+	}
+	slices.Reverse(chain)
+	return chain
+}
+
+func levelWeight(l contract.Level) int {
+	switch l {
+	case contract.LevelHigh:
+		return 3
+	case contract.LevelMedium:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// StepChange is how a step differs between two versions of a plan.
+type StepChange struct {
+	ID, Name string
+	What     string // added, removed or changed
+	Fields   []string
+}
+
+// ComparePlans tells how the steps of a plan differ from those of one before.
+func ComparePlans(before, after contract.Plan) (out []StepChange) {
+	for _, s := range after.Steps {
+		old, known := before.Step(s.ID)
+		if !known {
+			out = append(out, StepChange{s.ID, s.Name, "added", nil})
+			continue
+		}
+		if fields := changedFields(old, s); len(fields) > 0 {
+			out = append(out, StepChange{s.ID, s.Name, "changed", fields})
+		}
+	}
+	for _, s := range before.Steps {
+		if _, kept := after.Step(s.ID); !kept {
+			out = append(out, StepChange{s.ID, s.Name, "removed", nil})
+		}
+	}
+	return out
+}
+
+func changedFields(a, b contract.Step) (out []string) {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		p, q := x.Field(i), y.Field(i)
+		if p.Kind() == reflect.Slice && p.Len() == 0 && q.Len() == 0 {
+			continue
+		}
+		if !reflect.DeepEqual(p.Interface(), q.Interface()) {
+			out = append(out, Words(x.Type().Field(i).Tag.Get("json")))
+		}
+	}
+	return out
+}
