@@ -15,7 +15,7 @@ import (
 
 // Sizes of the drawn plan, in pixels.
 const (
-	planNodeWidth  = 216
+	planNodeWidth  = 240
 	planNodeHeight = 68
 	bendHeight = 10 // of an edge that passes a layer
 	acrossGap  = 56

@@ -122,7 +122,9 @@ function morph(from, to) {
   }
   window.Idiomorph.morph(from, to, {
     morphStyle: "outerHTML",
-    ignoreActiveValue: true,
+    // What has the focus and is no field, such as the page itself after a click
+    // beside things, would be left out with all that is in it.
+    ignoreActiveValue: Boolean(document.activeElement?.matches("input,textarea,select")),
     callbacks: {
       beforeNodeMorphed: (a, b) => {
         if (a.nodeType !== 1) return true;
