@@ -265,7 +265,8 @@ func (s Scale) ticks(start time.Time) []Tick {
 				continue
 			}
 			x := s.X(t)
-			if len(out) > 0 && x-out[len(out)-1].X < tickEvery*0.9 || x > 0.97 {
+			crowded := slices.ContainsFunc(s.gaps(), func(g stretch) bool { return math.Abs((g.x0+g.x1)/2-x) < tickEvery/2 })
+			if len(out) > 0 && x-out[len(out)-1].X < tickEvery*0.9 || x > 0.97 || crowded {
 				continue
 			}
 			out = append(out, Tick{x, offset(at)})
@@ -333,7 +334,7 @@ type Timeline struct {
 	Live       bool // the run goes on
 	Spans      []store.Span
 	Replays    []store.Replay
-	Omitted    int // short spans that are not shown
+	Omitted    int               // short spans that are not shown
 	Detail     *SpanDetail       // of the span that is looked at; nil: none
 	Names      map[string]string // of the plan's steps by their ids
 
@@ -473,7 +474,7 @@ func (t *Timeline) work(phase contract.Phase, step string, spans []store.Span) L
 			if !t.outside(s) {
 				b := t.bar(s, y, attemptBar)
 				if s.Attempt > 1 {
-					b.Word = fmt.Sprintf("attempt %d", s.Attempt)
+					b.Word = strconv.Itoa(s.Attempt)
 				}
 				l.Bars = append(l.Bars, b)
 			}

@@ -1,0 +1,227 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// lived gives a run one of each kind of span, with the text in all of them, and
+// returns their keys.
+func (b *bundle) lived(tb testing.TB, run int64, text string) []string {
+	tb.Helper()
+	ctx := tb.Context()
+	first, err := b.SavePlan(ctx, run, 0, text, contract.Plan{Summary: text, Steps: []contract.Step{{ID: "step-000", Name: text}}})
+	require.NoError(tb, err)
+	require.Positive(tb, first)
+	plan, err := b.SavePlan(ctx, run, 0, text, contract.Plan{Summary: text, ComplexityScore: 0.5, Steps: []contract.Step{
+		{ID: "step-001", Name: text, Description: text, Files: []string{text}, VerificationCriteria: []string{text}, RiskLevel: contract.LevelHigh},
+		{ID: "step-002", Name: text, Dependencies: []string{"step-001"}, EstimatedComplexity: contract.LevelHigh},
+	}})
+	require.NoError(tb, err)
+	step := b.record(tb, contract.Record{
+		RunID: run, Run: &contract.RunChange{Status: contract.PhaseBuilder.Running(), Phase: contract.PhaseBuilder, PlanID: plan},
+		Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder, Model: contract.ModelChoice{Provider: text, Model: text}},
+	})
+	said := func(m model.Message) store.Message {
+		content, err := json.Marshal(m)
+		require.NoError(tb, err)
+		return store.Message{Role: string(m.Role), Content: content}
+	}
+	require.NoError(tb, b.OpenConversation(ctx, step.ID, []store.Message{said(model.Message{Role: model.RoleUser, Text: "asked " + text})}))
+	held, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 1, Provider: text, Model: text, Tokens: 100, MicroUSD: 50_000, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0)}})
+	require.NoError(tb, err)
+	require.NoError(tb, b.SettleCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 1000, CompletionTokens: 234, MicroUSD: 420_000}, time.Second, []byte(`{}`),
+		[]store.Message{said(model.Message{Role: model.RoleAssistant, Text: "answered " + text, ToolCalls: []model.ToolCall{{ID: "1", Name: "write_file", Arguments: fmt.Sprintf(`{"path":%q}`, "written "+text)}}})}))
+	open, err := b.ReserveCall(ctx, store.Reservation{Execution: step, Turn: 2, Provider: text, Model: text, Tokens: 100, MicroUSD: 70_000, Scopes: []store.Scope{store.RunScope(run, contract.RunBudget{})}})
+	require.NoError(tb, err)
+	was, err := b.artifacts.Put(ctx, []byte("diff --git a/same b/same\n+same\n"))
+	require.NoError(tb, err)
+	is, err := b.artifacts.Put(ctx, []byte("diff --git a/same b/same\n+same\ndiff --git a/new b/new\n+changed "+text+"\n"))
+	require.NoError(tb, err)
+	now := time.Now()
+	for i, patch := range []string{was, is} {
+		_, err = b.SaveToolResult(ctx, step.ID, 1, i, store.ToolCall{
+			Tool: "write_file", Outcome: contract.ToolOutcome{OK: i == 1, Workspace: contract.Workspace{Tree: fmt.Sprint(i), Patch: patch}}, StartedAt: now.Add(-time.Second), FinishedAt: now,
+		}, said(model.Message{Role: model.RoleTool, Text: "told " + text}))
+		require.NoError(tb, err)
+	}
+	require.NoError(tb, b.SaveCheck(ctx, step, "test-go-1~2", contract.CheckResult{Check: contract.Check{ID: "test-go-1~2", Category: contract.CategoryTest, Name: text}, Message: "telling " + text, Summary: contract.TestSummary{Failed: 1}, DurationMS: 900},
+		[]contract.TestCase{{Name: text, Status: contract.TestFailed, Message: "red " + text}}, nil, ""))
+	b.record(tb, contract.Record{
+		RunID: run, Run: &contract.RunChange{Status: contract.StatusWaitingForApproval, Phase: contract.PhaseBuilder, PlanID: plan},
+		Notes: map[string]string{"id": "release-" + fmt.Sprint(run), "kind": "release", "status": "pending"},
+		Heals: []contract.HealNote{{
+			Number: 1, Status: contract.HealStarted, Phase: contract.PhaseBuilder, Step: "step-001", ExecutionID: step.ID, ErrorType: contract.ClassLogic, Action: contract.HealRefineStep,
+			RootCause: "cause " + text, Output: contract.HealOutput{Message: "mended " + text, Before: map[string]any{"k": text}, Diff: "diff --git a/x b/x\n+" + text},
+		}},
+	})
+	heals, err := b.Heals(ctx, run)
+	require.NoError(tb, err)
+	require.Len(tb, heals, 1)
+	return []string{
+		fmt.Sprintf("exec-%d", step.ID), fmt.Sprintf("call-%d", held.ID.Call), fmt.Sprintf("call-%d", open.ID.Call), fmt.Sprintf("tool-%d-1-0", step.ID), fmt.Sprintf("tool-%d-1-1", step.ID),
+		fmt.Sprintf("check-%d-test-go-1~2", step.ID), fmt.Sprintf("heal-%d", heals[0].ID), fmt.Sprintf("wait-approval-release-%d", run),
+	}
+}
+
+// elements returns the values of an attribute of all elements that have it.
+func elements(doc *html.Node, attribute string) (out []string) {
+	for n := range doc.Descendants() {
+		for _, a := range n.Attr {
+			if a.Key == attribute {
+				out = append(out, a.Val)
+			}
+		}
+	}
+	return out
+}
+
+func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	keys := b.lived(t, id, "words")
+	bars, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline", id))
+	rows, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline?as=table", id))
+	for _, key := range keys {
+		require.Contains(t, elements(bars, "id"), "bar-"+key)
+		require.Contains(t, elements(rows, "id"), "row-"+key)
+		_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", id, url.QueryEscape(key)))
+		require.NotContains(t, text, "No such span", key)
+	}
+	for key, said := range map[string][]string{
+		keys[1]: {"asked words", "answered words", "written words", "1.0k in, 234 out", "$0.42"},
+		keys[2]: {"Running", "100 tokens, $0.07"},
+		keys[4]: {"told words", "changed words"},
+		keys[5]: {"telling words", "red words"},
+		keys[6]: {"cause words", "mended words"},
+	} {
+		_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", id, url.QueryEscape(key)))
+		for _, word := range said {
+			require.Contains(t, text, word, key)
+		}
+	}
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", id, keys[4]))
+	require.NotContains(t, text, "+same", "what the call left as it was is not its change")
+	hidden, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline?hide=tool", id))
+	require.NotContains(t, elements(hidden, "id"), "bar-"+keys[3])
+	other := b.run(t, "other")
+	_, text = b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", other, keys[1]))
+	require.NotContains(t, text, "answered words", "a span of another run is not shown")
+}
+
+func TestPagesOfTimePlanAndCostAnswerWhateverIsAsked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	empty, full := b.run(t, "empty"), b.run(t, "full")
+	b.lived(t, full, "words")
+	for path, want := range map[string]int{
+		"timeline": 200, "timeline?as=table": 200, "timeline?gaps=all&lanes=all": 200, "timeline?from=0&to=1": 200, "timeline?from=999999999&to=9999999999": 200,
+		"timeline?from=9&to=1": 400, "timeline?from=-1&to=5": 400, "timeline?from=x": 400, "timeline?to=99999999999999999999": 400, "timeline?hide=nothing": 400, "timeline?as=poem": 400, "timeline?span=%00": 400, "timeline?span=%FF": 400,
+		"timeline?span=call-999999": 200, "timeline?span=call-x": 200, "timeline?span=tool-1-99999999999-1": 200, "timeline?span=check-1": 200, "timeline?span=-": 200, "timeline?span=" + strings.Repeat("x", 5000): 200, "timeline?span=call-9223372036854775808": 200,
+		"plan": 200, "plan?step=step-001": 200, "plan?step=nothing": 200, "plan?critical=1&zoom=50": 200, "plan?zoom=77": 400, "plan?zoom=x": 400, "plan?version=x": 400, "plan?version=-1": 400, "plan?version=999999": 404, "plan?step=%00": 400,
+		"cost": 200,
+	} {
+		for _, id := range []int64{empty, full} {
+			require.Equal(t, want, b.get(t, fmt.Sprintf("/runs/%d/%s", id, path)).Code, "%d/%s", id, path)
+		}
+		page, _, _ := strings.Cut(path, "?")
+		require.Equal(t, http.StatusNotFound, b.get(t, "/runs/999/"+page).Code, page)
+	}
+	require.Empty(t, b.log.String(), "none of it is our mistake")
+}
+
+func TestHostileTextStaysTextOnTimelinePlanAndCost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, text := range injections {
+		id := b.run(t, text)
+		paths := []string{"timeline", "timeline?as=table", "plan", "plan?step=step-001", "cost"}
+		for _, key := range b.lived(t, id, text) {
+			paths = append(paths, "timeline?span="+url.QueryEscape(key))
+		}
+		for _, path := range paths {
+			doc, _ := b.page(t, fmt.Sprintf("/runs/%d/%s", id, path))
+			scripts := 0
+			for n := range doc.Descendants() {
+				if n.Type != html.ElementNode {
+					continue
+				}
+				require.NotContains(t, []string{"iframe", "img", "base", "math", "style", "object", "embed", "plaintext"}, n.Data, path)
+				if n.Data == "script" {
+					scripts++
+				}
+				for _, a := range n.Attr {
+					require.False(t, strings.HasPrefix(a.Key, "on") || a.Key == "style", "%s has %s on %s", n.Data, a.Key, path)
+					if a.Key == "href" {
+						require.True(t, strings.HasPrefix(a.Val, "/") || a.Val == "#page" || strings.HasPrefix(a.Val, "http://127.0.0.1:8233/"), a.Val)
+					}
+				}
+			}
+			require.Equal(t, 2, scripts, "those of the dashboard, on %s", path)
+		}
+	}
+}
+
+func TestAPlanShowsItsStepsItsVersionsAndWhatChanged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	b.lived(t, id, "words")
+	doc, text := b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-002", id))
+	require.Contains(t, elements(doc, "id"), "node-step-001")
+	require.Contains(t, elements(doc, "id"), "edge-step-001-step-002")
+	for _, said := range []string{"added", "removed", "step-000", "by a person", "counts", "Not begun yet", "The summary or the complexity"} {
+		require.Contains(t, text, said)
+	}
+	_, text = b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-001", id))
+	require.Contains(t, text, "Running")
+	require.Contains(t, text, "Timeline")
+}
+
+func TestCostShowsWhatIsSpentAndWhatIsSetAside(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	keys := b.lived(t, id, "words")
+	doc, text := b.page(t, fmt.Sprintf("/runs/%d/cost", id))
+	for _, said := range []string{"$0.42", "$0.07", "1 call", "builder", "first time", "no limit", "1\u2009000", "The day " + time.Now().UTC().Format(time.DateOnly)} {
+		require.Contains(t, text, said)
+	}
+	require.Contains(t, elements(doc, "href"), fmt.Sprintf("/runs/%d/timeline?span=%s", id, keys[1]))
+}
+
+// BenchmarkTimelineOfTwoThousandBars is the whole answer for a run with 2000
+// model calls and 2000 tool calls.
+func BenchmarkTimelineOfTwoThousandBars(b *testing.B) {
+	s := setup(b)
+	id := s.run(b, "goal")
+	ctx := b.Context()
+	step := s.record(b, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
+	for turn := range 2000 {
+		held, err := s.ReserveCall(ctx, store.Reservation{Execution: step, Turn: turn + 1, Provider: "p", Model: "m", Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})}})
+		require.NoError(b, err)
+		require.NoError(b, s.SettleCall(ctx, held.ID, contract.Usage{Calls: 1, PromptTokens: 10, MicroUSD: 10}, time.Millisecond, []byte(`{}`), nil))
+		_, err = s.SaveToolResult(ctx, step.ID, turn+1, 0, store.ToolCall{Tool: "read_file", StartedAt: time.Now(), FinishedAt: time.Now()}, store.Message{Role: "tool", Content: []byte(`{"text":"x"}`)})
+		require.NoError(b, err)
+	}
+	for _, path := range []string{"timeline", "cost", "plan"} {
+		b.Run(path, func(b *testing.B) {
+			for b.Loop() {
+				require.Equal(b, http.StatusOK, s.get(b, fmt.Sprintf("/runs/%d/%s", id, path)).Code)
+			}
+		})
+	}
+}
