@@ -261,7 +261,7 @@ func (s *server) patch(ctx context.Context, digest string) (string, error) {
 	content, err := s.Artifacts.Reader(ctx, digest)
 	if err != nil {
 		s.Log.WarnContext(ctx, "A patch could not be read and is not shown", "digest", digest, "error", err)
-		return "", nil
+		return "", nil //nolint:nilerr // it is told, and the rest of the page is worth reading
 	}
 	defer content.Close()
 	text, err := io.ReadAll(io.LimitReader(content, readPatch))

@@ -62,7 +62,7 @@ func (s *server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		}
 	}
 	t.Draw()
-	return ui.TimelineTab(t), nil
+	return ui.TimelineTab(&t), nil
 }
 
 // timelineQuery reads what part of a run's time an address asks for.

@@ -17,7 +17,7 @@ import (
 
 // Limits of what a timeline shows.
 const (
-	MostBars    = 2000 // of each kind of activity; shorter ones are left out until one zooms in
+	MostBars    = 1000 // of each kind of activity; shorter ones are left out until one zooms in
 	lanesShown  = 40   // more steps than that are folded into one lane
 	packedRows  = 4    // of bars that are side by side in a lane
 	foldedRows  = 6
@@ -300,7 +300,7 @@ func roundStep(least time.Duration) time.Duration {
 		}
 	}
 	const day = 24 * time.Hour
-	return max(day, (least+day-1)/day*day)
+	return least.Truncate(day) + day
 }
 
 // ── Lanes ──────────────────────────────────────────────────────────────────
@@ -341,6 +341,8 @@ type Timeline struct {
 	Scale  Scale
 	Lanes  []Lane
 	Folded int // steps that share a lane
+
+	spans string // address of a span, without its key
 }
 
 // Extent returns from when to when a run took place.
@@ -366,67 +368,36 @@ func Extent(run store.Run, spans []store.Span, now time.Time) (from, to time.Tim
 // Draw places the spans of a timeline.
 func (t *Timeline) Draw() {
 	t.Scale = NewScale(t.From, t.To, t.Spans, t.Query.Gaps)
+	t.spans = t.Query.with(func(q *TimelineQuery) { q.Span = "" })
+	if strings.Contains(t.spans, "?") {
+		t.spans += "&span="
+	} else {
+		t.spans += "?span="
+	}
 	if t.Query.Table {
 		t.Spans = slices.DeleteFunc(t.Spans, func(s store.Span) bool { return t.outside(s) })
 		slices.SortStableFunc(t.Spans, func(a, b store.Span) int { return a.From.Compare(b.From) })
 		return
 	}
-	type owner struct {
-		phase contract.Phase
-		step  string
-	}
-	owners, of, lanes := []owner{}, map[int64]owner{}, map[owner][]store.Span{}
-	var waits, heals []store.Span
-	for _, s := range t.Spans {
-		if s.Kind != store.SpanPhase && s.Kind != store.SpanStep {
-			continue
-		}
-		o := owner{s.Phase, s.Step}
-		of[s.ExecutionID] = o
-		if _, known := lanes[o]; !known {
-			owners = append(owners, o)
-		}
-		lanes[o] = append(lanes[o], s)
-	}
-	for _, s := range t.Spans {
-		switch {
-		case t.outside(s):
-		case s.Kind == store.SpanWait:
-			waits = append(waits, s)
-		case s.Kind == store.SpanHeal:
-			heals = append(heals, s)
-		case s.Kind == store.SpanModel || s.Kind == store.SpanTool || s.Kind == store.SpanTest:
-			if o, ok := of[s.ExecutionID]; ok {
-				lanes[o] = append(lanes[o], s)
-			}
-		}
-	}
+	owners, lanes, waits, heals := t.grouped()
 	if len(waits) > 0 {
 		t.Lanes = append(t.Lanes, t.lane("waits", "Waiting", waits, packedRows))
 	}
 	if len(heals) > 0 {
 		t.Lanes = append(t.Lanes, t.lane("heals", "Heals", heals, packedRows))
 	}
-	phases := contract.Phases()
-	slices.SortStableFunc(owners, func(a, b owner) int {
-		return cmp.Or(cmp.Compare(slices.Index(phases, a.phase), slices.Index(phases, b.phase)), btoi(a.step != "")-btoi(b.step != ""))
-	})
 	var folded []store.Span
 	room := lanesShown
 	for _, o := range owners {
-		own := lanes[o]
-		if o.step != "" && !t.Query.Lanes && len(owners) > lanesShown {
-			if room--; room < 0 {
-				t.Folded++
-				for _, s := range own {
-					if s.Kind == store.SpanStep {
-						folded = append(folded, s)
-					}
-				}
-				continue
-			}
+		if o.step != "" {
+			room--
 		}
-		if slices.ContainsFunc(own, func(s store.Span) bool { return !t.outside(s) }) {
+		own := lanes[o]
+		switch {
+		case o.step != "" && room < 0 && !t.Query.Lanes:
+			t.Folded++
+			folded = append(folded, slices.DeleteFunc(own, func(s store.Span) bool { return s.Kind != store.SpanStep })...)
+		case slices.ContainsFunc(own, func(s store.Span) bool { return !t.outside(s) }):
 			t.Lanes = append(t.Lanes, t.work(o.phase, o.step, own))
 		}
 	}
@@ -436,6 +407,52 @@ func (t *Timeline) Draw() {
 		t.Lanes = append(t.Lanes, l)
 	}
 }
+
+// laneOwner is a phase, or a step of one.
+type laneOwner struct {
+	phase contract.Phase
+	step  string
+}
+
+// grouped divides the spans among those whose they are: phases in their order,
+// each before its steps. What is outside of the time is left out, but for
+// executions.
+func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]store.Span, waits, heals []store.Span) {
+	of, lanes := map[int64]laneOwner{}, map[laneOwner][]store.Span{}
+	for _, s := range t.Spans {
+		if !encloses(s) {
+			continue
+		}
+		o := laneOwner{s.Phase, s.Step}
+		of[s.ExecutionID] = o
+		if _, known := lanes[o]; !known {
+			owners = append(owners, o)
+		}
+		lanes[o] = append(lanes[o], s)
+	}
+	for _, s := range t.Spans {
+		if encloses(s) || t.outside(s) {
+			continue
+		}
+		o, known := of[s.ExecutionID]
+		switch {
+		case s.Kind == store.SpanWait:
+			waits = append(waits, s)
+		case s.Kind == store.SpanHeal:
+			heals = append(heals, s)
+		case known:
+			lanes[o] = append(lanes[o], s)
+		}
+	}
+	phases := contract.Phases()
+	slices.SortStableFunc(owners, func(a, b laneOwner) int {
+		return cmp.Or(cmp.Compare(slices.Index(phases, a.phase), slices.Index(phases, b.phase)), btoi(a.step != "")-btoi(b.step != ""))
+	})
+	return owners, lanes, waits, heals
+}
+
+// encloses reports whether a span is an attempt, in which others lie.
+func encloses(s store.Span) bool { return s.Kind == store.SpanPhase || s.Kind == store.SpanStep }
 
 func btoi(b bool) int {
 	if b {
@@ -525,6 +542,9 @@ func (t *Timeline) bar(s store.Span, y, h int) Bar {
 	x0 = min(x0, 1-narrowest)
 	return Bar{Span: s, X: x0, W: max(narrowest, x1-x0), Y: y, H: h}
 }
+
+// href is the address of a span on this timeline.
+func (t *Timeline) href(s store.Span) string { return t.spans + query(s.Key) }
 
 // label says what a span is, how long it took, and what it cost.
 func (t *Timeline) label(s store.Span) string {
@@ -671,6 +691,7 @@ func miniBars(work, pauses []store.Span, run store.Run) (bars []Bar, from, to ti
 				}
 			}
 			bars = append(bars, t.bar(s, row*miniRow+3, miniRow-6))
+		case store.SpanStep, store.SpanModel, store.SpanTool, store.SpanTest: // too small here
 		}
 	}
 	return bars, from, to
