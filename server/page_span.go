@@ -261,7 +261,7 @@ func (s *server) patch(ctx context.Context, digest string) (string, error) {
 	content, err := s.Artifacts.Reader(ctx, digest)
 	if err != nil {
 		s.Log.WarnContext(ctx, "A patch could not be read and is not shown", "digest", digest, "error", err)
-		return "", nil //nolint:nilerr // it is told, and the rest of the page is worth reading
+		return "", nil
 	}
 	defer content.Close()
 	text, err := io.ReadAll(io.LimitReader(content, readPatch))
@@ -387,11 +387,17 @@ func (s *server) executionSpan(ctx context.Context, run, id int64) (*ui.SpanDeta
 
 // changeOf shows the change that a step made.
 func (s *server) changeOf(ctx context.Context, e store.Execution) ([]ui.Section, error) {
-	var out contract.StepOutput
-	if e.Step == "" || len(e.Output) == 0 || json.Unmarshal(e.Output, &out) != nil || out.To.Patch == "" {
+	out, known := stepOutput(e)
+	if !known || out.To.Patch == "" {
 		return nil, nil
 	}
 	return s.patchSection(ctx, out.From.Patch, out.To.Patch)
+}
+
+// stepOutput reads what a step gave. What is of another form is shown as it is.
+func stepOutput(e store.Execution) (out contract.StepOutput, known bool) {
+	known = e.Step != "" && len(e.Output) > 0 && json.Unmarshal(e.Output, &out) == nil
+	return out, known
 }
 
 // waitSpan shows a wait as the timeline knows it.
