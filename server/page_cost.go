@@ -34,7 +34,7 @@ func (s *server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (t
 	if err != nil {
 		return nil, err
 	}
-	replays, err := s.Store.Replays(ctx, run.ID)
+	replays, err := s.Store.ReplayMarks(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}

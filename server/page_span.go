@@ -387,17 +387,11 @@ func (s *server) executionSpan(ctx context.Context, run, id int64) (*ui.SpanDeta
 
 // changeOf shows the change that a step made.
 func (s *server) changeOf(ctx context.Context, e store.Execution) ([]ui.Section, error) {
-	out, known := stepOutput(e)
-	if !known || out.To.Patch == "" {
+	out := stepOutput(e)
+	if e.Step == "" || out.To.Patch == "" {
 		return nil, nil
 	}
 	return s.patchSection(ctx, out.From.Patch, out.To.Patch)
-}
-
-// stepOutput reads what a step gave. What is of another form is shown as it is.
-func stepOutput(e store.Execution) (out contract.StepOutput, known bool) {
-	known = e.Step != "" && len(e.Output) > 0 && json.Unmarshal(e.Output, &out) == nil
-	return out, known
 }
 
 // waitSpan shows a wait as the timeline knows it.

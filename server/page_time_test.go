@@ -76,18 +76,6 @@ func (b *bundle) lived(tb testing.TB, run int64, text string) []string {
 	}
 }
 
-// elements returns the values of an attribute of all elements that have it.
-func elements(doc *html.Node, attribute string) (out []string) {
-	for n := range doc.Descendants() {
-		for _, a := range n.Attr {
-			if a.Key == attribute {
-				out = append(out, a.Val)
-			}
-		}
-	}
-	return out
-}
-
 func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -96,8 +84,8 @@ func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 	bars, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline", id))
 	rows, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline?as=table", id))
 	for _, key := range keys {
-		require.Contains(t, elements(bars, "id"), "bar-"+key)
-		require.Contains(t, elements(rows, "id"), "row-"+key)
+		require.Contains(t, attributes(bars, "id"), "bar-"+key)
+		require.Contains(t, attributes(rows, "id"), "row-"+key)
 		_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", id, url.QueryEscape(key)))
 		require.NotContains(t, text, "No such span", key)
 	}
@@ -116,7 +104,7 @@ func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 	_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", id, keys[4]))
 	require.NotContains(t, text, "+same", "what the call left as it was is not its change")
 	hidden, _ := b.page(t, fmt.Sprintf("/runs/%d/timeline?hide=tool", id))
-	require.NotContains(t, elements(hidden, "id"), "bar-"+keys[3])
+	require.NotContains(t, attributes(hidden, "id"), "bar-"+keys[3])
 	other := b.run(t, "other")
 	_, text = b.page(t, fmt.Sprintf("/runs/%d/timeline?span=%s", other, keys[1]))
 	require.NotContains(t, text, "answered words", "a span of another run is not shown")
@@ -181,8 +169,8 @@ func TestAPlanShowsItsStepsItsVersionsAndWhatChanged(t *testing.T) {
 	id := b.run(t, "goal")
 	b.lived(t, id, "words")
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/plan?step=step-002", id))
-	require.Contains(t, elements(doc, "id"), "node-step-001")
-	require.Contains(t, elements(doc, "id"), "edge-step-001-step-002")
+	require.Contains(t, attributes(doc, "id"), "node-step-001")
+	require.Contains(t, attributes(doc, "id"), "edge-step-001-step-002")
 	for _, said := range []string{"added", "removed", "step-000", "by a person", "counts", "Not begun yet", "The summary or the complexity"} {
 		require.Contains(t, text, said)
 	}
@@ -200,7 +188,7 @@ func TestCostShowsWhatIsSpentAndWhatIsSetAside(t *testing.T) {
 	for _, said := range []string{"$0.42", "$0.07", "1 call", "builder", "first time", "no limit", "1\u2009000", "The day " + time.Now().UTC().Format(time.DateOnly)} {
 		require.Contains(t, text, said)
 	}
-	require.Contains(t, elements(doc, "href"), fmt.Sprintf("/runs/%d/timeline?span=%s", id, keys[1]))
+	require.Contains(t, attributes(doc, "href"), fmt.Sprintf("/runs/%d/timeline?span=%s", id, keys[1]))
 }
 
 // BenchmarkTimelineOfTwoThousandBars is the whole answer for a run with 2000

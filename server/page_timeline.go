@@ -45,7 +45,7 @@ func (s *server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	t.Spans, t.Omitted = slices.Concat(work, pauses, activity), omitted
-	if t.Replays, err = s.Store.Replays(ctx, h.Run.ID); err != nil {
+	if t.Replays, err = s.Store.ReplayMarks(ctx, h.Run.ID); err != nil {
 		return nil, err
 	}
 	plan, err := s.Store.Plan(ctx, h.Run.ID)

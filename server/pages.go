@@ -41,6 +41,15 @@ func (s *server) pages(mux *http.ServeMux) {
 	get("/runs/{id}/timeline", s.tab("timeline", s.timelineTab))
 	get("/runs/{id}/plan", s.tab("plan", s.planTab))
 	get("/runs/{id}/cost", s.tab("cost", s.costTab))
+	get("/runs/{id}/logs", s.tab("logs", s.logsTab))
+	get("/runs/{id}/logs/{entry}", s.tab("logs", s.logEntryTab))
+	mux.HandleFunc("GET /runs/{id}/logs/next-error", s.nextError)
+	mux.HandleFunc("GET /runs/{id}/logs/text", s.logText)
+	get("/runs/{id}/artifacts", s.tab("artifacts", s.artifactsTab))
+	get("/runs/{id}/artifacts/{artifact}", s.tab("artifacts", s.artifactTab))
+	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/content", s.artifactContent)
+	get("/runs/{id}/events", s.tab("events", s.eventsTab))
+	get("/runs/{id}/replay", s.tab("replay", s.replayTab))
 }
 
 // page renders a page whole before it sends any of it.

@@ -42,7 +42,11 @@ func (b *bucket) put(ctx context.Context, key string, data []byte) error {
 }
 
 func (b *bucket) open(ctx context.Context, key string) (io.ReadCloser, error) {
-	r, err := b.NewReader(ctx, key, nil)
+	return b.openAt(ctx, key, 0)
+}
+
+func (b *bucket) openAt(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
+	r, err := b.NewRangeReader(ctx, key, offset, -1, nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil, ErrNotFound
 	}

@@ -89,11 +89,30 @@ func (d *directory) put(ctx context.Context, key string, data []byte) error {
 func (d *directory) stage(context.Context) (stage, error) { return d.newFile() }
 
 func (d *directory) open(_ context.Context, key string) (io.ReadCloser, error) {
+	f, err := d.file(key)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *directory) file(key string) (*os.File, error) {
 	f, err := os.Open(d.path(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
 	return f, err
+}
+
+func (d *directory) openAt(_ context.Context, key string, offset int64) (io.ReadCloser, error) {
+	f, err := d.file(key)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func (d *directory) where() string { return d.root }

@@ -47,6 +47,8 @@ type backend interface {
 	// stage takes bytes whose key is not known yet.
 	stage(ctx context.Context) (stage, error)
 	open(ctx context.Context, key string) (io.ReadCloser, error)
+	// openAt is open from an offset on.
+	openAt(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
 	// where names the place for people.
 	where() string
 	close() error

@@ -215,8 +215,8 @@ func endedAs(ok bool) contract.ExecutionStatus {
 	return contract.ExecutionFailed
 }
 
-// Replays returns when a run was told to do something again, in that order.
-func (s *Store) Replays(ctx context.Context, runID int64) ([]Replay, error) {
+// ReplayMarks returns when a run was told to do something again, in that order.
+func (s *Store) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
 	rows, err := s.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: mostReplays})
 	return convert(rows, func(r db.TimelineReplaysRow) Replay {
 		return Replay{ID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, By: r.AskedBy, ExecutionID: deref(r.ExecutionID), At: r.CreatedAt}

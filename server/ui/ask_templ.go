@@ -635,7 +635,7 @@ func askRelease(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Approve the release", Icon: "check", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Reason: true, Ask: releaseWords(a)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Approve the release", Icon: "check", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Reason: true, Ask: askReleaseWords(a)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -651,7 +651,7 @@ func askRelease(a Ask) templ.Component {
 	})
 }
 
-func releaseWords(a Ask) string {
+func askReleaseWords(a Ask) string {
 	words := fmt.Sprintf("Release run %d as branch %s", a.Run.ID, Cut(a.Run.Settings.Release.Branch, 120))
 	if a.Run.Settings.Release.Push {
 		words += " and push it to " + Cut(a.Run.Settings.Release.Remote, 120)

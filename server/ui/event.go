@@ -55,3 +55,11 @@ func EventWords(e contract.Event) string {
 	}
 	return strings.Join(parts, " · ")
 }
+
+// ConsoleEvent is an event as a line of the console.
+func ConsoleEvent(e contract.Event) ConsoleLine {
+	return ConsoleLine{
+		ID: fmt.Sprintf("c-event-%d", e.Seq), At: e.CreatedAt, Class: eventState(e.Type).class(), Word: string(e.Type), Text: EventWords(e),
+		Href: fmt.Sprintf("/runs/%d/events?order=oldest&at=%d#event-%d", e.RunID, e.Seq, e.Seq),
+	}
+}

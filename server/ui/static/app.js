@@ -9,7 +9,6 @@ const page = () => $("#page");
 const REFRESH_EVERY = 400; // at most one refresh in this time while much happens
 const TICK_EVERY = 1000; // relative times are made true again
 const TOAST_FOR = 8000;
-const CHUNKS_KEPT = 20; // of a long list; those far away are dropped
 
 // ── Live ───────────────────────────────────────────────────────────────────
 // The stream says that something happened; the page is asked for again, as the
@@ -410,57 +409,193 @@ document.addEventListener("keydown", (event) => {
 });
 
 // ── Long lists ─────────────────────────────────────────────────────────────
-// A list names the address of what follows (a[rel=next]) and of what came
-// before (a[rel=prev]). As they come into sight, that page's part of the list
-// is put here, and what has gone far out of sight is dropped.
+// A list, [data-chunk], names the address of what follows (a[data-more][rel=next])
+// and of what came before (rel=prev); hidden ones lead to what may come. As they
+// come into sight, that part of the list is put here. Of a list whose rows say
+// where they are (data-cursor), what has gone far out of sight is dropped, and
+// comes again when it is scrolled to. With data-keep no refresh shortens a list.
 
 const sight = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) more(entry.target);
-}, { rootMargin: "600px" });
+}, { rootMargin: "800px" });
+
+const long = () => $("[data-chunk]");
+const end = (rel) => $(`a[data-more][rel=${rel}]`);
+
+async function part(href) {
+  const answer = await fetch(href, { headers: { Accept: "text/html" } });
+  if (!answer.ok) throw new Error(answer.statusText);
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
 
 async function more(link) {
   if (link.dataset.busy) return;
   link.dataset.busy = "1";
-  const answer = await fetch(link.href, { headers: { Accept: "text/html" } }).catch(() => null);
-  if (!answer?.ok) {
-    delete link.dataset.busy;
-    return;
-  }
-  const there = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const list = $("[data-chunk]");
-  const chunk = $("[data-chunk]", there);
+  const { rel } = link;
+  const there = await part(link.href).catch(() => null);
+  delete link.dataset.busy;
+  const list = long();
+  const chunk = there && $("[data-chunk]", there);
   if (!list || !chunk) return;
-  list.setAttribute("data-keep", "grown");
-  const down = link.rel === "next";
-  const height = document.documentElement.scrollHeight;
-  const known = new Set([...list.children].map((row) => row.id).filter(Boolean));
-  const fresh = [...chunk.children].filter((row) => !known.has(row.id));
-  for (const row of fresh) row.dataset.of = link.href;
-  list[down ? "append" : "prepend"](...fresh);
-  if (!down) scrollBy(0, document.documentElement.scrollHeight - height);
-  const next = $(`a[data-more][rel=${link.rel}]`, there);
+  steady(list, () => {
+    put(list, [...chunk.children], rel === "next");
+    drop(list, rel === "next");
+  });
+  const next = $(`a[data-more][rel=${rel}]`, there);
+  if (next) link.href = next.href;
+  link.hidden = !next || next.hidden;
   sight.unobserve(link);
-  if (next) {
-    link.href = next.href;
-    delete link.dataset.busy;
-    sight.observe(link);
-  } else {
-    link.closest("p")?.remove();
-    link.remove();
-  }
-  drop(list, down);
+  if (!link.hidden) sight.observe(link);
   tick();
 }
 
-// drop removes the chunks at the other end of a list that has grown too long.
-function drop(list, down) {
-  const chunks = [...new Set([...list.children].map((row) => row.dataset.of ?? ""))];
-  if (chunks.length <= CHUNKS_KEPT) return;
-  const gone = down ? chunks[0] : chunks.at(-1);
-  const height = document.documentElement.scrollHeight;
-  for (const row of [...list.children]) if ((row.dataset.of ?? "") === gone) row.remove();
-  if (down) scrollBy(0, document.documentElement.scrollHeight - height);
+// put adds the rows that a list does not have, in the order of their places.
+function put(list, rows, down) {
+  const known = new Set([...list.children].map((row) => row.id).filter(Boolean));
+  const fresh = rows.filter((row) => !known.has(row.id));
+  if (!down) {
+    list.prepend(...fresh);
+    return;
+  }
+  const place = (row) => parseInt(row.dataset.cursor ?? "", 10) || 0;
+  for (const row of fresh) {
+    let last = list.lastElementChild;
+    while (last && place(last) > place(row)) last = last.previousElementSibling;
+    if (last) last.after(row);
+    else list.prepend(row);
+  }
 }
+
+const ROWS_KEPT = 1200; // of a long list
+const FAR = 3000; // pixels out of sight
+
+function drop(list, down) {
+  const other = end(down ? "prev" : "next");
+  if (!other || !list.firstElementChild?.dataset.cursor) return;
+  let dropped = false;
+  while (list.children.length > ROWS_KEPT) {
+    const row = down ? list.firstElementChild : list.lastElementChild;
+    const box = row.getBoundingClientRect();
+    if (down ? box.bottom > -FAR : box.top < innerHeight + FAR) break;
+    row.remove();
+    dropped = true;
+  }
+  if (!dropped) return;
+  const href = new URL(other.href);
+  for (const name of ["at", "after", "before"]) href.searchParams.delete(name);
+  href.searchParams.set(down ? "before" : "after", (down ? list.firstElementChild : list.lastElementChild).dataset.cursor);
+  other.href = href;
+  other.hidden = false;
+  sight.unobserve(other);
+  sight.observe(other);
+}
+
+// steady changes a list without moving what is in sight.
+function steady(list, change) {
+  const seen = [...list.children].find((row) => row.getBoundingClientRect().bottom > 0);
+  const before = seen?.getBoundingClientRect().top;
+  change();
+  if (seen?.isConnected) scrollBy(0, seen.getBoundingClientRect().top - before);
+}
+
+// A list that is followed, [data-follow], has its end in sight until somebody
+// scrolls up. The address says what is in sight.
+let following = false;
+let catching = false;
+const atEnd = () => document.documentElement.scrollHeight - innerHeight - scrollY < 60;
+const toEnd = () => scrollTo(0, document.documentElement.scrollHeight);
+
+async function catchUp() {
+  const list = long();
+  const top = list?.dataset.follow === "top"; // what is new comes first
+  const link = end(top ? "prev" : "next");
+  if (!list || !("follow" in list.dataset) || !link?.hidden || catching) return;
+  catching = true;
+  const there = await part(link.href).catch(() => null);
+  catching = false;
+  const chunk = there && $("[data-chunk]", there);
+  if (!chunk || !list.isConnected) return;
+  const stay = top && scrollY < list.offsetTop; // the newest are in sight, and stay so
+  (stay ? (_, change) => change() : steady)(list, () => put(list, [...chunk.children], !top));
+  const next = $(`a[data-more][rel=${link.rel}]`, there);
+  if (next && chunk.children.length) link.href = next.href;
+  link.hidden = !next || next.hidden;
+  if (!link.hidden) sight.observe(link);
+  if (following) toEnd();
+}
+
+function follow(on) {
+  following = on;
+  for (const button of $$("[data-follow-end]")) button.hidden = on;
+}
+
+// A console, [data-console], shows its last line unless somebody scrolled up.
+let reading = false;
+document.addEventListener("scroll", (event) => {
+  const box = event.target;
+  if (box.dataset && "console" in box.dataset) reading = box.scrollHeight - box.clientHeight - box.scrollTop > 40;
+}, true);
+function lastLine() {
+  for (const box of $$("[data-console]")) if (!reading) box.scrollTop = box.scrollHeight;
+}
+
+let placing = 0;
+addEventListener("scroll", () => {
+  const list = long();
+  if (!list || !("place" in list.dataset)) return;
+  if (list.dataset.follow === "") follow(atEnd() && end("next")?.hidden);
+  clearTimeout(placing);
+  placing = setTimeout(() => {
+    const url = new URL(location);
+    for (const name of ["at", "after", "before"]) url.searchParams.delete(name);
+    const row = [...list.children].find((r) => r.getBoundingClientRect().top >= 0);
+    if (!following && row?.dataset.cursor && row !== list.firstElementChild) url.searchParams.set("at", row.dataset.cursor);
+    url.hash = "";
+    history.replaceState(null, "", url);
+  }, REFRESH_EVERY);
+}, { passive: true });
+
+document.addEventListener("click", async (event) => {
+  const at = (selector) => event.target.closest?.(selector);
+  const last = at("[data-follow-end]");
+  if (last && end("next")?.hidden) {
+    event.preventDefault();
+    follow(true);
+    toEnd();
+    return;
+  }
+  const error = at("[data-next-error]");
+  if (error) {
+    const bad = $$("[data-chunk] > [data-bad]").find((row) => row.getBoundingClientRect().top > 90);
+    if (bad) {
+      event.preventDefault();
+      bad.scrollIntoView({ block: "start" });
+      scrollBy(0, -60);
+      bad.focus({ preventScroll: true });
+      return;
+    }
+    const row = long()?.lastElementChild;
+    if (row?.dataset.cursor) {
+      const url = new URL(error.href);
+      url.searchParams.set("after", row.dataset.cursor);
+      error.href = url;
+    }
+  }
+  const whole = at("a[data-whole]");
+  if (whole && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    const there = await part(whole.href).catch(() => null);
+    const lines = there && $("[data-lines]", there);
+    if (!lines) {
+      location.href = whole.href;
+      return;
+    }
+    for (const line of $$("[id]", lines)) line.removeAttribute("id"); // lines of several texts have the same ones
+    const rest = $("a[rel=next]", there);
+    whole.parentElement.querySelector(":scope > pre")?.remove();
+    whole.replaceWith(lines, ...(rest ? [rest] : []));
+  }
+});
 
 // ── Diffs ──────────────────────────────────────────────────────────────────
 // A patch is text in the page; diff2html, loaded when there is one, draws it.
@@ -543,7 +678,9 @@ async function part(fold) {
 function ready() {
   tick();
   drawDiffs();
-  for (const link of $$("a[data-more]")) sight.observe(link);
+  for (const link of $$("a[data-more]:not([hidden])")) sight.observe(link);
+  catchUp();
+  lastLine();
   if ($("[data-charts],a[data-soft]")) import("./charts.js");
   for (const button of $$("[data-noscript]")) button.hidden = true;
 }
@@ -555,4 +692,8 @@ addEventListener("pagehide", disconnect);
 addEventListener("pageshow", () => { connect(); });
 liveIs("off");
 ready();
+if (long()?.dataset.follow === "" && !location.hash && end("next")?.hidden && !new URL(location).searchParams.has("after")) {
+  follow(true);
+  toEnd();
+}
 connect();

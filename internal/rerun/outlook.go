@@ -1,0 +1,50 @@
+package rerun
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Outlook is what a replay of the builder from a step on would do again and keep.
+type Outlook struct {
+	Step  string   // from which on
+	Again []string // steps that are done again, with the first, in the plan's order
+	Kept  []string // whose work is taken over
+}
+
+// Outlooks says of each step of a run's plan what a replay from there on would
+// come to, in the plan's order. A run without a plan has none.
+func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Outlook, error) {
+	plan, err := st.Plan(ctx, run.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	done, err := changes(ctx, st, run)
+	if err != nil {
+		return nil, err
+	}
+	var out []Outlook
+	order := plan.Order()
+	requires := map[string][]string{}
+	for _, id := range order {
+		requires[id] = plan.Requires(id)
+	}
+	for _, from := range order {
+		o := Outlook{Step: from}
+		for _, id := range order {
+			if _, kept := done[id]; kept && id != from && !slices.Contains(requires[id], from) {
+				o.Kept = append(o.Kept, id)
+			} else {
+				o.Again = append(o.Again, id)
+			}
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
