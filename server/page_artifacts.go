@@ -80,7 +80,10 @@ func (s *server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	defer file.Close()
-	return ui.ArtifactTab(p), s.look(r, &p, file)
+	if err := s.look(r, &p, file); err != nil {
+		return nil, err
+	}
+	return ui.ArtifactTab(p), nil
 }
 
 // look fills in what of a file can be shown.

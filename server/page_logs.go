@@ -268,7 +268,7 @@ func fillText(e *ui.LogEntry, t store.LogText, search string) {
 	if e.Role != "system" || search != "" {
 		text = shownPart(t.Text, search)
 	}
-	e.Text, e.Plain = ui.Pieces(text, search), text
+	e.Text, e.Plain = ui.Pieces(text, search), ui.Plain(text)
 	e.Lines = t.Lines
 	if len([]rune(text)) < t.Length && strings.TrimRight(t.Text, "\n") != text || len(t.Text) < t.Length {
 		e.Whole = "more"
@@ -329,7 +329,7 @@ func (s *server) fillOutput(ctx context.Context, e *ui.LogEntry, o store.LogOutp
 	if text == "" {
 		part = o.Result.Message
 	}
-	e.Text, e.Plain = ui.Pieces(part, search), part
+	e.Text, e.Plain = ui.Pieces(part, search), ui.Plain(part)
 	if o.ArtifactID != 0 && (part != text || o.Size > most) {
 		e.Whole = "more"
 	}

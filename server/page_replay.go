@@ -220,11 +220,7 @@ func messageLine(t store.LogText) (word, class, text string) {
 			class = "s-failed"
 		}
 	}
-	var plain strings.Builder
-	for _, p := range ui.Pieces(t.Text, "") {
-		plain.WriteString(p.Text)
-	}
-	text = oneLine(strings.TrimSpace(plain.String()))
+	text = oneLine(strings.TrimSpace(ui.Plain(t.Text)))
 	for _, c := range ui.LogCalls(t.Calls) {
 		text = strings.TrimSpace(text + " → " + c.Name)
 	}

@@ -36,6 +36,15 @@ func Pieces(text, search string) []Piece {
 	return marked
 }
 
+// Plain returns a text without control sequences.
+func Plain(text string) string {
+	var out strings.Builder
+	for _, p := range Pieces(text, "") {
+		out.WriteString(p.Text)
+	}
+	return out.String()
+}
+
 func coloured(text string) (out []Piece) {
 	var now strings.Builder
 	look := look{}
@@ -204,7 +213,7 @@ func value(d *json.Decoder, left *int, depth int) (n Node, err error) {
 		n.Kind = byte(v)
 		return n, kids(d, &n, left, depth)
 	case string:
-		n.Kind, n.Text = '"', Cut(v, treeText)
+		n.Kind, n.Text = '"', Plain(Cut(v, treeText))
 	case nil:
 		n.Text = "null"
 	default:
@@ -231,7 +240,7 @@ func kids(d *json.Decoder, n *Node, left *int, depth int) error {
 			n.Omitted = true
 			continue
 		}
-		kid.Key = Cut(key, 200)
+		kid.Key = Plain(Cut(key, 200))
 		n.Kids = append(n.Kids, kid)
 	}
 	_, err := d.Token()

@@ -504,7 +504,7 @@ SELECT c.execution_id, c.check_id, c.ok, c.result, c.log_digest, c.duration_ms, 
        coalesce((SELECT a.size FROM orchestrator_artifacts a
                  WHERE a.hash = c.log_digest AND a.run_id = $1 AND c.log_digest <> '' ORDER BY a.id DESC LIMIT 1), 0)::bigint AS size
 FROM (SELECT ($2::bigint[])[n] AS execution_id, ($3::text[])[n] AS check_id
-      FROM generate_series(1, cardinality($2)) AS n) k
+      FROM generate_series(1, cardinality($2::bigint[])) AS n) k
 JOIN orchestrator_checks c ON c.execution_id = k.execution_id AND c.check_id = k.check_id
 `
 
@@ -669,7 +669,7 @@ SELECT t.execution_id, t.turn, t.position, t.role, t.created_at,
        coalesce(c.tool, '')::text AS tool, coalesce(c.ok, true)::bool AS ok, coalesce(c.code, '')::text AS code,
        coalesce(c.duration_ms, 0)::bigint AS duration_ms, coalesce(c.call_index, -1)::int AS call_index
 FROM (SELECT ($3::bigint[])[n] AS execution_id, ($4::int[])[n] AS turn, ($5::int[])[n] AS place
-      FROM generate_series(1, cardinality($3)) AS n) k
+      FROM generate_series(1, cardinality($3::bigint[])) AS n) k
 JOIN orchestrator_transcripts t ON t.execution_id = k.execution_id AND t.turn = k.turn AND t.position = k.place
 LEFT JOIN orchestrator_tool_calls c ON c.execution_id = t.execution_id AND c.turn = t.turn AND c.call_index = t.position - $6::int
 `

@@ -103,7 +103,7 @@ SELECT t.execution_id, t.turn, t.position, t.role, t.created_at,
        coalesce(c.tool, '')::text AS tool, coalesce(c.ok, true)::bool AS ok, coalesce(c.code, '')::text AS code,
        coalesce(c.duration_ms, 0)::bigint AS duration_ms, coalesce(c.call_index, -1)::int AS call_index
 FROM (SELECT (@executions::bigint[])[n] AS execution_id, (@turns::int[])[n] AS turn, (@places::int[])[n] AS place
-      FROM generate_series(1, cardinality(@executions)) AS n) k
+      FROM generate_series(1, cardinality(@executions::bigint[])) AS n) k
 JOIN orchestrator_transcripts t ON t.execution_id = k.execution_id AND t.turn = k.turn AND t.position = k.place
 LEFT JOIN orchestrator_tool_calls c ON c.execution_id = t.execution_id AND c.turn = t.turn AND c.call_index = t.position - @results::int;
 
@@ -114,7 +114,7 @@ SELECT c.execution_id, c.check_id, c.ok, c.result, c.log_digest, c.duration_ms, 
        coalesce((SELECT a.size FROM orchestrator_artifacts a
                  WHERE a.hash = c.log_digest AND a.run_id = @run_id AND c.log_digest <> '' ORDER BY a.id DESC LIMIT 1), 0)::bigint AS size
 FROM (SELECT (@executions::bigint[])[n] AS execution_id, (@checks::text[])[n] AS check_id
-      FROM generate_series(1, cardinality(@executions)) AS n) k
+      FROM generate_series(1, cardinality(@executions::bigint[])) AS n) k
 JOIN orchestrator_checks c ON c.execution_id = k.execution_id AND c.check_id = k.check_id;
 
 -- name: ArtifactsOf :many
