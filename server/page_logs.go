@@ -29,6 +29,7 @@ const (
 	scannedLog    = 1000     // messages that are looked at for what is searched, for each page
 	entryLines    = 12       // of a message; the rest has a page of its own
 	entryText     = 8000     // characters of a message
+	linesBefore   = 3        // lines above what was found
 	entryBytes    = 4000     // of what is shown of a message
 	outputBytes   = 64 << 10 // of a check's output that is read for the log
 	searchedBytes = 1 << 20  // of a check's output that is searched
@@ -278,17 +279,17 @@ func fillText(e *ui.LogEntry, t store.LogText, search string) {
 // shownPart is the beginning of a text, or what stands around the first place
 // that has what is searched for.
 func shownPart(text, search string) string {
-	at := 0
-	if search != "" {
-		if hit := strings.Index(strings.ToLower(text), strings.ToLower(search)); hit > entryBytes/2 && hit < len(text) {
-			at = hit - entryBytes/4
-			if line := strings.LastIndexByte(text[:at], '\n'); line >= 0 {
-				at = line + 1
-			}
-			text = "…\n" + strings.ToValidUTF8(text[at:], "")
-		}
+	part := ui.FirstLines(text, entryLines, entryBytes)
+	hit := strings.Index(strings.ToLower(text), strings.ToLower(search))
+	if search == "" || hit < len(part) || hit > len(text) {
+		return part
 	}
-	return ui.FirstLines(text, entryLines, entryBytes)
+	at := hit
+	for range linesBefore {
+		at = max(0, strings.LastIndexByte(text[:at], '\n'))
+	}
+	at = max(at, hit-entryBytes/2) // where there are no lines
+	return "…\n" + ui.FirstLines(strings.TrimPrefix(strings.ToValidUTF8(text[at:], ""), "\n"), entryLines, entryBytes)
 }
 
 func (s *server) fillEnd(e *ui.LogEntry, search string) bool {

@@ -516,7 +516,9 @@ async function catchUp() {
   const chunk = there && $("[data-chunk]", there);
   if (!chunk || !list.isConnected) return;
   const stay = top && scrollY < list.offsetTop; // the newest are in sight, and stay so
-  (stay ? (_, change) => change() : steady)(list, () => put(list, [...chunk.children], !top));
+  const change = () => put(list, [...chunk.children], !top);
+  if (stay) change();
+  else steady(list, change);
   const next = $(`a[data-more][rel=${link.rel}]`, there);
   if (next && chunk.children.length) link.href = next.href;
   link.hidden = !next || next.hidden;
@@ -566,7 +568,9 @@ document.addEventListener("click", async (event) => {
   }
   const error = at("[data-next-error]");
   if (error) {
-    const bad = $$("[data-chunk] > [data-bad]").find((row) => row.getBoundingClientRect().top > 90);
+    const all = $$("[data-chunk] > [data-bad]");
+    const now = all.indexOf(document.activeElement);
+    const bad = now >= 0 ? all[now + 1] : all.find((row) => row.getBoundingClientRect().top > 90);
     if (bad) {
       event.preventDefault();
       bad.scrollIntoView({ block: "start" });
@@ -694,6 +698,8 @@ liveIs("off");
 ready();
 if (long()?.dataset.follow === "" && !location.hash && end("next")?.hidden && !new URL(location).searchParams.has("after")) {
   follow(true);
+  toEnd();
+} else if (long()?.dataset.place !== undefined && new URL(location).searchParams.get("at") === "end") {
   toEnd();
 }
 connect();
