@@ -104,8 +104,10 @@ SELECT t.execution_id, t.turn, t.position, t.role, t.created_at,
        coalesce(c.duration_ms, 0)::bigint AS duration_ms, coalesce(c.call_index, -1)::int AS call_index
 FROM (SELECT (@executions::bigint[])[n] AS execution_id, (@turns::int[])[n] AS turn, (@places::int[])[n] AS place
       FROM generate_series(1, cardinality(@executions::bigint[])) AS n) k
-JOIN orchestrator_transcripts t ON t.execution_id = k.execution_id AND t.turn = k.turn AND t.position = k.place
-LEFT JOIN orchestrator_tool_calls c ON c.execution_id = t.execution_id AND c.turn = t.turn AND c.call_index = t.position - @results::int;
+CROSS JOIN LATERAL (
+    SELECT * FROM orchestrator_transcripts m WHERE m.execution_id = k.execution_id AND m.turn = k.turn AND m.position = k.place LIMIT 1) t
+LEFT JOIN LATERAL (
+    SELECT * FROM orchestrator_tool_calls l WHERE l.execution_id = t.execution_id AND l.turn = t.turn AND l.call_index = t.position - @results::int LIMIT 1) c ON true;
 
 -- name: LogCheckResults :many
 SELECT c.execution_id, c.check_id, c.ok, c.result, c.log_digest, c.duration_ms, c.finished_at,
@@ -115,7 +117,8 @@ SELECT c.execution_id, c.check_id, c.ok, c.result, c.log_digest, c.duration_ms, 
                  WHERE a.hash = c.log_digest AND a.run_id = @run_id AND c.log_digest <> '' ORDER BY a.id DESC LIMIT 1), 0)::bigint AS size
 FROM (SELECT (@executions::bigint[])[n] AS execution_id, (@checks::text[])[n] AS check_id
       FROM generate_series(1, cardinality(@executions::bigint[])) AS n) k
-JOIN orchestrator_checks c ON c.execution_id = k.execution_id AND c.check_id = k.check_id;
+CROSS JOIN LATERAL (
+    SELECT * FROM orchestrator_checks h WHERE h.execution_id = k.execution_id AND h.check_id = k.check_id LIMIT 1) c;
 
 -- name: ArtifactsOf :many
 -- Artifacts of a run with what made them, after one, that are as asked for.
