@@ -79,7 +79,7 @@ func (s *server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if err := s.look(r, &p, file); err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (s *server) sendContent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	head, err := beginningOf(file, sniffed)
 	if err != nil {
 		return err

@@ -75,19 +75,6 @@ func points(phases []ui.PhaseStrip, steps []rerun.Outlook, executions []store.Ex
 	for _, e := range executions {
 		latest[[2]string{string(e.Phase), e.Step}] = e
 	}
-	cost := func(p *ui.ReplayPoint, again func(store.Execution) bool) {
-		for _, e := range latest {
-			if !again(e) {
-				continue
-			}
-			p.Cost += e.Usage.MicroUSD
-			p.Token += e.Usage.PromptTokens + e.Usage.CompletionTokens
-			// The builder's own execution lasts as long as its steps.
-			if e.FinishedAt != nil && (e.Step == "" || p.Step != "" && e.Phase == contract.PhaseBuilder) {
-				p.Took += e.FinishedAt.Sub(e.StartedAt)
-			}
-		}
-	}
 	names := contract.Phases()
 	for i, ph := range phases {
 		if ph.Attempt == nil {
@@ -101,24 +88,44 @@ func points(phases []ui.PhaseStrip, steps []rerun.Outlook, executions []store.Ex
 				p.Again = append(p.Again, string(name))
 			}
 		}
-		cost(&p, func(e store.Execution) bool { return slices.Index(names, e.Phase) >= i })
+		lastTime(&p, latest, func(e store.Execution) bool { return slices.Index(names, e.Phase) >= i })
 		out = append(out, p)
 		if ph.Phase != contract.PhaseBuilder {
 			continue
 		}
 		for _, o := range steps {
-			p := ui.ReplayPoint{Phase: ph.Phase, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
-			p.Again = append(append(p.Again, o.Again...), string(contract.PhaseTester), string(contract.PhaseReleaser))
-			cost(&p, func(e store.Execution) bool {
-				if e.Phase == contract.PhaseBuilder {
-					return slices.Contains(o.Again, e.Step)
-				}
-				return e.Phase == contract.PhaseTester || e.Phase == contract.PhaseReleaser
-			})
-			out = append(out, p)
+			out = append(out, stepPoint(o, latest))
 		}
 	}
 	return out
+}
+
+// stepPoint is a step of the builder from which a run can be done again.
+func stepPoint(o rerun.Outlook, latest map[[2]string]store.Execution) ui.ReplayPoint {
+	p := ui.ReplayPoint{Phase: contract.PhaseBuilder, Step: o.Step, Kept: append([]string{string(contract.PhasePlanner)}, o.Kept...)}
+	p.Again = append(append(p.Again, o.Again...), string(contract.PhaseTester), string(contract.PhaseReleaser))
+	lastTime(&p, latest, func(e store.Execution) bool {
+		if e.Phase == contract.PhaseBuilder {
+			return slices.Contains(o.Again, e.Step)
+		}
+		return e.Phase == contract.PhaseTester || e.Phase == contract.PhaseReleaser
+	})
+	return p
+}
+
+// lastTime adds up what was spent the last time on what is done again.
+func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again func(store.Execution) bool) {
+	for _, e := range latest {
+		if !again(e) {
+			continue
+		}
+		p.Cost += e.Usage.MicroUSD
+		p.Token += e.Usage.PromptTokens + e.Usage.CompletionTokens
+		// The builder's own execution lasts as long as its steps.
+		if e.FinishedAt != nil && (e.Step == "" || p.Step != "" && e.Phase == contract.PhaseBuilder) {
+			p.Took += e.FinishedAt.Sub(e.StartedAt)
+		}
+	}
 }
 
 // modelNames returns the models that can be chosen: those that are known, and

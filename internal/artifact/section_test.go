@@ -19,7 +19,7 @@ func TestAnyPartOfABlobCanBeRead(t *testing.T) {
 		require.NoError(t, err)
 		section, err := s.Section(t.Context(), digest, int64(len(content)))
 		require.NoError(t, err)
-		defer section.Close()
+		t.Cleanup(func() { require.NoError(t, section.Close()) })
 		require.NoError(t, iotest.TestReader(section, content), "reads, seeks and reads at places")
 		part := make([]byte, 20)
 		n, err := section.ReadAt(part, int64(len(content))-10)

@@ -168,11 +168,7 @@ func (s *Store) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 		seen, horizon := 0, false
 		for _, r := range rows {
 			from = LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}
-			if r.Turn < 0 {
-				horizon = true
-				if q.Back { // what is before the horizon's execution, and all of that
-					from.Turn, from.Place = math.MaxInt32, math.MaxInt32
-				}
+			if horizon = r.Turn < 0; horizon {
 				continue
 			}
 			seen++
@@ -180,15 +176,18 @@ func (s *Store) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 				w.Keys = append(w.Keys, from)
 			}
 			if seen == want || len(w.Keys) > q.Most {
-				*bound, w.More = from, true
-				return nil
+				break
 			}
 		}
-		if !horizon {
+		if horizon && q.Back { // what is before the horizon's execution, and all of that
+			from.Turn, from.Place = math.MaxInt32, math.MaxInt32
+		}
+		scanned += seen
+		if seen == want || len(w.Keys) > q.Most || filtered && horizon && scanned >= q.Scan {
+			*bound, w.More = from, true
 			return nil
 		}
-		if scanned += seen; filtered && scanned >= q.Scan {
-			*bound, w.More = from, true
+		if !horizon {
 			return nil
 		}
 	}
