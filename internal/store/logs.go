@@ -165,20 +165,9 @@ func (s *Store) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 		if err != nil {
 			return err
 		}
-		seen, horizon := 0, false
-		for _, r := range rows {
-			from = LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}
-			if horizon = r.Turn < 0; horizon {
-				continue
-			}
-			seen++
-			if r.Hit {
-				w.Keys = append(w.Keys, from)
-			}
-			if seen == want || len(w.Keys) > q.Most {
-				break
-			}
-		}
+		var seen int
+		var horizon bool
+		from, seen, horizon = w.take(rows, from, q.Most, want)
 		if horizon && q.Back { // what is before the horizon's execution, and all of that
 			from.Turn, from.Place = math.MaxInt32, math.MaxInt32
 		}
@@ -191,6 +180,25 @@ func (s *Store) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 			return nil
 		}
 	}
+}
+
+// take adds hits to a window until there are enough of them, and returns the last
+// place, how many messages it went through, and whether it came to the horizon.
+func (w *LogWindow) take(rows []db.LogAfterRow, from LogKey, most, want int) (last LogKey, seen int, horizon bool) {
+	for _, r := range rows {
+		from = LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}
+		if r.Turn < 0 {
+			return from, seen, true
+		}
+		seen++
+		if r.Hit {
+			w.Keys = append(w.Keys, from)
+		}
+		if seen == want || len(w.Keys) > most {
+			break
+		}
+	}
+	return from, seen, false
 }
 
 func (s *Store) logRows(ctx context.Context, q LogQuery, ids []int64, from LogKey, most int) ([]db.LogAfterRow, error) {
