@@ -56,18 +56,6 @@ func (b *bundle) file(tb testing.TB, run int64, name string, kind contract.Artif
 	return all[len(all)-1].ID
 }
 
-// attributes returns the values of an attribute in a page.
-func attributes(n *html.Node, name string) (out []string) {
-	for c := range n.Descendants() {
-		for _, a := range c.Attr {
-			if a.Key == name {
-				out = append(out, a.Val)
-			}
-		}
-	}
-	return out
-}
-
 // link returns the address of the first link with an attribute.
 func link(n *html.Node, name, value string) string {
 	for c := range n.Descendants() {
@@ -393,7 +381,7 @@ func TestTheReplayPageSaysWhatIsKeptAndWhatIsDoneAgain(t *testing.T) {
 	require.Contains(t, said, "the branch is replaced")
 	require.Contains(t, strings.Join(attributes(doc, "data-ask"), "\n"), "Replay run", "it is asked once")
 	require.Contains(t, said, "This run was never done again")
-	_, err = b.AddReplay(t.Context(), run, "first", contract.PhaseBuilder, contract.ReplayOrder{Step: "step-002", By: "mia", Reason: "try again", Kept: []contract.StepOutput{{Change: contract.Change{Step: "step-003"}}}})
+	_, err = b.AddReplay(t.Context(), run, "first", contract.PhaseBuilder, contract.ReplayOrder{Step: "step-002", By: "mia", Reason: "try again", Kept: []contract.StepOutput{{Change: contract.Change{Step: "step-003"}}}}, "")
 	require.NoError(t, err)
 	_, said = b.page(t, fmt.Sprintf("/runs/%d/replay", run))
 	require.Contains(t, said, "by mia: try again")

@@ -17,10 +17,10 @@ import (
 const (
 	planNodeWidth  = 240
 	planNodeHeight = 68
-	bendHeight = 10 // of an edge that passes a layer
-	acrossGap  = 56
-	downGap    = 14
-	aroundPlan = 12
+	bendHeight     = 10 // of an edge that passes a layer
+	acrossGap      = 56
+	downGap        = 14
+	aroundPlan     = 12
 )
 
 // PlanZooms are the sizes that a plan is drawn in, in hundredths.
