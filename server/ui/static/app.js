@@ -660,8 +660,8 @@ async function drawDiff(box) {
   box.append(target);
 }
 
-// part fetches what a fold holds when it is opened for the first time.
-async function part(fold) {
+// unfold fetches what a fold holds when it is opened for the first time.
+async function unfold(fold) {
   const body = $(".body", fold);
   const from = fold.dataset.part;
   delete fold.dataset.part;
@@ -690,7 +690,7 @@ function ready() {
 }
 document.addEventListener("rgpt:refreshed", ready);
 document.addEventListener("toggle", (event) => {
-  if (event.target.open && event.target.dataset.part) part(event.target);
+  if (event.target.open && event.target.dataset.part) unfold(event.target);
 }, true);
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", () => { connect(); });
