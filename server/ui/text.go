@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -198,14 +197,6 @@ func Age(d time.Duration) string {
 // Exact writes a moment for machines and for those who hover.
 func Exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
 
-// until returns the end of a piece of work, or now.
-func until(to *time.Time) time.Time {
-	if to == nil {
-		return time.Now()
-	}
-	return *to
-}
-
 // Short returns the beginning of a commit or a digest.
 func Short(s string) string { return s[:min(len(s), 10)] }
 
@@ -219,19 +210,6 @@ func Cut(s string, most int) string {
 
 // Words writes a name of ours as words: correct_json becomes correct json.
 func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
-
-// pretty writes JSON with indents; what is none stays as it is.
-func pretty(raw json.RawMessage) string {
-	var v any
-	if json.Unmarshal(raw, &v) != nil {
-		return string(raw)
-	}
-	out, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return string(raw)
-	}
-	return string(out)
-}
 
 // plural writes a number of things.
 func plural(n int, one, many string) string {
