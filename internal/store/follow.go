@@ -3,12 +3,8 @@ package store
 import (
 	"context"
 	"errors"
-	"strconv"
-	"strings"
-	"sync"
+	"math"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -22,219 +18,202 @@ const allRuns = 0
 // with fn's error when it returns another one, and with the context's error
 // when that ends. A lost connection is made again without a gap or a double:
 // notifications only wake, the events are read from their rows. Each follower
-// goes at its own pace; many share one listening connection.
+// goes at its own pace. Those of the same run that are at its end share one
+// reader; nobody who waits asks the database anything.
 func (s *Store) Follow(ctx context.Context, runID, afterSeq int64, fn func(contract.Event) error) error {
 	if _, err := s.Run(ctx, runID); err != nil && errors.Is(err, ErrNotFound) {
 		return err
 	}
-	return s.follow(ctx, runID, func() (bool, error) {
-		events, err := s.Events(ctx, runID, afterSeq, 500)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range events {
-			if err := fn(e); err != nil {
-				return false, stopped{err}
-			}
-			afterSeq = e.Seq
-		}
-		return len(events) > 0, nil
-	})
+	return s.follow(ctx, runID, FeedCursor{ID: afterSeq}, func(e FeedEvent) error { return fn(e.Event) })
 }
 
 // FollowAll is Follow for the events of all runs, in the order of Feed.
 func (s *Store) FollowAll(ctx context.Context, after FeedCursor, fn func(FeedEvent) error) error {
-	return s.follow(ctx, allRuns, func() (bool, error) {
-		events, err := s.Feed(ctx, after, 500)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range events {
-			if err := fn(e); err != nil {
-				return false, stopped{err}
-			}
-			after = e.Cursor
-		}
-		return len(events) > 0, nil
-	})
+	return s.follow(ctx, allRuns, after, fn)
 }
 
-// stopped carries what a follower's function returned.
-type stopped struct{ error }
+// source reads the events of a topic. Those of one run have their number as the
+// place in it.
+type source struct {
+	read func(ctx context.Context, after FeedCursor, most int) ([]FeedEvent, error)
+	end  func(ctx context.Context) (FeedCursor, error) // all events up to it are there
+}
 
-// follow reads until there is nothing, then waits to be woken, over and over.
-func (s *Store) follow(ctx context.Context, topic int64, read func() (more bool, err error)) error {
-	wake, leave, err := s.hub.join(topic)
+func (s *Store) sourceOf(topic int64) source {
+	if topic == allRuns {
+		return source{read: s.Feed, end: s.FeedEnd}
+	}
+	return source{
+		read: func(ctx context.Context, after FeedCursor, most int) ([]FeedEvent, error) {
+			events, err := s.Events(ctx, topic, after.ID, most)
+			return convert(events, func(e contract.Event) FeedEvent { return FeedEvent{Event: e, Cursor: FeedCursor{ID: e.Seq}} }), err
+		},
+		end: func(ctx context.Context) (FeedCursor, error) {
+			seq, err := s.q.EventSeq(ctx, topic)
+			return FeedCursor{ID: seq}, ofRun(err, topic, "find the last event of run %d", topic)
+		},
+	}
+}
+
+// follow hands out what the topic's reader has, and reads by itself what lies
+// before that.
+func (s *Store) follow(ctx context.Context, id int64, after FeedCursor, fn func(FeedEvent) error) error {
+	from := s.sourceOf(id)
+	t, leave, err := s.hub.join(id, from)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	behind := pager{source: from}
+	for {
+		now := t.look(after)
+		events, err := now.events, now.err
+		if err == nil && now.behind {
+			events, err = behind.next(ctx, after)
+		}
+		if err != nil {
+			if err := s.bear(ctx, err); err != nil {
+				return err
+			}
+			continue
+		}
+		if after, err = hand(after, events, fn); err != nil {
+			return unlessStop(err)
+		}
+		more := now.behind && behind.full
+		if now.behind && !more && after.before(now.head) {
+			after = now.head // what was there up to it has been handed out
+		}
+		if more || len(events) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.hub.done:
+			return errClosed()
+		case <-now.changed:
+		}
+	}
+}
+
+// hand calls fn with events and returns how far it came.
+func hand(after FeedCursor, events []FeedEvent, fn func(FeedEvent) error) (FeedCursor, error) {
+	for _, e := range events {
+		if err := fn(e); err != nil {
+			return after, err
+		}
+		after = e.Cursor
+	}
+	return after, nil
+}
+
+func unlessStop(err error) error {
+	if errors.Is(err, ErrStop) {
+		return nil
+	}
+	return err
+}
+
+// bear waits a moment where the database is away, and comes back with an error
+// where there is no hope or nobody waits any more.
+func (s *Store) bear(ctx context.Context, err error) error {
+	if ctx.Err() == nil && fault.Of(err).Class != contract.ClassInfra {
+		return err
+	}
+	timer := time.NewTimer(retryRead)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.hub.done:
+		return errClosed()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// whenever calls do until there is no more, and again when any run has new
+// events, or when nobody has announced any for Options.PollEvery.
+func (s *Store) whenever(ctx context.Context, do func() (more bool, err error)) error {
+	t, leave, err := s.hub.join(allRuns, s.sourceOf(allRuns))
 	if err != nil {
 		return err
 	}
 	defer leave()
 	timer := time.NewTimer(s.options.PollEvery)
 	defer timer.Stop()
-	wait := s.options.PollEvery
 	for {
-		more, err := read()
-		var end stopped
-		switch {
-		case errors.As(err, &end):
-			if errors.Is(end.error, ErrStop) {
-				return nil
-			}
-			return end.error
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			if fault.Of(err).Class != contract.ClassInfra {
+		now := t.look(latest)
+		more, err := do()
+		if err := errors.Join(now.err, err); err != nil {
+			if err := s.bear(ctx, err); err != nil {
 				return err
 			}
-			wait = 100 * time.Millisecond // the database comes back
-		case more:
-			wait = s.options.PollEvery
 			continue
 		}
-		timer.Reset(wait)
+		if more {
+			continue
+		}
+		timer.Reset(s.options.PollEvery)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.hub.done:
 			return errClosed()
-		case <-wake:
-			// What was announced may still lie behind another transaction that
-			// is about to end (Feed), so soon look again.
-			wait = 10 * time.Millisecond
+		case <-now.changed:
 		case <-timer.C:
-			wait = min(2*wait, s.options.PollEvery)
 		}
 	}
+}
+
+// latest is a place after all events.
+var latest = FeedCursor{Tx: math.MaxInt64, ID: math.MaxInt64}
+
+// retryRead is how long who could not read waits before trying again.
+const retryRead = 100 * time.Millisecond
+
+// before reports whether a place comes before another one.
+func (c FeedCursor) before(d FeedCursor) bool {
+	return c.Tx < d.Tx || c.Tx == d.Tx && c.ID < d.ID
+}
+
+// Pages are small at first and bounded by what the last one weighed: whoever is
+// slow holds one in memory.
+const (
+	firstPage = 20
+	mostPage  = 200
+	pageBytes = 256 << 10
+)
+
+// pager reads events page by page.
+type pager struct {
+	source
+	most int
+	full bool // the last page was: there may be more
+}
+
+func (p *pager) next(ctx context.Context, after FeedCursor) ([]FeedEvent, error) {
+	if p.most == 0 {
+		p.most = firstPage
+	}
+	events, err := p.read(ctx, after, p.most)
+	p.full = err == nil && len(events) == p.most
+	if len(events) > 0 {
+		p.most = max(1, min(mostPage, pageBytes*len(events)/weigh(events)))
+	}
+	return events, err
+}
+
+// weigh returns about how much memory events take.
+func weigh(events []FeedEvent) (bytes int) {
+	const each = 256 // of the event beside its payload
+	for _, e := range events {
+		bytes += each + len(e.Payload)
+	}
+	return bytes
 }
 
 func errClosed() error {
 	return fault.New(contract.ClassInfra, contract.CodeCancelled, "the store was closed")
-}
-
-// hub wakes followers: one connection of its own listens for all of them, from
-// the first one on until the store is closed.
-type hub struct {
-	cfg    *pgx.ConnConfig
-	cancel context.CancelFunc
-	ctx    context.Context
-	done   <-chan struct{} // closed with the hub
-
-	mu      sync.Mutex
-	running sync.WaitGroup
-	started bool
-	closed  bool
-	topics  map[int64]map[chan struct{}]struct{}
-}
-
-func newHub(cfg *pgx.ConnConfig) *hub {
-	ctx, cancel := context.WithCancel(context.Background()) // ends with close, not with whoever came first
-	return &hub{cfg: cfg.Copy(), ctx: ctx, cancel: cancel, done: ctx.Done(), topics: map[int64]map[chan struct{}]struct{}{}}
-}
-
-// join returns a channel that is ready after something may have happened to the
-// topic, and a function that ends this.
-func (h *hub) join(topic int64) (<-chan struct{}, func(), error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return nil, nil, errClosed()
-	}
-	if !h.started {
-		h.started = true
-		h.running.Go(h.listen)
-	}
-	wake := make(chan struct{}, 1)
-	if h.topics[topic] == nil {
-		h.topics[topic] = map[chan struct{}]struct{}{}
-	}
-	h.topics[topic][wake] = struct{}{}
-	return wake, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.topics[topic], wake)
-		if len(h.topics[topic]) == 0 {
-			delete(h.topics, topic)
-		}
-	}, nil
-}
-
-func (h *hub) close() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.cancel()
-	h.running.Wait()
-}
-
-// listen keeps a listening connection until the hub is closed.
-func (h *hub) listen() {
-	wait := 50 * time.Millisecond
-	for h.ctx.Err() == nil {
-		conn, err := pgx.ConnectConfig(h.ctx, h.cfg)
-		if err == nil {
-			err = h.hear(conn)
-			_ = conn.Close(context.WithoutCancel(h.ctx)) // lost or no longer needed
-			if err == nil {
-				wait = 50 * time.Millisecond
-				continue
-			}
-		}
-		select {
-		case <-h.ctx.Done():
-		case <-time.After(wait):
-			wait = min(2*wait, time.Second)
-		}
-	}
-}
-
-// hear passes notifications on until the connection is lost, which is nil if it
-// had listened.
-func (h *hub) hear(conn *pgx.Conn) error {
-	// sqlc knows no LISTEN.
-	if _, err := conn.Exec(h.ctx, "LISTEN rgpt_events"); err != nil {
-		return err
-	}
-	h.wakeAll() // for what came while nobody listened
-	for {
-		n, err := conn.WaitForNotification(h.ctx)
-		if err != nil {
-			return nil //nolint:nilerr // the connection is made again
-		}
-		h.wake(n.Payload)
-	}
-}
-
-// wake wakes those who follow the run of a payload, run:seq, or all runs.
-func (h *hub) wake(payload string) {
-	run, _, _ := strings.Cut(payload, ":")
-	id, err := strconv.ParseInt(run, 10, 64)
-	if err != nil {
-		return // somebody else's
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, topic := range []int64{id, allRuns} {
-		for ch := range h.topics[topic] {
-			ring(ch)
-		}
-	}
-}
-
-func (h *hub) wakeAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, topic := range h.topics {
-		for ch := range topic {
-			ring(ch)
-		}
-	}
-}
-
-// ring leaves a mark that is not lost and does not pile up.
-func ring(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }

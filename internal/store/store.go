@@ -58,7 +58,7 @@ type Options struct {
 	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
 	StatementTimeout time.Duration // longest statement; default 30 s
 	Waiting          func(error)   // told once why Open has to wait; nil for nobody
-	PollEvery        time.Duration // how often followers look without being woken; default 3 s
+	PollEvery        time.Duration // how often one query looks, for all followers, what nobody announced; default 3 s
 }
 
 func (o Options) withDefaults() Options {
@@ -136,7 +136,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		pool:    pool,
 		q:       db.New(pool),
 		lists:   db.New(planned{pool}),
-		hub:     newHub(cfg.ConnConfig),
+		hub:     newHub(cfg.ConnConfig, db.New(pool), options.PollEvery),
 		owner:   newOwner(cfg.ConnConfig),
 		options: options,
 	}

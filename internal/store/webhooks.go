@@ -166,7 +166,7 @@ const feedPage = 500
 // ends, and calls fed after each page that had events. Several may do it at the
 // same time; each event meets each webhook once.
 func (s *Store) FeedWebhooks(ctx context.Context, fed func()) error {
-	return s.follow(ctx, allRuns, func() (bool, error) {
+	return s.whenever(ctx, func() (bool, error) {
 		n, err := s.q.FeedWebhooks(ctx, feedPage)
 		if err != nil {
 			return false, explain(err, "turn events into deliveries")

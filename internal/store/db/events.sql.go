@@ -157,6 +157,17 @@ func (q *Queries) DropFindings(ctx context.Context, arg DropFindingsParams) erro
 	return err
 }
 
+const eventSeq = `-- name: EventSeq :one
+SELECT event_seq FROM orchestrator_runs WHERE id = $1
+`
+
+func (q *Queries) EventSeq(ctx context.Context, runID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, eventSeq, runID)
+	var event_seq int64
+	err := row.Scan(&event_seq)
+	return event_seq, err
+}
+
 const events = `-- name: Events :many
 SELECT run_id, seq, event_type, payload, created_at
 FROM orchestrator_events
@@ -195,6 +206,44 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, er
 			&i.Payload,
 			&i.CreatedAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const eventsSince = `-- name: EventsSince :many
+SELECT n.upto::text::bigint AS upto, coalesce(e.run_id, 0)::bigint AS run_id, coalesce(e.seq, 0)::bigint AS seq
+FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS upto) n
+LEFT JOIN (
+    SELECT run_id, max(seq) AS seq FROM orchestrator_events
+    WHERE tx >= CAST($1::text AS xid8)
+    GROUP BY run_id) e ON true
+`
+
+type EventsSinceRow struct {
+	Upto  int64
+	RunID int64
+	Seq   int64
+}
+
+// The runs with events of transactions from one on, up to which event of each,
+// and from which transaction on to ask next: all below it is over. One row
+// without a run when there are none.
+func (q *Queries) EventsSince(ctx context.Context, afterTx string) ([]EventsSinceRow, error) {
+	rows, err := q.db.Query(ctx, eventsSince, afterTx)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EventsSinceRow{}
+	for rows.Next() {
+		var i EventsSinceRow
+		if err := rows.Scan(&i.Upto, &i.RunID, &i.Seq); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -18,6 +18,20 @@ LIMIT @most::int;
 -- name: FeedEnd :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS tx;
 
+-- name: EventsSince :many
+-- The runs with events of transactions from one on, up to which event of each,
+-- and from which transaction on to ask next: all below it is over. One row
+-- without a run when there are none.
+SELECT n.upto::text::bigint AS upto, coalesce(e.run_id, 0)::bigint AS run_id, coalesce(e.seq, 0)::bigint AS seq
+FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS upto) n
+LEFT JOIN (
+    SELECT run_id, max(seq) AS seq FROM orchestrator_events
+    WHERE tx >= CAST(@after_tx::text AS xid8)
+    GROUP BY run_id) e ON true;
+
+-- name: EventSeq :one
+SELECT event_seq FROM orchestrator_runs WHERE id = @run_id;
+
 -- name: AddArtifacts :one
 -- Inserts the artifacts that the run does not have under their name yet, each
 -- with its event. Runs under the lock of the run.
