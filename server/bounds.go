@@ -55,11 +55,20 @@ func (s *server) endless(w http.ResponseWriter, r *http.Request) http.ResponseWr
 // patient gives each piece that is written a time of its own.
 type patient struct{ http.ResponseWriter }
 
-func (p *patient) Write(b []byte) (int, error) {
-	if err := http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return 0, err
+// piece is what a client has to take in the time of slowest.
+const piece = 16 << 10
+
+func (p *patient) Write(b []byte) (n int, err error) {
+	out := http.NewResponseController(p.ResponseWriter)
+	for err == nil && n < len(b) {
+		if err = out.SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return n, err
+		}
+		var written int
+		written, err = p.ResponseWriter.Write(b[n:min(len(b), n+piece)])
+		n += written
 	}
-	return p.ResponseWriter.Write(b)
+	return n, err
 }
 
 // Unwrap lets http.ResponseController flush and set deadlines.

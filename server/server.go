@@ -60,16 +60,29 @@ const readyTime = 2 * time.Second
 type server struct {
 	Options
 	patches patchCache
+	streams *streams
 }
 
+// Handler is the API and the dashboard.
+type Handler struct {
+	http.Handler
+	streams *streams
+}
+
+// Stop ends all streams, those that begin later at once, and waits until they
+// have ended or the context has: their clients go on elsewhere, or here later,
+// from their last id. Have it called when no new connections are taken any more
+// (http.Server.RegisterOnShutdown), else they come back at once.
+func (h *Handler) Stop(ctx context.Context) { h.streams.stop(ctx) }
+
 // New returns the handler of the API and the dashboard.
-func New(o Options) http.Handler {
+func New(o Options) *Handler {
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, DefaultRequestTimeout)
 	if o.Health == nil {
 		o.Health = health.New(o.Store, o.Temporal, o.Namespace, 0, o.Log)
 	}
 	telemetry.ServeStreams()
-	s := &server{Options: o}
+	s := &server{Options: o, streams: newStreams()}
 	mux := http.NewServeMux()
 	// Each path has a second handler without a method, which says what is allowed.
 	get := func(path string, h http.HandlerFunc) {
@@ -89,7 +102,7 @@ func New(o Options) http.Handler {
 	get("/ws", s.socket)
 	s.pages(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, store.ErrNotFound) })
-	return s.noted(guarded(s.timed(s.admitted(http.NewCrossOriginProtection().Handler(s.read(s.once(routed(mux))))))))
+	return &Handler{s.noted(guarded(s.timed(s.admitted(http.NewCrossOriginProtection().Handler(s.read(s.once(routed(mux)))))))), s.streams}
 }
 
 // admitted lets a request in that asks for a host of ours and whose body is not

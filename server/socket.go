@@ -28,6 +28,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.endless(w, r)
+	s.boundBuffer(r)
 	// Other origins are refused by the library.
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
@@ -38,18 +39,27 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 	defer telemetry.StreamOpened(telemetry.StreamWebSocket)()
 	ctx, cancel := context.WithCancel(conn.CloseRead(r.Context()))
 	defer cancel()
+	following, leave := s.streams.enter(ctx)
+	defer leave()
 	go s.ping(ctx, cancel, conn)
-	err = follow(ctx, func(id string, e contract.Event) error {
+	err = follow(following, func(id string, e contract.Event) error {
+		if following.Err() != nil {
+			return following.Err() // between events: a client gets each of them whole
+		}
 		raw, err := json.Marshal(socketMessage{id, e})
 		if err != nil {
 			return err
 		}
-		write, done := context.WithTimeout(ctx, slowest)
+		write, done := context.WithTimeout(ctx, slowest*time.Duration(1+len(raw)/piece))
 		defer done()
 		return conn.Write(write, websocket.MessageText, raw)
 	})
 	telemetry.CountSlowStream(telemetry.StreamWebSocket, err) // its connection is closed by now
-	if r.Context().Err() == nil && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil: // the client went
+	case s.streams.ended():
+		_ = conn.Close(websocket.StatusGoingAway, "the server ends; go on after the last id")
+	case r.Context().Err() == nil:
 		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedBroken)
 		_ = conn.Close(websocket.StatusTryAgainLater, "a part of the system is away; go on after the last id")
 	}

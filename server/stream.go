@@ -102,7 +102,10 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	ctx, cancel := context.WithCancel(r.Context())
+	s.boundBuffer(r)
+	ctx, leave := s.streams.enter(r.Context())
+	defer leave()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lines := make(chan string) // not buffered: who is slow holds only its own reading up
 	write := func(text string) error {
@@ -140,7 +143,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, follow follower)
 		case <-beat.C:
 			err = write(": still here\n\n")
 		case err = <-failed:
-			if err != nil && r.Context().Err() == nil {
+			if err != nil && r.Context().Err() == nil && !s.streams.ended() {
 				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedBroken)
 				s.Log.ErrorContext(r.Context(), "A stream ended early", "request", requestID(r.Context()), "error", err)
 			}

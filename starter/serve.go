@@ -88,7 +88,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
-	return listen(ctx, cfg.Server, handler, ready)
+	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
 }
 
 // allowedHosts are the names by which the server may be asked for beside those
@@ -123,7 +123,7 @@ func newScripted() *cobra.Command {
 			defer s.Close()
 			settings := config.Default().Server
 			settings.Address, settings.ReadTimeout = address, 0 // prompts may be large and slow
-			return listen(cmd.Context(), settings, s, ready)
+			return listen(cmd.Context(), settings, s, func(context.Context) {}, ready)
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "address and port to listen on")
@@ -159,14 +159,16 @@ func newMigrate(a *app) *cobra.Command {
 }
 
 // listen serves until the context ends, then lets requests under way end in
-// their time.
-func listen(ctx context.Context, s config.Server, handler http.Handler, ready string) error {
+// their time. What lasts for as long as its client wants, stop ends then.
+func listen(ctx context.Context, s config.Server, handler http.Handler, stop func(context.Context), ready string) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.Address)
 	if err != nil {
 		return fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "cannot listen on %s; choose another address or port", s.Address)
 	}
-	srv := &http.Server{Handler: handler, ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout, IdleTimeout: s.IdleTimeout}
+	srv := &http.Server{
+		Handler: handler, ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout, IdleTimeout: s.IdleTimeout, ConnContext: server.Connection,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	if ready != "" {
@@ -181,7 +183,11 @@ func listen(ctx context.Context, s config.Server, handler http.Handler, ready st
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(s.ShutdownTimeout, time.Second))
 	defer cancel()
-	if err := srv.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	stopped := make(chan struct{})
+	srv.RegisterOnShutdown(func() { defer close(stopped); stop(last) }) // nobody can come back by then
+	err = srv.Shutdown(last)
+	<-stopped
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stop serving on %s: %w", s.Address, err)
 	}
 	return srv.Close()

@@ -181,7 +181,7 @@ func (c FeedCursor) before(d FeedCursor) bool {
 // Pages are small at first and bounded by what the last one weighed: whoever is
 // slow holds one in memory.
 const (
-	firstPage = 20
+	firstPage = 8
 	mostPage  = 200
 	pageBytes = 256 << 10
 )
