@@ -35,6 +35,7 @@ type options struct {
 	bare     bool
 	keep     bool
 	json     bool
+	serve    string // a filled database: be its server
 }
 
 // The sections of the report, in their order.
@@ -44,16 +45,22 @@ const (
 	sectionRestart = "restart" // a worker killed and started again
 	sectionHeal    = "heal"    // from a failure to the next attempt, and how a replay starts
 	sectionBuild   = "build"   // a build after a small change, sizes of the programs
+	// What the API, the dashboard and its streams take with a year of runs.
+	sectionDashboard = "dashboard"
 )
 
 func sections() []string {
-	return []string{sectionRuns, sectionCLI, sectionHeal, sectionRestart, sectionBuild}
+	return []string{sectionRuns, sectionCLI, sectionHeal, sectionRestart, sectionBuild, sectionDashboard}
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	o, err := parse(os.Args[1:], os.Stderr)
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.serve != "":
+		err = serveDashboard(ctx, o.serve)
+	default:
 		err = run(ctx, o, os.Stdout, os.Stderr)
 	}
 	stop()
@@ -81,6 +88,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.StringVar(&o.bin, "bin", "bin", "folder with rgpt, rgpt-worker and temporal-devserver")
 	fs.BoolVar(&o.bare, "bare", true, "measure bare Temporal workflows beside the runs")
 	fs.BoolVar(&o.keep, "keep", false, "leave the data folder in place and the stack running")
+	fs.StringVar(&o.serve, "serve-dashboard", "", "what the section dashboard starts: a server of this database, until its input ends")
 	fs.BoolVar(&o.json, "json", false, "print one JSON document instead of tables")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -124,6 +132,7 @@ type results struct {
 	Heal    *healing      `json:"heal,omitempty"`
 	Restart *restart      `json:"restart,omitempty"`
 	Build   *buildResult  `json:"build,omitempty"`
+	Pages   *dashboard    `json:"dashboard,omitempty"`
 }
 
 // run brings the stack up, measures, prints, and takes the stack down again.
@@ -138,7 +147,13 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 		}
 		all.Build = &built
 	}
-	if !slices.Equal(o.sections, []string{sectionBuild}) {
+	if slices.Contains(o.sections, sectionDashboard) {
+		var err error
+		if all.Pages, err = measureDashboard(ctx, say); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(o.sections, func(s string) bool { return s != sectionBuild && s != sectionDashboard }) {
 		if err := measureStack(ctx, o, &all, say); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
@@ -21,7 +20,7 @@ const nowhere = "127.0.0.1:1"
 // Handler serves the dashboard over a filled database. There is no Temporal
 // behind it: commands answer 503. The function that it returns gives back what
 // it holds.
-func Handler(ctx context.Context, database string, blobs *artifact.Store, log *slog.Logger) (http.Handler, func(), error) {
+func Handler(ctx context.Context, database string, blobs *artifact.Store, log *slog.Logger) (*server.Handler, func(), error) {
 	db, err := store.Open(ctx, database, store.Options{ApplicationName: "rgpt-showcase"})
 	if err != nil {
 		return nil, nil, err
