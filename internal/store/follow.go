@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -178,8 +179,9 @@ func (c FeedCursor) before(d FeedCursor) bool {
 	return c.Tx < d.Tx || c.Tx == d.Tx && c.ID < d.ID
 }
 
-// Pages are small at first and bounded by what the last one weighed: whoever is
-// slow holds one in memory.
+// Pages are small at first, then of as many events as the last one says weigh
+// enough. What weighs more all the same is read again later: whoever is slow
+// holds one page in memory.
 const (
 	firstPage = 8
 	mostPage  = 200
@@ -199,8 +201,15 @@ func (p *pager) next(ctx context.Context, after FeedCursor) ([]FeedEvent, error)
 	}
 	events, err := p.read(ctx, after, p.most)
 	p.full = err == nil && len(events) == p.most
-	if len(events) > 0 {
-		p.most = max(1, min(mostPage, pageBytes*len(events)/weigh(events)))
+	if len(events) == 0 {
+		return nil, err
+	}
+	p.most = max(1, min(mostPage, pageBytes*len(events)/weigh(events)))
+	for n, bytes := 1, weigh(events[:1]); n < len(events); n++ {
+		if bytes += weigh(events[n : n+1]); bytes > pageBytes {
+			p.full = true
+			return slices.Clone(events[:n]), err // the rest can go
+		}
 	}
 	return events, err
 }
