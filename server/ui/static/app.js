@@ -695,6 +695,7 @@ document.addEventListener("toggle", (event) => {
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", () => { connect(); });
 liveIs("off");
+$("nav.tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 ready();
 if (long()?.dataset.follow === "" && !location.hash && end("next")?.hidden && !new URL(location).searchParams.has("after")) {
   follow(true);
