@@ -47,6 +47,13 @@ func TestPagesFullOfWorkAreSound(t *testing.T) {
 	p.passes(t, "pages", "RGPT_BROWSER_URL="+dashboard(t, showcase.Showcase))
 }
 
+// TestPagesAreDrawnAnewWithoutLoss lets refreshes fail, and questions change
+// while somebody answers.
+func TestPagesAreDrawnAnewWithoutLoss(t *testing.T) {
+	p := find(t)
+	p.passes(t, "refresh", "RGPT_BROWSER_URL="+dashboard(t, showcase.Showcase))
+}
+
 // TestHostileTextsStayTexts opens pages whose every text tries to become more.
 func TestHostileTextsStayTexts(t *testing.T) {
 	p := find(t)

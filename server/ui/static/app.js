@@ -7,6 +7,7 @@ const page = () => $("#page");
 
 // Names of limits and times, in milliseconds.
 const REFRESH_EVERY = 400; // at most one refresh in this time while much happens
+const AGAIN_AFTER = 5000; // a refresh that failed is tried again
 const TICK_EVERY = 1000; // relative times are made true again
 const TOAST_FOR = 8000;
 
@@ -18,6 +19,7 @@ const TOAST_FOR = 8000;
 let stream = null;
 let refreshing = null;
 let again = false;
+let retry = 0;
 let lastRefresh = 0;
 let lastEvent = null;
 let cut = false; // the stream was lost since the page was drawn
@@ -84,7 +86,12 @@ export function refresh() {
   const wait = Math.max(0, lastRefresh + REFRESH_EVERY - performance.now());
   refreshing = new Promise((done) => setTimeout(done, wait))
     .then(load)
-    .catch(() => liveIs("reconnecting"))
+    .catch(() => {
+      liveIs("reconnecting");
+      // What happened last may be in no event that is still to come.
+      clearTimeout(retry);
+      retry = setTimeout(() => document.hidden || refresh(), AGAIN_AFTER);
+    })
     .finally(() => {
       refreshing = null;
       lastRefresh = performance.now();
@@ -103,13 +110,11 @@ async function load() {
   const now = page();
   const next = $("#page", fresh);
   if (!now || !next) return;
-  const dot = $("[data-live]");
-  const state = dot ? dot.dataset.live : "off";
   document.title = fresh.title;
   morph(now, next);
   const rail = $("#rail");
   if (rail && $("#rail", fresh)) morph(rail, $("#rail", fresh));
-  liveIs(state);
+  liveIs(!stream ? "off" : stream.readyState === EventSource.OPEN ? "on" : "reconnecting");
   document.dispatchEvent(new CustomEvent("rgpt:refreshed"));
 }
 
@@ -119,6 +124,7 @@ function morph(from, to) {
   for (const table of $$("[data-hold]:hover", from)) {
     hold(table, to);
   }
+  lengthen(from, to);
   window.Idiomorph.morph(from, to, {
     morphStyle: "outerHTML",
     // What has the focus and is no field, such as the page itself after a click
@@ -129,14 +135,21 @@ function morph(from, to) {
         if (a.nodeType !== 1) return true;
         if (a.hasAttribute("data-keep") && a.getAttribute("data-keep") === b.getAttribute?.("data-keep")) return false;
         if (a.tagName === "DETAILS" && a.open) b.setAttribute("open", "");
-        if (a.tagName === "DETAILS" && !a.open && a.hasAttribute("data-closed")) b.removeAttribute("open");
+        if (a.tagName === "DETAILS" && !a.open && a.hasAttribute("data-closed")) {
+          b.removeAttribute("open");
+          b.setAttribute("data-closed", ""); // also for the next time
+        }
         if (a.dataset?.dirty && "value" in a) return false;
+        // The button beside what somebody writes answers what they saw when they wrote it.
+        if (a.dataset?.command && $("[data-dirty]", a.form ?? a) && !refused.has(a.form)) return false;
         return true;
       },
       beforeNodeRemoved: (a) => !(a.nodeType === 1 && a.hasAttribute("data-stay")),
     },
   });
 }
+
+const caughtUp = () => refresh();
 
 // hold lets the rows of a table that the pointer is on change, but not move:
 // new ones come when the pointer has left.
@@ -147,9 +160,26 @@ function hold(table, to) {
   const rows = new Map([...body.children].map((row) => [row.id, row]));
   const kept = [...$("tbody", table).children].map((row) => rows.get(row.id) ?? row.cloneNode(true));
   if (rows.size !== kept.length || kept.some((row) => !rows.has(row.id))) {
-    table.addEventListener("pointerleave", () => refresh(), { once: true });
+    table.addEventListener("pointerleave", caughtUp, { once: true }); // one and the same: it is added once
   }
   body.replaceChildren(...kept);
+}
+
+// lengthen keeps what somebody scrolled to of a long list: the page as the server
+// draws it has the beginning, and a link to what follows.
+function lengthen(from, to) {
+  const list = $("[data-chunk]:not([data-keep])", from);
+  const next = $("[data-chunk]:not([data-keep])", to);
+  const link = $("a[data-more][rel=next]", from);
+  const first = $("a[data-more][rel=next]", to);
+  if (!list || !next || !link || !first) return;
+  const fresh = new Set([...next.children].map((row) => row.id));
+  const rows = [...list.children];
+  const tail = rows.slice(rows.findLastIndex((row) => fresh.has(row.id)) + 1);
+  if (!tail.length || tail.length === rows.length) return;
+  next.append(...tail.map((row) => row.cloneNode(true)));
+  first.setAttribute("href", link.getAttribute("href"));
+  first.hidden = link.hidden;
 }
 
 document.addEventListener("toggle", (event) => {
@@ -257,8 +287,11 @@ function fields(form, names) {
   return out;
 }
 
+const sending = new WeakSet(); // buttons; a refresh meanwhile draws them as if they were not
+const refused = new WeakSet(); // forms whose command was about what is no longer so
+
 export async function send(button) {
-  if (button.getAttribute("aria-busy") === "true") return;
+  if (sending.has(button)) return;
   const form = button.closest("form");
   if (form && !form.reportValidity()) return;
   let body;
@@ -272,6 +305,8 @@ export async function send(button) {
   if (reason === null) return;
   if (reason) body.reason = reason;
   if (button.dataset.plain !== undefined) delete body.by;
+  if (sending.has(button)) return;
+  sending.add(button);
   button.setAttribute("aria-busy", "true");
   try {
     const answer = await fetch(button.dataset.href, {
@@ -281,6 +316,7 @@ export async function send(button) {
     });
     const told = await answer.json().catch(() => ({}));
     if (!answer.ok) {
+      if (form && answer.status === 409) refused.add(form);
       const more = (told.errors ?? []).map((e) => `${e.at}: ${e.message}`).join("; ");
       toast("failed", [told.title ?? answer.statusText, told.detail, more].filter(Boolean).join(". "));
       return;
@@ -294,6 +330,7 @@ export async function send(button) {
   } catch {
     toast("failed", "The server did not answer. What was asked may have been done: look before you ask again.");
   } finally {
+    sending.delete(button);
     button.removeAttribute("aria-busy");
   }
 }
@@ -350,6 +387,7 @@ function keep(name, value) {
 
 document.addEventListener("input", (event) => {
   if (event.target.name) event.target.dataset.dirty = "1";
+  refused.delete(event.target.form);
 });
 document.addEventListener("change", (event) => {
   const form = event.target.closest?.("form[data-submit]");
