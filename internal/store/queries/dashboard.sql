@@ -1,10 +1,12 @@
 -- name: RunCards :many
--- What a list shows of runs beside their rows. The latest execution of a step counts.
+-- What a list shows of runs beside their rows. The latest execution of a step of the
+-- plan that counts does.
 SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
        (SELECT count(*) FROM (
-            SELECT DISTINCT ON (e.step) e.status FROM orchestrator_executions e
+            SELECT DISTINCT ON (e.step) e.step, e.status FROM orchestrator_executions e
             WHERE e.run_id = r.id AND e.phase = 'builder' AND e.step <> '' AND e.step <> 'repair'
             ORDER BY e.step, e.attempt DESC) latest
+        JOIN jsonb_array_elements(CASE jsonb_typeof(p.plan -> 'steps') WHEN 'array' THEN p.plan -> 'steps' END) AS planned (step) ON planned.step ->> 'id' = latest.step
         WHERE latest.status = 'completed')::int AS steps_done,
        t.passed, t.failed, t.skipped, t.flaky,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
