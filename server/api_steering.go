@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 )
 
@@ -49,7 +50,9 @@ func (s *server) steeringOperations(api huma.API) {
 		}) (*body[contract.Ack], error) {
 			b := given(in.Body)
 			cmd := in.command(c.path, b.Why)
-			cmd.ApprovalID = b.ApprovalID
+			if err := s.answers(ctx, in.ID, b.Answered, &cmd); err != nil {
+				return nil, err
+			}
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
 		})
 	}
@@ -89,13 +92,36 @@ func onward(a control.Again, err error) (*body[wentOn], error) {
 	return answered(wentOn{Answer: a.Ack, Replay: a.Replay}, err)
 }
 
+// answers makes a command the answer to the question that somebody saw, or says
+// that it is no longer the open one. A run asks for its release under one id,
+// however often its work changed meanwhile: when it asked tells those apart.
+func (s *server) answers(ctx context.Context, run int64, seen api.Answered, c *contract.Command) error {
+	c.ApprovalID = seen.ApprovalID
+	if seen.Asked == nil {
+		return nil
+	}
+	if _, err := s.Store.Run(ctx, run); err != nil {
+		return err
+	}
+	open, err := s.Store.Questions(ctx, run, 1)
+	if err != nil {
+		return err
+	}
+	if len(open) == 0 || !open[0].Since.Equal(*seen.Asked) {
+		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d no longer asks what was answered; look at it again", run)
+	}
+	return nil
+}
+
 func (s *server) approve(ctx context.Context, in *struct {
 	Steering
 	Body *api.ApproveRequest
 }) (*body[contract.Ack], error) {
 	b := given(in.Body)
 	c := in.command("approve", b.Why)
-	c.ApprovalID = b.ApprovalID
+	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
+		return nil, err
+	}
 	if b.Plan != nil {
 		return answered(s.Runs.ApproveEdited(ctx, in.ID, *b.Plan, c))
 	}
@@ -108,6 +134,9 @@ func (s *server) heal(ctx context.Context, in *struct {
 }) (*body[wentOn], error) {
 	b := given(in.Body)
 	c := in.command("heal", b.Why)
+	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
+		return nil, err
+	}
 	if c.Action = b.Action; c.Action != "" && !c.Action.Valid() {
 		return nil, badRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -140,8 +141,11 @@ func (s *server) askedPatch(r *http.Request) (patch, name string, err error) {
 		return "", "", err
 	}
 	p, err := source.load(r.Context())
-	if errors.Is(err, artifact.ErrNotFound) {
+	switch {
+	case errors.Is(err, artifact.ErrNotFound):
 		return "", "", store.ErrNotFound
+	case err == nil && p.cut: // half a patch must not be taken for the whole
+		return "", "", fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change is larger than the %s that are put together here; the artifacts of run %d have all of it", ui.Size(shownPatchBytes), id)
 	}
 	name = fmt.Sprintf("run-%d.patch", id)
 	if source.Name != "" {
@@ -193,10 +197,7 @@ func (s *server) changeSources(ctx context.Context, run store.Run) ([]changeSour
 // wholeChange is that of the release; before there is one, that of the last work
 // which is known as a whole.
 func (s *server) wholeChange(run store.Run, executions []store.Execution, patches []contract.Artifact, heals []store.HealEvent) changeSource {
-	whole := changeSource{
-		ChangeSource: ui.ChangeSource{Label: "The whole change", What: "Nothing was changed yet."},
-		load:         func(context.Context) (patchText, error) { return patchText{}, nil },
-	}
+	whole := s.workSoFar(executions, heals)
 	if run.ReleaseBranch != "" {
 		for _, a := range slices.Backward(patches) {
 			if path.Base(a.Name) == "change.patch" && !strings.HasPrefix(a.Name, "heal/") {
@@ -205,6 +206,15 @@ func (s *server) wholeChange(run store.Run, executions []store.Execution, patche
 				return whole
 			}
 		}
+	}
+	return whole
+}
+
+// workSoFar is the change of the last work which is known as a whole.
+func (s *server) workSoFar(executions []store.Execution, heals []store.HealEvent) changeSource {
+	whole := changeSource{
+		ChangeSource: ui.ChangeSource{Label: "The whole change", What: "Nothing was changed yet."},
+		load:         func(context.Context) (patchText, error) { return patchText{}, nil },
 	}
 	for _, e := range slices.Backward(executions) {
 		at, what := stateAfter(e, heals)

@@ -48,6 +48,7 @@ func (s *server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	if err != nil {
 		return nil, err
 	}
+	all := slices.Clone(heals)
 	p.Total = len(heals)
 	slices.Reverse(heals)
 	heals = heals[min(p.From, len(heals)):min(p.From+shownHealCards, len(heals))]
@@ -62,7 +63,7 @@ func (s *server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 			card.Failed = &executions[i]
 		}
 		card.Patch = card.Out.Diff
-		if a, ok := healPatch(patches, heals, heal); ok {
+		if a, ok := healPatch(patches, all, heal); ok {
 			card.PatchDigest = a.Digest
 			patch, err := s.storedPatch(ctx, a.Digest)
 			if err != nil {

@@ -570,6 +570,7 @@ func (s *server) logText(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", disposition(fmt.Sprintf("run-%d.log", run)))
+	w = s.endless(w, r) // a long log takes its time; each piece of it has one
 	for from := store.LogStart; ; {
 		page, err := s.Store.LogWindow(ctx, l.query(from, false))
 		if err == nil {

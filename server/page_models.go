@@ -101,7 +101,7 @@ func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 
 // modelsTab is which agent of a run asks which model, and lets it be switched.
 func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
-	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal() || h.Run.StayingUntil != nil}
+	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal()}
 	usage, err := s.Store.ModelUsage(ctx, h.Run.ID)
 	if err != nil {
 		return nil, err

@@ -117,6 +117,9 @@ func (s *server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	slices.Reverse(o.Events)
 	if h.Question != nil {
 		o.Ask = &ui.Ask{Run: h.Run, Question: *h.Question, Plan: o.Plan, Tests: h.Card.Tests, Findings: findings, Failure: lastFailure(executions)}
+		if h.Question.Kind == "release" {
+			s.fillChange(ctx, o.Ask, executions, heals)
+		}
 	}
 	if o.Work, err = s.Store.Work(ctx, id); err != nil {
 		return nil, err
@@ -125,6 +128,18 @@ func (s *server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	return ui.OverviewTab(o), nil
+}
+
+// fillChange shows what would be released: the work as it is now, whatever was
+// released before.
+func (s *server) fillChange(ctx context.Context, a *ui.Ask, executions []store.Execution, heals []store.HealEvent) {
+	patch, err := s.workSoFar(executions, heals).load(ctx)
+	if err != nil {
+		a.Problem = s.patchProblem(ctx, a.Run.ID, err)
+		return
+	}
+	a.Patch = ui.CutLines(patch.text, shownDiffBytes)
+	a.Cut, a.Digest = patch.cut || len(a.Patch) < len(patch.text), digestOf(a.Patch)
 }
 
 // lastFailure returns how the last execution that failed did so; nil: none did.

@@ -233,11 +233,14 @@ func (s *server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	if err != nil {
 		return nil, err
 	}
-	old := patchedFiles(was)
+	old := map[string]bool{} // a patch may have very many files
+	for _, file := range patchedFiles(was) {
+		old[file] = true
+	}
 	var changed strings.Builder
 	files := 0
 	for _, file := range patchedFiles(is) {
-		if !slices.Contains(old, file) {
+		if !old[file] {
 			changed.WriteString(file)
 			files++
 		}

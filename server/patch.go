@@ -157,11 +157,16 @@ func filesOf(patch string) []ui.ChangedFile {
 	return files
 }
 
+// digestOf tells two texts of one page from each other.
+func digestOf(text string) string {
+	const digestBytes = 8
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:digestBytes])
+}
+
 // fileOf reads what a patch says of one file.
 func fileOf(patch string) ui.ChangedFile {
-	sum := sha256.Sum256([]byte(patch))
-	const digestBytes = 8 // tells two texts of one page from each other
-	f := ui.ChangedFile{Status: "modified", Text: patch, Bytes: len(patch), Digest: hex.EncodeToString(sum[:digestBytes])}
+	f := ui.ChangedFile{Status: "modified", Text: patch, Bytes: len(patch), Digest: digestOf(patch)}
 	head, body := patch, ""
 	if at := strings.Index(patch, "\n@@ "); at >= 0 {
 		head, body = patch[:at+1], patch[at+1:]

@@ -4,6 +4,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/rerun"
@@ -106,22 +108,31 @@ type Why struct {
 	Reason string `json:"reason,omitempty" doc:"for the record, and for the next attempt"`
 }
 
+// Answered says which question is answered, so that nobody answers another one
+// than was seen.
+type Answered struct {
+	ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
+	// Asked tells apart what is asked again under the same id, about other work.
+	Asked *time.Time `json:"asked,omitempty" doc:"when it was asked; a question that was asked at another time is not answered. Default: whenever"`
+}
+
 // AnswerRequest is what a person says to a run.
 type AnswerRequest struct {
 	Why
-	ApprovalID string `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
+	Answered
 }
 
 // ApproveRequest is a yes.
 type ApproveRequest struct {
 	Why
-	ApprovalID string         `json:"approval_id,omitempty" doc:"which question is answered; default: the open one"`
-	Plan       *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
+	Answered
+	Plan *contract.Plan `json:"plan,omitempty" doc:"the plan as edited, where a plan is approved"`
 }
 
 // HealRequest says what is to be done about a failure.
 type HealRequest struct {
 	Why
+	Answered
 	Action contract.HealAction `json:"action,omitempty" doc:"what to do; default: the next action of the failure's class"`
 }
 

@@ -62,12 +62,12 @@ func why(w contract.Command) api.Why { return api.Why{By: w.By, Reason: w.Reason
 
 // Steer sends a command, by the name of an update, to a run and returns its answer.
 func (c *Client) Steer(ctx context.Context, id int64, name string, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(api.AnswerRequest{Why: why(w), ApprovalID: w.ApprovalID}, runPath(id, name)...))
+	return ask[contract.Ack](ctx, c, command(api.AnswerRequest{Why: why(w), Answered: api.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
 }
 
 // ApproveEdited approves a plan as a person edited it.
 func (c *Client) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(api.ApproveRequest{Why: why(w), ApprovalID: w.ApprovalID, Plan: &plan}, runPath(id, "approve")...))
+	return ask[contract.Ack](ctx, c, command(api.ApproveRequest{Why: why(w), Answered: api.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
 }
 
 // Advance lets a paused run go on as far as the next phase.
@@ -93,7 +93,7 @@ func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (cont
 
 // Heal answers a run that asks a person for help; a failed one goes on.
 func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
-	return c.again(ctx, command(api.HealRequest{Why: why(w), Action: w.Action}, runPath(id, "heal")...))
+	return c.again(ctx, command(api.HealRequest{Why: why(w), Answered: api.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
 }
 
 func (c *Client) again(ctx context.Context, r call) (control.Again, error) {

@@ -278,7 +278,7 @@ func ChangesTab(c Changes) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if c.Total > 0 {
+		if c.Total > 0 && !c.Cut {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<button type=\"button\" class=\"button\" data-copy-from=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -403,17 +403,17 @@ func ChangesTab(c Changes) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if c.Total == 0 && c.Problem == "" {
+		if c.Total == 0 && c.Problem == "" && !c.Cut {
 			templ_7745c5c3_Err = Empty("file-diff", emptyChange(c), "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if c.Matching == 0 && c.Problem == "" {
+		} else if c.Matching == 0 && c.Problem == "" && c.Total > 0 {
 			templ_7745c5c3_Err = Empty("file-diff", "No file of this change has that in its path.", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if c.Problem == "" {
+		} else if c.Problem == "" && c.Total > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "<p class=\"line\" id=\"changes-sum\"><span class=\"dim\" dir=\"auto\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -895,7 +895,7 @@ func goOn(p ReplayPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Do(Command{Name: "heal", Label: "Heal", Icon: "bandage", Href: fmt.Sprintf("/api/runs/%d/heal", p.Head.Run.ID)}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Do(Command{Name: "heal", Label: "Heal", Icon: "bandage", Href: fmt.Sprintf("/api/runs/%d/heal", p.Head.Run.ID), Body: answerBody(Ask{Run: p.Head.Run, Question: *p.Head.Question})}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -921,7 +921,7 @@ func endedIn(r store.Run) string {
 
 // canHeal reports whether a run asks a person for help.
 func canHeal(h RunHead) bool {
-	return StateOf(h.Run.Status) == Waiting && h.Question != nil && h.Question.ApprovalID == ""
+	return StateOf(h.Run.Status) == Waiting && h.Question != nil && h.Question.Kind == contract.InterventionHelp
 }
 
 func goOnCommands(h RunHead) (out []Command) {
