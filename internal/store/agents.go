@@ -70,7 +70,8 @@ func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	}), "store the heartbeat of worker %s", b.Worker)
 }
 
-// mostAgents is how many agents are shown, those that are not offline first.
+// mostAgents is how many agents are shown, those that are not offline first, and
+// of each role as many.
 const mostAgents = 1000
 
 // Agents returns the agents that reported themselves, those that are offline

@@ -205,3 +205,25 @@ func samples(tb testing.TB, name string, labels map[string]string) uint64 {
 	}
 	return 0
 }
+
+func TestARoleIsSeenHoweverManyAgentsOthersHave(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for worker, n := range map[string]int{"builder": 1200, "tester": 3} {
+		many := beat(worker, contract.HealthHealthy)
+		for i := range n {
+			many.Agents = append(many.Agents, store.AgentBeat{Name: fmt.Sprintf("%s@%04d", worker, i), Type: worker, HealthStatus: contract.HealthHealthy})
+		}
+		many.Agents[0].HealthStatus = contract.HealthDegraded
+		require.NoError(t, b.Heartbeat(t.Context(), many))
+	}
+	agents, err := b.Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 1000)
+	count := map[string]int{}
+	for _, a := range agents {
+		count[a.Type]++
+	}
+	require.Equal(t, map[string]int{"builder": 997, "tester": 3}, count)
+	require.Equal(t, "tester@0002", agents[999].Name, "the order is that of roles and names")
+}

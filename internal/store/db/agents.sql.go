@@ -24,13 +24,21 @@ WITH heard AS (
         WHEN silent > patience THEN 'unhealthy'
         ELSE health_status END AS health
     FROM heard
+), ranked AS (
+    SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, health,
+           row_number() OVER (PARTITION BY type ORDER BY health = 'offline', health <> 'healthy', name) AS place
+    FROM judged
+), shown AS (
+    SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, health
+    FROM ranked
+    ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, place
+    LIMIT $1::int
 )
 SELECT name, type, version, health::text AS health, cpu_usage, memory_usage, last_heartbeat, worker, detail,
        CASE WHEN health IN ('offline', 'unhealthy') THEN '[]' ELSE work END::jsonb AS work,
        tasks_done, tasks_failed, started_at, silent::float8 AS silent
-FROM judged
+FROM shown
 ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, type, name
-LIMIT $1::int
 `
 
 type AgentsParams struct {
@@ -57,6 +65,7 @@ type AgentsRow struct {
 
 // How agents are is decided here, as of now: one that died cannot say so. What a
 // silent one worked on nobody may be working on any more.
+// Where there are more than are shown, each role has its share, the healthy first.
 func (q *Queries) Agents(ctx context.Context, arg AgentsParams) ([]AgentsRow, error) {
 	rows, err := q.db.Query(ctx, agents, arg.Most, arg.Missed)
 	if err != nil {

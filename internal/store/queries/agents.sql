@@ -15,6 +15,7 @@ SET type = excluded.type, version = excluded.version, health_status = excluded.h
 -- name: Agents :many
 -- How agents are is decided here, as of now: one that died cannot say so. What a
 -- silent one worked on nobody may be working on any more.
+-- Where there are more than are shown, each role has its share, the healthy first.
 WITH heard AS (
     SELECT name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at,
            offline_after, beat_seconds * @missed::float8 AS patience,
@@ -27,13 +28,21 @@ WITH heard AS (
         WHEN silent > patience THEN 'unhealthy'
         ELSE health_status END AS health
     FROM heard
+), ranked AS (
+    SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, health,
+           row_number() OVER (PARTITION BY type ORDER BY health = 'offline', health <> 'healthy', name) AS place
+    FROM judged
+), shown AS (
+    SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, health
+    FROM ranked
+    ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, place
+    LIMIT @most::int
 )
 SELECT name, type, version, health::text AS health, cpu_usage, memory_usage, last_heartbeat, worker, detail,
        CASE WHEN health IN ('offline', 'unhealthy') THEN '[]' ELSE work END::jsonb AS work,
        tasks_done, tasks_failed, started_at, silent::float8 AS silent
-FROM judged
-ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, type, name
-LIMIT @most::int;
+FROM shown
+ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, type, name;
 
 -- name: ForgetAgents :execrows
 -- Removes those that have been silent for long, and of the silent the oldest
