@@ -87,7 +87,7 @@ func operation(method, path, id, tag, summary string, more ...int) huma.Operatio
 	known := []int{http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable}
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag},
-		Errors: append(known, more...), BodyReadTimeout: -1, // it has been read already, in its time
+		Errors: append(known, more...), BodyReadTimeout: -1, MaxBodyBytes: -1, // it has been read already, in its time and size
 	}
 }
 

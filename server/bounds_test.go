@@ -3,10 +3,13 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +25,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
+	"github.com/rocketgpt/orchestrator/server"
 )
 
 // listen serves a bundle as rgpt server does, with short times.
@@ -284,4 +289,32 @@ func TestARequestUnderAKeyThatIsAtWorkIsToldToWait(t *testing.T) {
 	list, err := b.Webhooks(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list)
+}
+
+func TestABodyMayBeAsLargeAsTheConfigurationSays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const most = 4 << 20
+	b.handler = server.New(server.Options{
+		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, MaxBody: most, Log: slog.New(slog.DiscardHandler),
+		Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
+	})
+	body := func(size int) string {
+		const text = `{"url": "https://example.com"}`
+		return text + strings.Repeat(" ", size-len(text))
+	}
+	for _, size := range []int{1 << 20, 2 << 20, most} {
+		w := b.send(t, http.MethodPost, "/api/webhooks", body(size))
+		require.Equal(t, http.StatusCreated, w.Code, "%d bytes: %s", size, w.Body)
+	}
+	require.Equal(t, http.StatusRequestEntityTooLarge, b.send(t, http.MethodPost, "/api/webhooks", body(most+1)).Code)
+}
+
+func TestAKeyForAPathTooLongToKeepIsRefusedAndNoFaultOfTheServer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := make([]byte, 4000)
+	_, _ = rand.Read(random)
+	w := b.send(t, http.MethodPost, "/api/"+hex.EncodeToString(random), `{}`, "Idempotency-Key", "k")
+	require.Equal(t, http.StatusNotFound, w.Code, w.Body)
 }

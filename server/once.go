@@ -11,16 +11,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 const (
 	// KeyHeader carries the key under which a request is done once.
-	KeyHeader = "Idempotency-Key"
+	KeyHeader = api.KeyHeader
 	// ReplayedHeader says that an answer was given before.
-	ReplayedHeader = "Idempotency-Replayed"
+	ReplayedHeader = api.ReplayedHeader
 
 	maxKey = 200 // bytes
+	// maxKeyedPath is the longest path that a key is kept with, in bytes: more would
+	// fit into no index, and no path of ours is half as long.
+	maxKeyedPath = 1000
 	// oncePatience is how long a request waits for another one under the same key.
 	oncePatience = 10 * time.Second
 	// onceRetry is after how many seconds it may ask again then.
@@ -43,6 +47,10 @@ func (s *server) once(next http.Handler) http.Handler {
 		}
 		if !isText(key) || len(key) > maxKey {
 			s.fail(w, r, badRequest(fmt.Sprintf("header.%s: this is no text of at most %d bytes", KeyHeader, maxKey)))
+			return
+		}
+		if len(r.URL.Path) > maxKeyedPath {
+			s.fail(w, r, store.ErrNotFound)
 			return
 		}
 		release, owned, err := s.Store.OwnRequest(r.Context(), r.URL.Path, key, oncePatience)

@@ -17,6 +17,8 @@ const (
 	VersionHeader = "X-Rgpt-Version"
 	// KeyHeader makes a command that is sent again count once.
 	KeyHeader = "Idempotency-Key"
+	// ReplayedHeader says that an answer was given before.
+	ReplayedHeader = "Idempotency-Replayed"
 	// LastEventHeader says after which event a stream goes on.
 	LastEventHeader = "Last-Event-ID"
 	// ProblemType is the media type of a Problem.

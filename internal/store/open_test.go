@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -173,4 +174,57 @@ func proxy(l net.Listener, to string, refused chan<- struct{}) error {
 			})
 		}
 	}
+}
+
+func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	plan, err := b.SavePlan(t.Context(), b.run.ID, 0, "ann", contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "n", Description: "d"}}})
+	require.NoError(t, err)
+	b.record(t, contract.Record{RunID: b.run.ID, Run: &contract.RunChange{Status: contract.StatusPending, Phase: contract.PhasePlanner, PlanID: plan}, Events: drafts(3)})
+	require.NoError(t, b.Heartbeat(t.Context(), beat("w", contract.HealthHealthy, "builder")))
+	before := b.all(t)
+	conn, err := sql.Open("pgx", b.url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.FS)
+	require.NoError(t, err)
+	_, err = provider.DownTo(t.Context(), 5)
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "INSERT INTO orchestrator_plans (run_id, author, plan) SELECT run_id, author, '{\"steps\": 7}' FROM orchestrator_plans")
+	require.NoError(t, err)
+	require.NoError(t, store.Migrate(t.Context(), b.url))
+
+	s, err := store.Open(t.Context(), b.url, store.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	after, err := s.Events(t.Context(), b.run.ID, 0, 1000)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	got, err := s.Plan(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Len(t, got.Steps, 1)
+	var steps []int
+	rows, err := conn.QueryContext(t.Context(), "SELECT step_count FROM orchestrator_plans ORDER BY id")
+	require.NoError(t, err)
+	for rows.Next() {
+		var n int
+		require.NoError(t, rows.Scan(&n))
+		steps = append(steps, n)
+	}
+	require.NoError(t, errors.Join(rows.Err(), rows.Close()))
+	require.Equal(t, []int{1, 0}, steps)
+	agents, err := s.Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 1)
+	_, _, _, err = s.CreateWebhook(t.Context(), store.NewWebhook{URL: "https://example.com", Secret: "x", Enabled: true, Most: 1})
+	require.NoError(t, err)
+	_, err = s.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: b.seq.Add(1), Events: drafts(1)})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	err = s.FeedWebhooks(ctx, stop)
+	require.ErrorIs(t, err, context.Canceled)
+	hooks, err := s.Webhooks(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, hooks[0].Pending)
 }
