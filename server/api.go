@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/version"
@@ -134,6 +135,8 @@ func problemOf(err error) problem {
 		return problem{Title: "The run does not take this now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
 		return problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
+	case errors.Is(err, control.ErrSilent):
+		return problem{Title: "The run does not answer", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassInfra:
 		return problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
 	default:

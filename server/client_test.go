@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
@@ -243,4 +244,81 @@ func TestAPasswordInTheAddressIsSentAndNeverShown(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hunter3secret")
 	require.Contains(t, err.Error(), "401")
+}
+
+func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	const id = 7
+	var asked atomic.Int64
+	c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch n := asked.Add(1); {
+		case n == 1:
+			panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
+		case n <= apiclient.Tries+1: // the first try is still at work
+			w.Header().Set("Content-Type", api.ProblemType)
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"title": "The same request is being carried out", "status": 409, "detail": "Ask again shortly", "code": "conflict"}`)
+		default:
+			_, _ = io.WriteString(w, `{"runId": 7, "phase": "tester", "workflow_run_id": "x", "begun": true}`)
+		}
+	}), quietly)
+	got, err := c.Replay(t.Context(), rerun.Order{RunID: id, Phase: contract.PhaseTester}, "", nil)
+	require.NoError(t, err)
+	require.True(t, got.Begun)
+	require.EqualValues(t, apiclient.Tries+2, asked.Load())
+}
+
+func TestARunThatAnEarlierCallMadeIsNotNew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: contract.StatusFailed, Phase: contract.PhasePlanner, Finished: true}})
+	for name, c := range map[string]struct {
+		lose, replayed, fresh bool
+		status                contract.Status
+	}{
+		"made now":                      {false, false, true, contract.StatusPending},
+		"made by an earlier call":       {false, true, false, contract.StatusFailed},
+		"made now, the answer was lost": {true, true, true, contract.StatusPending},
+	} {
+		var posts atomic.Int64
+		client, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				b.handler.ServeHTTP(w, r)
+				return
+			}
+			if posts.Add(1) == 1 && c.lose {
+				panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
+			}
+			if c.replayed {
+				w.Header().Set(api.ReplayedHeader, "true")
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = fmt.Fprintf(w, `{"runId": %d, "status": "pending", "created": true}`, id)
+		}), quietly)
+		made, err := client.Create(t.Context(), control.Creation{Repo: "/r", Goal: "x", Key: "k"})
+		require.NoError(t, err, name)
+		require.Equal(t, c.fresh, made.Fresh, name)
+		require.Equal(t, c.status, made.Run.Status, name)
+	}
+}
+
+func TestARunThatDoesNotAnswerIsWaitedForOnceAndSaidToBeSilent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	var asked atomic.Int64
+	c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		b.handler.ServeHTTP(w, r)
+	}), quietly)
+	runs := &control.Runs{Store: b.Store, Temporal: b.temporal}
+	_, here := runs.Steer(t.Context(), id, contract.UpdatePause, contract.Command{})
+	_, there := c.Steer(t.Context(), id, contract.UpdatePause, contract.Command{})
+	require.Equal(t, contract.CodeTimeout, fault.Of(here).Code)
+	require.Equal(t, contract.CodeTimeout, fault.Of(there).Code)
+	require.Equal(t, fault.Of(here).Class, fault.Of(there).Class)
+	require.Equal(t, fault.Of(here).Message, fault.Of(there).Message)
+	require.EqualValues(t, 1, asked.Load())
 }

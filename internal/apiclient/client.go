@@ -5,6 +5,7 @@ package apiclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,9 @@ const (
 	// firstPause is the pause before the second try; each further one is twice
 	// as long, and a random part of it is left out.
 	firstPause = 200 * time.Millisecond
+	// busyPause is the pause before a request is sent again that the server is still
+	// carrying out: it waited a while for it already.
+	busyPause = 2 * time.Second
 	// connectTime is how long a connection may take.
 	connectTime = 10 * time.Second
 	// answerTime is how long an answer may take: commands wait for their run, at
@@ -107,6 +111,7 @@ type call struct {
 	key    string // of idempotency; of what changes something
 	body   any
 	time   time.Duration // that the answer may take; 0: answerTime
+	known  *bool         // set if the answer to the first try had been given before; may be nil
 }
 
 func read(path ...string) call { return call{method: http.MethodGet, path: path} }
@@ -120,11 +125,16 @@ func runPath(id int64, rest ...string) []string {
 	return append([]string{"api", "runs", fmt.Sprint(id)}, rest...)
 }
 
+// patience is how long the answer to a call may take.
+func (r call) patience() time.Duration { return cmp.Or(r.time, answerTime) }
+
 // ask makes a call and reads its answer. What fails on the way, and what a server
 // cannot do just now, is tried again, at most Tries times: the key makes a command
-// that is sent again count once.
+// that is sent again count once. One that is still being carried out, as the answer
+// to an earlier try was lost, is waited for as long as for an answer.
 func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 	var lost bool // an answer to a command that may have been carried out
+	began := time.Now()
 	for try, pause := 1, firstPause; ; try, pause = try+1, 2*pause {
 		var raw []byte
 		if raw, err = c.attempt(ctx, r); err == nil {
@@ -134,10 +144,17 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 			return out, err
 		}
 		var again retriable
-		if !errors.As(err, &again) || try == Tries {
+		if !errors.As(err, &again) || !again.busy && try == Tries || again.busy && time.Since(began) > r.patience() {
 			return out, c.judged(err, r, lost)
 		}
-		lost = lost || again.sent
+		lost, r.known = lost || again.sent, nil // from now on it may be the answer to this very call
+		if again.busy {
+			try, pause = try-1, pause/2 // this was none
+			if wait(ctx, busyPause) != nil {
+				return out, err
+			}
+			continue
+		}
 		if wait(ctx, pause/2+rand.N(pause/2)) != nil {
 			return out, err
 		}
@@ -160,6 +177,7 @@ func wait(ctx context.Context, d time.Duration) error {
 type retriable struct {
 	error
 	sent bool // the request may have reached the server
+	busy bool // it did, and is being carried out
 }
 
 func (r retriable) Unwrap() error { return r.error }
@@ -176,20 +194,20 @@ func (c *Client) judged(err error, r call, lost bool) error {
 
 // attempt makes a call once and returns the body of its answer.
 func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
-	most := r.time
-	if most == 0 {
-		most = answerTime
-	}
+	most := r.patience()
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	resp, err := c.send(limited, r, nil)
 	if err == nil {
 		defer resp.Body.Close()
+		if r.known != nil {
+			*r.known = resp.Header.Get(api.ReplayedHeader) != ""
+		}
 		var raw []byte
 		if raw, err = io.ReadAll(io.LimitReader(resp.Body, answerMost)); err == nil {
 			return raw, nil
 		}
-		err = retriable{c.unreachable(err), true}
+		err = retriable{error: c.unreachable(err), sent: true}
 	}
 	if ctx.Err() == nil && limited.Err() != nil {
 		return nil, fault.New(contract.ClassInfra, contract.CodeTimeout, "the server at %s did not answer within %s; what was asked may still be done", c.Address(), most)
@@ -227,7 +245,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 	if err != nil {
 		var dial *net.OpError
 		never := errors.As(err, &dial) && dial.Op == "dial"
-		return nil, retriable{c.unreachable(err), !never}
+		return nil, retriable{error: c.unreachable(err), sent: !never}
 	}
 	c.compare(resp.Header.Get(api.VersionHeader))
 	if resp.StatusCode < 300 {

@@ -24,15 +24,21 @@ func (c *Client) Create(ctx context.Context, n control.Creation) (control.Create
 }
 
 // created makes a run and reads it. Under a key that nobody else knows it is new,
-// although the server may have made it at an earlier try.
+// although the server may have made it at an earlier try. Under any other it is not
+// where the server gave the same answer to an earlier call; what that says of the
+// run's status was true then.
 func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Created, error) {
+	var known bool
+	r.known = &known
 	made, err := ask[api.CreatedRun](ctx, c, r)
 	if err != nil {
 		return control.Created{}, err
 	}
-	out := control.Created{Fresh: fresh || made.Created, Notes: made.Notes}
+	out := control.Created{Fresh: fresh || made.Created && !known, Notes: made.Notes}
 	out.Run, err = c.Run(ctx, made.RunID)
-	out.Run.Status = cmp.Or(made.Status, out.Run.Status)
+	if !known {
+		out.Run.Status = cmp.Or(made.Status, out.Run.Status)
+	}
 	return out, err
 }
 

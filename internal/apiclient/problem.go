@@ -22,9 +22,16 @@ func (c *Client) problem(resp *http.Response) error {
 	known := kind == api.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		return retriable{c.away(resp, p), true}
+		return retriable{error: c.away(resp, p), sent: true}
 	case http.StatusServiceUnavailable:
-		return retriable{c.away(resp, p), !known}
+		if known && p.Code == contract.CodeTimeout { // the server has waited for all the time there is
+			return fault.New(p.Class, p.Code, "%s", said(p))
+		}
+		return retriable{error: c.away(resp, p), sent: !known}
+	case http.StatusConflict:
+		if resp.Header.Get("Retry-After") != "" { // of all conflicts this one alone passes
+			return retriable{error: c.away(resp, p), sent: true, busy: true}
+		}
 	}
 	if !known {
 		return c.stranger("it answered " + resp.Status)

@@ -140,7 +140,7 @@ func (c *Client) follow(ctx context.Context, id int64, after *int64, fn func(con
 		case e.Seq <= *after: // known
 			continue
 		case e.Seq > *after+1:
-			return true, retriable{c.unreachable(fmt.Errorf("event %d is missing in its stream", *after+1)), true}
+			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing in its stream", *after+1)), sent: true}
 		}
 		*after = e.Seq
 		if err := fn(e); err != nil {
@@ -154,5 +154,5 @@ func (c *Client) follow(ctx context.Context, id int64, after *int64, fn func(con
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	return true, retriable{c.unreachable(err), true}
+	return true, retriable{error: c.unreachable(err), sent: true}
 }
