@@ -35,12 +35,18 @@ func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Comma
 		return Again{}, err
 	}
 	replay := slices.Contains(over, run.Status)
-	if c.ID != "" && !replay { // the same command may have led to a replay before
+	if c.ID != "" { // the same command may have been carried out, and the run be another one since
 		_, err := r.Store.ReplayByKey(ctx, id, c.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return Again{}, err
 		}
-		replay = err == nil
+		replayed := err == nil
+		if replay && !replayed {
+			if ack, ok := r.told(ctx, id, c.ID); ok {
+				return Again{Ack: &ack}, nil
+			}
+		}
+		replay = replay || replayed
 	}
 	if replay {
 		result, err := r.Replay(ctx, rerun.Order{RunID: id, OnlyMissing: true, By: c.By, Reason: c.Reason, Key: c.ID})

@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,7 +15,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -35,6 +41,8 @@ func TestTheCommandLineWorksThroughAServer(t *testing.T) {
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("a run is steered, and a lost answer changes nothing", parallel(w.steeredRemotely))
 		t.Run("runs are done again", parallel(w.againRemotely))
+		t.Run("a command that was carried out is not another one later", parallel(w.answeredBeforeItEnded))
+		t.Run("runs are done again once whose answers are lost", w.againDespiteLosses)
 		t.Run("what cannot be used is refused as it is without a server", parallel(w.refusedRemotely))
 	})
 	t.Run("what is read is the same", w.readRemotely)
@@ -73,19 +81,22 @@ func (w *world) createdBy(t *testing.T, server, scenario string, args ...string)
 }
 
 // lossy is a proxy that lets every command through and loses the answer to it the
-// first time: the connection just ends.
+// first time: the connection just ends. With a patience it ends after that, on
+// both sides, however far the command has come.
 type lossy struct {
 	*httptest.Server
 	mu   sync.Mutex
 	keys map[string]int // how often each command was sent, by its key
 }
 
-func newLossy(t *testing.T, server string) *lossy {
+func newLossy(t *testing.T, server string, patience ...time.Duration) *lossy {
 	t.Helper()
 	to, err := url.Parse(server)
 	require.NoError(t, err)
 	l := &lossy{keys: map[string]int{}}
-	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1}
+	through := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+	}
 	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			through.ServeHTTP(w, r)
@@ -100,7 +111,12 @@ func newLossy(t *testing.T, server string) *lossy {
 			through.ServeHTTP(w, r)
 			return
 		}
-		through.ServeHTTP(httptest.NewRecorder(), r)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		for _, d := range patience {
+			defer time.AfterFunc(d, cancel).Stop()
+		}
+		through.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
 			conn.Close()
@@ -211,6 +227,114 @@ func (w *world) againRemotely(t *testing.T) {
 	require.Len(t, runs, 2)
 	w.note(runs[0].ID)
 	require.Equal(t, "made otherwise", w.shows(t, runs[0], "step-002.txt"))
+}
+
+// againDespiteLosses does runs again by a proxy that loses every first answer:
+// after the whole of it, or as soon as the server has begun.
+func (w *world) againDespiteLosses(t *testing.T) {
+	for name, patience := range map[string][]time.Duration{"answered": nil, "at once": {20 * time.Millisecond}, "on the way": {150 * time.Millisecond}} {
+		t.Run(name, parallel(func(t *testing.T) {
+			proxy, db := newLossy(t, w.State(t).Server, patience...), w.Store(t)
+			conn, err := pgx.Connect(t.Context(), w.State(t).Database)
+			require.NoError(t, err)
+			defer conn.Close(context.Background())
+			count := func(query string, args ...any) (n int) {
+				t.Helper()
+				require.NoError(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
+				return n
+			}
+			replays := func(id int64) int {
+				return count("SELECT count(*) FROM orchestrator_replays WHERE run_id = $1", id)
+			}
+			create := func(scenario string, args ...string) int64 {
+				return w.createdBy(t, w.State(t).Server, scenario, args...)
+			}
+
+			id := create("helped")
+			w.AwaitStatus(t, db, id, contract.StatusWaitingForApproval, longest)
+			w.byServer(t, proxy.URL, "run", "heal", arg(id), "--reason", "there is a key now")
+			w.AwaitRun(t, db, id, "its second question", longest, func(r store.Run) bool {
+				return r.Status == contract.StatusWaitingForApproval && len(w.Inspect(t, r.ID).Interventions) > 1
+			})
+			w.byServer(t, proxy.URL, "run", "reject", arg(id))
+			w.end(t, id, contract.StatusFailed)
+			require.Len(t, w.Inspect(t, id).Interventions, 2)
+			require.Zero(t, replays(id))
+
+			for i, again := range []string{"heal", "resume"} {
+				id := create("stumble", "--set", "execution.max_retries=0")
+				w.end(t, id, contract.StatusFailed)
+				w.byServer(t, proxy.URL, "run", again, arg(id))
+				w.end(t, id, contract.StatusDone)
+				require.Equal(t, 1, replays(id), again)
+				if i == 0 {
+					continue
+				}
+				w.byServer(t, proxy.URL, "run", "replay", arg(id), "--phase", "tester", "--model", "scripted/third", "--wait")
+				w.end(t, id, contract.StatusDone)
+				require.Equal(t, 2, replays(id))
+				require.Equal(t, 2, count("SELECT count(*) FROM orchestrator_executions WHERE run_id = $1 AND phase = 'tester' AND step = ''", id))
+			}
+
+			id = create("other")
+			w.end(t, id, contract.StatusDone)
+			forks := func() int {
+				return count("SELECT count(*) FROM orchestrator_runs WHERE settings -> 'fork' ->> 'run_id' = $1", arg(id))
+			}
+			require.Zero(t, forks())
+			out := w.byServer(t, proxy.URL, "run", "fork", arg(id), "--step", "step-002", "--model", "scripted/other", "--wait", "--json")
+			require.Contains(t, out, `"done"`)
+			require.Equal(t, 1, forks())
+			var fork int64
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT id FROM orchestrator_runs WHERE settings -> 'fork' ->> 'run_id' = $1", arg(id)).Scan(&fork))
+			w.note(fork)
+			proxy.sentTwice(t, 6)
+		}))
+	}
+}
+
+// answeredBeforeItEnded asks by the same key again after the run has gone on, on a
+// server that died before it could keep what it answered.
+func (w *world) answeredBeforeItEnded(t *testing.T) {
+	db := w.Store(t)
+	conn, err := pgx.Connect(t.Context(), w.State(t).Database)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	id := w.createdBy(t, w.State(t).Server, "helped")
+	w.AwaitStatus(t, db, id, contract.StatusWaitingForApproval, longest)
+	path := "/api/runs/" + arg(id) + "/heal"
+	heal := func() (answer struct {
+		Answer *contract.Ack   `json:"answer"`
+		Replay json.RawMessage `json:"replay"`
+	}) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.State(t).Server+path, strings.NewReader(`{"reason": "there is a key now"}`))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", "k")
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode, "%s", raw)
+		require.NoError(t, json.Unmarshal(raw, &answer))
+		return answer
+	}
+	first := heal()
+	require.NotNil(t, first.Answer)
+	w.AwaitRun(t, db, id, "its second question", longest, func(r store.Run) bool {
+		return r.Status == contract.StatusWaitingForApproval && len(w.Inspect(t, r.ID).Interventions) > 1
+	})
+	w.OK(t, "run", "reject", arg(id))
+	w.end(t, id, contract.StatusFailed)
+	tag, err := conn.Exec(t.Context(), "UPDATE orchestrator_requests SET status = 0, answer = NULL WHERE route = $1", path)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tag.RowsAffected())
+	require.Equal(t, first, heal(), "the run is not done again by a command that was carried out")
+	var replays int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM orchestrator_replays WHERE run_id = $1", id).Scan(&replays))
+	require.Zero(t, replays)
 }
 
 // patiently runs a command again, a few times, while a part of a busy machine does
