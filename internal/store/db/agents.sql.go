@@ -14,7 +14,7 @@ import (
 const agents = `-- name: Agents :many
 WITH heard AS (
     SELECT name, type, version, health_status, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at,
-           offline_after, beat_seconds * $2::float8 AS patience,
+           offline_after, beat_seconds * $1::float8 AS patience,
            coalesce(date_part('epoch', clock_timestamp() - last_heartbeat), 0) AS silent
     FROM orchestrator_agents
 ), judged AS (
@@ -32,7 +32,7 @@ WITH heard AS (
     SELECT name, type, version, cpu_usage, memory_usage, last_heartbeat, worker, detail, work, tasks_done, tasks_failed, started_at, silent, health
     FROM ranked
     ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat END DESC NULLS LAST, place
-    LIMIT $1::int
+    LIMIT $2::int
 )
 SELECT name, type, version, health::text AS health, cpu_usage, memory_usage, last_heartbeat, worker, detail,
        CASE WHEN health IN ('offline', 'unhealthy') THEN '[]' ELSE work END::jsonb AS work,
@@ -42,8 +42,8 @@ ORDER BY health = 'offline', CASE WHEN health = 'offline' THEN last_heartbeat EN
 `
 
 type AgentsParams struct {
-	Most   int32
 	Missed float64
+	Most   int32
 }
 
 type AgentsRow struct {
@@ -67,7 +67,7 @@ type AgentsRow struct {
 // silent one worked on nobody may be working on any more.
 // Where there are more than are shown, each role has its share, the healthy first.
 func (q *Queries) Agents(ctx context.Context, arg AgentsParams) ([]AgentsRow, error) {
-	rows, err := q.db.Query(ctx, agents, arg.Most, arg.Missed)
+	rows, err := q.db.Query(ctx, agents, arg.Missed, arg.Most)
 	if err != nil {
 		return nil, err
 	}
