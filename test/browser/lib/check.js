@@ -17,6 +17,12 @@ export async function accessible(page, info) {
   expect(violations.filter((v) => bad.includes(v.impact)).map(told), 'what axe finds serious').toEqual([]);
 }
 
+/** contrasts requires that texts can be told from what is behind them, in the theme that is chosen now. */
+export async function contrasts(page) {
+  const { violations } = await new AxeBuilder({ page }).setLegacyMode(true).withRules(['color-contrast']).analyze();
+  expect(violations.flatMap((v) => v.nodes.map((n) => `${n.target.join(' ')}: ${n.any.map((a) => a.message).join(' ')}`)), 'what has too little contrast').toEqual([]);
+}
+
 /** fits requires that the page does not scroll sideways. */
 export async function fits(page) {
   const { width, wide } = await page.evaluate(() => {

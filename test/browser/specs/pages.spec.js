@@ -2,60 +2,148 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { test, expect } from '../lib/fixtures.js';
-import { accessible, fits, focusShows, shoot, shots } from '../lib/check.js';
+import { accessible, contrasts, fits, focusShows, keys, shoot, shots, tabTo } from '../lib/check.js';
 
-const { pages } = JSON.parse(fs.readFileSync(path.join(__dirname, '..', 'pages.json'), 'utf8'));
+const { pages, tabs } = JSON.parse(fs.readFileSync(path.join(__dirname, '..', 'pages.json'), 'utf8'));
 const themes = ['light', 'dark'];
 const widths = [390, 1280, 1920];
+const phone = { width: 360, height: 740 };
+const desk = { width: 1280, height: 1000 };
+
+// All scripts of a page together, as they are sent.
+const scriptBytes = 150_000;
+
+/** address is where a page is; one that shows a file names it. */
+async function address(request, entry) {
+  if (!entry.artifact) return entry.path;
+  const { artifacts } = await (await request.get(`/api${entry.path.replace(/\/$/, '')}`)).json();
+  const file = artifacts.find((a) => a.name === entry.artifact);
+  expect(file, `${entry.path} has a file ${entry.artifact}`).toBeTruthy();
+  return entry.path + file.id;
+}
 
 /** open goes to a page and requires its status. */
 async function open(page, complaints, entry) {
+  const where = await address(page.request, entry);
   const status = entry.status ?? 200;
   if (status !== 200) {
     complaints.allow(new RegExp(`status of ${status} `));
-    complaints.allow(new RegExp(`^answer ${status}: GET .*${entry.path}$`));
+    complaints.allow(new RegExp(`^answer ${status}: GET .*${where}$`));
   }
-  const answer = await page.goto(entry.path, { waitUntil: 'load' });
-  expect(answer.status(), entry.path).toBe(status);
+  const answer = await page.goto(where, { waitUntil: 'load' });
+  expect(answer.status(), where).toBe(status);
   await expect(page.locator('h1').first()).toBeVisible();
 }
 
-for (const entry of pages) {
-  test.describe(entry.name, () => {
-    for (const theme of themes) {
-      test(`is accessible in ${theme}`, async ({ page, complaints }, info) => {
-        await page.emulateMedia({ colorScheme: theme });
-        await open(page, complaints, entry);
-        await accessible(page, info);
-      });
-    }
-
-    test('fits a narrow phone', async ({ page, complaints }) => {
-      await page.setViewportSize({ width: 360, height: 740 });
-      await open(page, complaints, entry);
-      await fits(page);
-    });
-
-    test('can be walked with Tab', async ({ page, complaints }) => {
-      await open(page, complaints, entry);
-      for (let i = 0; i < 5; i++) {
-        await page.keyboard.press('Tab');
-        await focusShows(page);
-      }
-    });
-
-    // Twelve pictures of each page, for whoever looks at them.
-    if (shots) {
-      test('is photographed', async ({ page, complaints }) => {
-        for (const theme of themes) {
-          await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' });
-          for (const width of widths) {
-            await page.setViewportSize({ width, height: width < 720 ? 844 : 1000 });
-            await open(page, complaints, entry);
-            await shoot(page, `${entry.name}-${width}-${theme}`);
-          }
-        }
-      });
-    }
+/** cost is what a page that has just been loaded made the browser fetch, and when it painted. */
+async function cost(page) {
+  return page.evaluate(() => {
+    const scripts = performance.getEntriesByType('resource').filter((e) => /\.js$/.test(new URL(e.name).pathname));
+    const paint = performance.getEntriesByName('first-contentful-paint')[0];
+    return { bytes: scripts.reduce((sum, e) => sum + e.encodedBodySize, 0), scripts: scripts.length, paint: paint?.startTime };
   });
 }
+
+const paints = [];
+
+test.afterAll(() => {
+  if (paints.length === 0) return;
+  const at = (share) => Math.round(paints[Math.min(paints.length - 1, Math.floor(paints.length * share))]);
+  paints.sort((a, b) => a - b);
+  console.log(`first paint of ${paints.length} pages: median ${at(0.5)} ms, p95 ${at(0.95)} ms, slowest ${at(1)} ms`);
+});
+
+for (const entry of pages) {
+  test(`${entry.name} is accessible, fits a phone and is small`, async ({ page, complaints }, info) => {
+    await page.setViewportSize(desk);
+    await page.emulateMedia({ colorScheme: 'light' });
+    await open(page, complaints, entry);
+    await accessible(page, info);
+    const { bytes, scripts, paint } = await cost(page);
+    expect(scripts, 'scripts that the page loaded').toBeGreaterThan(0);
+    expect(bytes, 'bytes of script').toBeLessThan(scriptBytes);
+    if (paint) paints.push(paint);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await contrasts(page);
+    for (let i = 0; i < 5; i++) {
+      await page.keyboard.press('Tab');
+      await focusShows(page);
+    }
+    await page.setViewportSize(phone);
+    await page.reload({ waitUntil: 'load' });
+    await fits(page);
+  });
+
+  // Twelve pictures of each page, for whoever looks at them.
+  if (shots) {
+    test(`${entry.name} is photographed`, async ({ page, complaints }) => {
+      for (const theme of themes) {
+        await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' });
+        for (const width of widths) {
+          await page.setViewportSize({ width, height: width < 720 ? 844 : 1000 });
+          await open(page, complaints, entry);
+          await shoot(page, `${entry.name}-${width}-${theme}`);
+        }
+      }
+    });
+  }
+}
+
+test('every tab of a run is a page that is looked at', async ({ page }) => {
+  await page.goto('/runs/23');
+  const all = await page.locator('nav[aria-label="Run"] a').evaluateAll((links) => links.map((a) => a.getAttribute('href')));
+  expect(all.sort()).toEqual(tabs.map((tab) => (tab ? `/runs/23/${tab}` : '/runs/23')).sort());
+  expect(pages.map((p) => p.path)).toEqual(expect.arrayContaining(all));
+});
+
+test('by keys alone one finds a run, opens it, goes through its tabs and elsewhere', async ({ page }) => {
+  await page.goto('/runs');
+  const link = (n) => page.locator('[data-rows] tbody tr').nth(n).locator('a[data-open]');
+  await keys(page, 'j');
+  await expect(link(0)).toBeFocused();
+  await keys(page, 'j', 'j', 'k');
+  await expect(link(1)).toBeFocused();
+  const href = await link(1).getAttribute('href');
+  await keys(page, 'Enter');
+  await page.waitForURL(`**${href}`);
+
+  for (const [key, tab] of [[']', 'timeline'], [']', 'plan'], ['[', 'timeline'], ['[', '']]) {
+    await keys(page, key);
+    await page.waitForURL(`**${href}${tab && `/${tab}`}`);
+    await expect(page.locator('nav[aria-label="Run"] a[aria-current="page"]')).toHaveAttribute('href', `${href}${tab && `/${tab}`}`);
+  }
+  await keys(page, 'g', 'a');
+  await page.waitForURL('**/agents');
+  await expect(page.locator('h1')).toHaveText('Agents');
+  await keys(page, 'g', 'm');
+  await page.waitForURL('**/settings/models');
+  await keys(page, 'g', 'r');
+  await page.waitForURL('**/runs');
+
+  await keys(page, '?');
+  await expect(page.locator('dialog#keys[open]')).toBeVisible();
+  await keys(page, 'Escape');
+  await expect(page.locator('dialog#keys')).toBeHidden();
+
+  await keys(page, '/');
+  await expect(page.locator('[data-search]')).toBeFocused();
+  await page.keyboard.type('pgx');
+  await keys(page, 'Enter');
+  await page.waitForURL('**/runs?*text=pgx*');
+  const found = page.locator('[data-rows] tbody tr');
+  expect(await found.count()).toBeGreaterThan(0);
+  for (const goal of await found.allInnerTexts()) expect(goal.toLowerCase()).toContain('pgx');
+});
+
+test('the theme is chosen by keys, at once, and stays', async ({ page }) => {
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.goto('/runs');
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const before = await ground();
+  await tabTo(page, page.locator('[data-theme-switch]'));
+  await keys(page, 'Enter');
+  await expect.poll(ground).not.toBe(before);
+  const dark = await ground();
+  await page.goto('/agents');
+  expect(await ground()).toBe(dark);
+});
