@@ -6,8 +6,11 @@ const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
 const page = () => $("#page");
 
 // Names of limits and times, in milliseconds.
-const REFRESH_EVERY = 400; // at most one refresh in this time while much happens
+const REST_LEAST = 50; // after a refresh, before the next one
+const REST_MOST = 1000;
+const REST_TIMES = 2; // as long as the refresh took: a page is fresh in no time, and a busy server is not asked all the time
 const AGAIN_AFTER = 5000; // a refresh that failed is tried again
+const PLACE_AFTER = 400; // scrolling stopped: the address says what is in sight
 const TICK_EVERY = 1000; // relative times are made true again
 const TOAST_FOR = 8000;
 
@@ -20,7 +23,7 @@ let stream = null;
 let refreshing = null;
 let again = false;
 let retry = 0;
-let lastRefresh = 0;
+let restUntil = 0;
 let lastEvent = null;
 let cut = false; // the stream was lost since the page was drawn
 
@@ -83,9 +86,14 @@ export function refresh() {
     again = true;
     return refreshing;
   }
-  const wait = Math.max(0, lastRefresh + REFRESH_EVERY - performance.now());
+  let began;
+  const wait = Math.max(0, restUntil - performance.now());
   refreshing = new Promise((done) => setTimeout(done, wait))
-    .then(load)
+    .then(() => {
+      began = performance.now();
+      again = false; // what happened until now is in what is asked for now
+      return load();
+    })
     .catch(() => {
       liveIs("reconnecting");
       // What happened last may be in no event that is still to come.
@@ -94,7 +102,8 @@ export function refresh() {
     })
     .finally(() => {
       refreshing = null;
-      lastRefresh = performance.now();
+      const now = performance.now();
+      restUntil = now + Math.min(REST_MOST, Math.max(REST_LEAST, REST_TIMES * (now - began)));
       if (again) {
         again = false;
         refresh();
@@ -592,7 +601,7 @@ addEventListener("scroll", () => {
     if (!following && row?.dataset.cursor && row !== list.firstElementChild) url.searchParams.set("at", row.dataset.cursor);
     url.hash = "";
     history.replaceState(null, "", url);
-  }, REFRESH_EVERY);
+  }, PLACE_AFTER);
 }, { passive: true });
 
 document.addEventListener("click", async (event) => {
@@ -735,6 +744,12 @@ addEventListener("pageshow", () => { connect(); });
 liveIs("off");
 $("nav.tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 ready();
+// On a phone, the tabs are wider than the page: the one that is shown is in sight.
+const shownTab = $("nav[aria-label=Run] a[aria-current]");
+if (shownTab) {
+  const bar = shownTab.parentElement;
+  bar.scrollLeft = shownTab.offsetLeft - bar.offsetLeft - (bar.clientWidth - shownTab.clientWidth) / 2;
+}
 if (long()?.dataset.follow === "" && !location.hash && end("next")?.hidden && !new URL(location).searchParams.has("after")) {
   follow(true);
   toEnd();
