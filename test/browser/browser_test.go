@@ -8,19 +8,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/test/harness"
 	"github.com/rocketgpt/orchestrator/test/showcase"
@@ -63,12 +67,51 @@ func TestHostileTextsStayTexts(t *testing.T) {
 // TestPagesFollowRunsLive steers real runs from their pages.
 func TestPagesFollowRunsLive(t *testing.T) {
 	p := find(t)
-	s := harness.Start(t, harness.Options{Scenario: append(healing().Named("heals"), slow().Named("slow")...)})
+	s := harness.Start(t, harness.Options{Scenario: slices.Concat(healing().Named("heals"), quick().Named("quick"), slow().Named("slow"))})
 	live, err := json.Marshal(map[string]any{
-		"repo": harness.ShellRepo(t, filepath.Join(s.Dir, "shell")), "goals": map[string]string{"heals": harness.Goal("heals"), "slow": harness.Goal("slow")},
+		"repo": harness.ShellRepo(t, filepath.Join(s.Dir, "shell")), "goals": map[string]string{"heals": harness.Goal("heals"), "quick": harness.Goal("quick"), "slow": harness.Goal("slow")},
 	})
 	require.NoError(t, err)
 	p.passes(t, "live", "RGPT_BROWSER_URL="+s.State(t).Server, "RGPT_LIVE="+string(live))
+}
+
+// TestEventsReachPages measures how long an event takes from its row to the page
+// that shows it. It is run with RGPT_BENCH=1 only, on a machine that does nothing else.
+func TestEventsReachPages(t *testing.T) {
+	if os.Getenv("RGPT_BENCH") != "1" {
+		t.Skip("a measurement: RGPT_BENCH=1 makes it")
+	}
+	p := find(t)
+	url, db := filled(t, showcase.Showcase)
+	building, err := db.ListRuns(t.Context(), store.Filter{Status: []contract.Status{contract.PhaseBuilder.Running()}, Limit: 1})
+	require.NoError(t, err)
+	require.NotEmpty(t, building)
+	events := httptest.NewServer(nextEvent(db, building[0].ID))
+	t.Cleanup(events.Close)
+	source, err := json.Marshal(map[string]any{"run": building[0].ID, "next": events.URL})
+	require.NoError(t, err)
+	p.passes(t, "bench", "RGPT_BROWSER_URL="+url, "RGPT_EVENTS="+string(source))
+}
+
+// nextEvent writes an event of a run each time it is asked, as the run's
+// workflow would, and answers with its number.
+func nextEvent(db *store.Store, run int64) http.Handler {
+	var records atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := db.Record(r.Context(), store.Source{WorkflowID: contract.RunWorkflowID(run), WorkflowRunID: "measured"}, contract.Record{
+			RunID: run, Seq: records.Add(1), At: time.Now(), Run: &contract.RunChange{Phase: contract.PhaseBuilder, Status: contract.PhaseBuilder.Running()},
+			Events: []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": contract.PhaseBuilder.Running()}}},
+		})
+		var row store.Run
+		if err == nil {
+			row, err = db.Run(r.Context(), run)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"seq": %d}`, row.EventSeq)
+	})
 }
 
 // healing is a run whose tests are red until the Repair agent has mended a file.
@@ -86,6 +129,13 @@ func healing() harness.Rules {
 	})
 }
 
+// quick is a run of one step that nothing holds up.
+func quick() harness.Rules {
+	return harness.PlanRules("100ms", harness.Step{ID: "step-001", Turns: [][]harness.Call{
+		{{Name: "create_file", Arguments: map[string]any{"path": "quick.txt", "content": "quick\n"}}}, {harness.Finish("made it")},
+	}})
+}
+
 // slow is a run that takes a minute, so that it can be steered meanwhile, also on a
 // machine that has much else to do.
 func slow() harness.Rules {
@@ -98,6 +148,13 @@ func slow() harness.Rules {
 
 // dashboard serves a filled database and returns its address.
 func dashboard(t *testing.T, kind showcase.Kind) string {
+	t.Helper()
+	url, _ := filled(t, kind)
+	return url
+}
+
+// filled is dashboard with the store that it shows.
+func filled(t *testing.T, kind showcase.Kind) (string, *store.Store) {
 	t.Helper()
 	database := storetest.URL(t)
 	blobs, err := artifact.Open(t.Context(), "", t.TempDir())
@@ -112,11 +169,14 @@ func dashboard(t *testing.T, kind showcase.Kind) string {
 		server.CloseClientConnections() // streams would not end by themselves
 		server.Close()
 	})
-	return server.URL
+	db, err := store.Open(t.Context(), database, store.Options{ApplicationName: "rgpt-browser-test"})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	return server.URL, db
 }
 
 // passes runs a spec and requires that its tests pass, and that there were some.
-// What is not run yet is said in the log.
+// RGPT_BROWSER_GREP, a regular expression, chooses some of them by their names.
 func (p playwright) passes(t *testing.T, spec string, env ...string) {
 	t.Helper()
 	work := p.workspace(t)
@@ -127,7 +187,7 @@ func (p playwright) passes(t *testing.T, spec string, env ...string) {
 		shots, err = filepath.Abs(shots)
 		require.NoError(t, err)
 	}
-	cmd := exec.CommandContext(t.Context(), p.node, filepath.Join(p.modules, "@playwright", "test", "cli.js"), "test", "--config", "playwright.config.js", spec+".spec.js")
+	cmd := exec.CommandContext(t.Context(), p.node, filepath.Join(p.modules, "@playwright", "test", "cli.js"), "test", "--config", "playwright.config.js", "--grep", os.Getenv("RGPT_BROWSER_GREP"), spec+".spec.js")
 	var out bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = work, &out, &out, 10*time.Second
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "RGPT_") }), append(env,
@@ -145,8 +205,6 @@ func (p playwright) passes(t *testing.T, spec string, env ...string) {
 	require.NoError(t, json.Unmarshal(raw, &result))
 	require.Positive(t, result.Stats.Expected, "no test ran")
 	require.Zero(t, result.Stats.Unexpected+result.Stats.Flaky)
-	if spec != "live" {
-		require.Zero(t, result.Stats.Skipped, "tests were skipped")
-	}
+	require.Zero(t, result.Stats.Skipped, "tests were skipped")
 	require.NoError(t, os.RemoveAll(work))
 }

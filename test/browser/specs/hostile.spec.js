@@ -52,15 +52,13 @@ async function provoke(page, where) {
   await harmless(page, `${where}, with all opened and touched`);
 }
 
-/** visit looks at a page. */
+/** visit looks at a page, as it came and with all of it touched. What ran before stays to be seen after. */
 async function visit(page, where) {
   expect((await page.goto(where)).status(), where).toBe(200);
-  await harmless(page, where);
   await provoke(page, where);
 }
 
 const address = (id, tab) => (tab ? `/runs/${id}/${tab}` : `/runs/${id}`);
-const tabLinks = (page) => page.locator('nav[aria-label="Run"] a');
 
 for (const where of beside) {
   test(`${where} takes nothing hostile for more than text`, async ({ page }) => {
@@ -68,25 +66,30 @@ for (const where of beside) {
   });
 }
 
+// Tabs whose texts scripts take into their hands are looked at for every text, the
+// others for every third, by turns: the server draws those, and its own tests
+// hold each of them to each text.
+const scripted = ['', 'timeline', 'plan', 'changes', 'heals', 'logs', 'replay'];
+const turns = 3;
+const drawn = tabs.filter((tab) => !scripted.includes(tab));
+
 for (let id = 1; id <= runs; id++) {
   test(`run ${id} takes nothing hostile for more than text`, async ({ page }) => {
-    await visit(page, address(id, ''));
-    for (const tab of tabs.slice(1)) {
-      await page.locator(`nav[aria-label="Run"] a[href="${address(id, tab)}"]`).click();
-      await page.waitForURL(`**${address(id, tab)}`);
-      await harmless(page, address(id, tab));
-      await provoke(page, address(id, tab));
-    }
+    for (const tab of [...scripted, ...drawn.filter((_, i) => (i + id) % turns === 0)]) await visit(page, address(id, tab));
   });
 }
 
-test('every tab that answers is one that is looked at', async ({ page, request }) => {
+test('files of a hostile run are shown as text', async ({ page, request }) => {
+  const { artifacts } = await (await request.get('/api/runs/1/artifacts')).json();
+  const first = new Map(artifacts.map((a) => [a.type, a]).reverse()); // one of each type
+  expect(first.size).toBeGreaterThan(2);
+  for (const a of first.values()) await visit(page, `/runs/1/artifacts/${a.id}`);
+});
+
+test('every tab is one that is looked at', async ({ page }) => {
   await page.goto('/runs/1');
-  const all = await tabLinks(page).evaluateAll((links) => links.map((a) => a.getAttribute('href')));
-  expect(all).toEqual(expect.arrayContaining(tabs.map((tab) => address(1, tab))));
-  for (const href of all.filter((href) => !tabs.some((tab) => address(1, tab) === href))) {
-    expect((await request.get(href)).status(), `${href}: add it to the tabs of pages.json`).toBe(404);
-  }
+  const all = await page.locator('nav[aria-label="Run"] a').evaluateAll((links) => links.map((a) => a.getAttribute('href')));
+  expect(all.sort()).toEqual(tabs.map((tab) => address(1, tab)).sort());
 });
 
 test('what a hostile text would put into a page is noticed', async ({ page, complaints }) => {

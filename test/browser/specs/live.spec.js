@@ -2,6 +2,7 @@
 // questions to people, a replay. browser_test.go starts it and says by RGPT_LIVE
 // where the repository lies and which goals the scenario answers.
 import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
 import { test, expect } from '../lib/fixtures.js';
 import { tabTo } from '../lib/check.js';
 import { wire } from '../lib/wire.js';
@@ -19,7 +20,6 @@ const live = JSON.parse(process.env.RGPT_LIVE ?? 'null');
 // Machines under load take long for a run that takes seconds.
 const patient = { timeout: 240_000 };
 
-test.describe.configure({ mode: 'default' }); // one after the other, each by itself
 test.setTimeout(600_000);
 test.skip(live === null, 'needs a stack');
 
@@ -47,10 +47,28 @@ async function state(page, id, ...states) {
   await expect(row(page, id)).toHaveAttribute('data-state', new RegExp(`^(${states.join('|')})$`), patient);
 }
 
-/** command gives a command by the keyboard alone, and confirms it where it asks. */
-async function command(page, name, { reason, asks = false } = {}) {
-  await tabTo(page, page.locator(`button[data-command="${name}"]`).first());
-  await page.keyboard.press('Enter');
+/** states notes the states that a page shows of a run, however short, from now on. */
+async function states(page, id) {
+  const seen = [];
+  await page.exposeFunction(`saw${id}`, (s) => seen.push(s));
+  await page.evaluate((id) => {
+    const look = () => {
+      for (const e of document.querySelectorAll(`[data-run="${id}"]`)) window[`saw${id}`](e.dataset.state);
+    };
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ['data-state'] });
+    look();
+  }, id);
+  return seen;
+}
+
+/** command gives a command by the keyboard alone, by a key of its own or by its button, and confirms it where it asks. */
+async function command(page, name, { reason, key, asks = false } = {}) {
+  if (key) {
+    await page.keyboard.press(key);
+  } else {
+    await tabTo(page, page.locator(`button[data-command="${name}"]`).first());
+    await page.keyboard.press('Enter');
+  }
   if (asks) {
     const dialog = page.locator('dialog[open]');
     await expect(dialog).toBeVisible();
@@ -87,8 +105,7 @@ test('a run is healed, approved, and packed', async ({ request }, info) => {
   await becomes(request, id, 'done');
   const zip = await request.get(`/api/runs/${id}/zip`);
   const file = info.outputPath('run.zip');
-  const { writeFileSync } = await import('node:fs');
-  writeFileSync(file, await zip.body());
+  fs.writeFileSync(file, await zip.body());
   unpacks(file, 'report.md');
 });
 
@@ -96,16 +113,8 @@ test('the list follows a run from its creation to its end without a reload', asy
   await page.goto('/runs');
   await expect(page.locator('[data-live="on"]')).toBeVisible();
   const same = await marked(page);
-  const seen = new Set();
-  await page.exposeFunction('sawState', (id, s) => seen.add(`${id} ${s}`));
-  await page.evaluate(() => {
-    const look = () => {
-      for (const e of document.querySelectorAll('[data-run]')) window.sawState(e.dataset.run, e.dataset.state);
-    };
-    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ['data-state'] });
-    look();
-  });
   const id = await create(request, 'heals', { approve_release: true });
+  const seen = await states(page, id);
   await state(page, id, 'waiting');
   const answer = await context.newPage();
   await answer.goto(`/runs/${id}`);
@@ -113,7 +122,7 @@ test('the list follows a run from its creation to its end without a reload', asy
   await answer.close();
   await state(page, id, 'done');
   await same();
-  expect([...seen]).toEqual(expect.arrayContaining(['running', 'healing', 'waiting', 'done'].map((s) => `${id} ${s}`)));
+  expect(seen).toEqual(expect.arrayContaining(['running', 'healing', 'waiting', 'done']));
 });
 
 test('the page of a run shows its states and its question as they come', async ({ page, request }) => {
@@ -131,15 +140,18 @@ test('the page of a run shows its states and its question as they come', async (
 
 test('a switch of the model takes effect with the next call', async ({ page, request }) => {
   const id = await create(request, 'slow');
-  const builder = async () => (await details(request, id)).model_usage.filter((u) => u.agent === 'builder').map((u) => u.model);
+  const calls = async () => Object.fromEntries((await details(request, id)).model_usage.filter((u) => u.agent === 'builder').map((u) => [u.model, u.calls]));
   await page.goto(`/runs/${id}/models`);
-  await expect.poll(builder, patient).toEqual(['scripted']);
+  await expect.poll(async () => Object.keys(await calls()), patient).toEqual(['scripted']);
   await tabTo(page, page.locator('#switch-builder [name="model"]'));
   await page.keyboard.type('scripted/other');
   await tabTo(page, page.locator('#switch-builder button[data-command="switch-model"]'));
   await page.keyboard.press('Enter');
   await expect(page.locator('[role="status"] > *').first()).toBeVisible();
-  await expect.poll(builder, patient).toContain('other');
+  const { scripted: before } = await calls();
+  await expect.poll(async () => (await calls()).other ?? 0, patient).toBeGreaterThan(1);
+  expect((await calls()).scripted, 'calls of the model before: none after the one that was under way').toBeLessThanOrEqual(before + 1);
+  await expect(page.locator('#agent-builder')).toContainText('scripted/other', patient);
   expect((await request.post(`/api/runs/${id}/stop`, { data: {} })).status()).toBe(200);
   await becomes(request, id, 'cancelled');
 });
@@ -159,7 +171,7 @@ test('pause, resume and stop do what they say', async ({ page, request }) => {
 });
 
 test('a plan that is rejected ends its run', async ({ page, request }) => {
-  const id = await create(request, 'heals', { approve_plan: true });
+  const id = await create(request, 'quick', { approve_plan: true });
   await page.goto(`/runs/${id}`);
   await state(page, id, 'waiting');
   await command(page, 'reject', { asks: true, reason: 'not this way' });
@@ -170,7 +182,7 @@ test('a plan that is rejected ends its run', async ({ page, request }) => {
 });
 
 test('the files of a run are downloaded as one', async ({ page, request }, info) => {
-  const id = await create(request, 'heals');
+  const id = await create(request, 'quick');
   await becomes(request, id, 'done');
   await page.goto(`/runs/${id}`);
   const [download] = await Promise.all([page.waitForEvent('download'), page.locator('a[data-download="zip"]').click()]);
@@ -201,37 +213,79 @@ test('a page that lost the server says so and catches up', async ({ page, reques
   }
 });
 
-test.describe('on pages that are not there yet', () => {
-  test.fixme();
+test('a plan is approved with the key of its own', async ({ page, request }) => {
+  const id = await create(request, 'quick', { approve_plan: true });
+  await page.goto(`/runs/${id}`);
+  await state(page, id, 'waiting');
+  const same = await marked(page);
+  await expect(page.locator('#ask')).toContainText('step-001');
+  await command(page, 'approve', { key: 'a', asks: true, reason: 'as I would do it' });
+  await state(page, id, 'done');
+  await same();
+  expect((await details(request, id)).approvals.map((a) => `${a.kind} ${a.status} ${a.reason}`)).toEqual(['plan granted as I would do it']);
+});
 
-  test('the tabs of a healed run show what changed', async ({ page, request }) => {
-    const id = await create(request, 'heals');
-    await becomes(request, id, 'done');
-    await page.goto(`/runs/${id}`);
-    for (const tab of ['Heals', 'Changes']) {
-      await page.locator('nav[aria-label="Run"] a', { hasText: tab }).click();
-      await expect(page.locator('.d2h-ins').first()).toBeVisible();
-    }
-  });
+test('a plan that is edited is the one that is built', async ({ page, request }) => {
+  const id = await create(request, 'quick', { approve_plan: true });
+  await page.goto(`/runs/${id}`);
+  await state(page, id, 'waiting');
+  const fold = page.locator('details', { has: page.locator('#edit-plan') });
+  await tabTo(page, fold.locator('summary'));
+  await page.keyboard.press('Enter');
+  const text = fold.locator('textarea[name="plan"]');
+  await tabTo(page, text);
+  const plan = JSON.parse(await text.inputValue());
+  plan.steps[0].name = 'Do it another way';
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText(JSON.stringify(plan));
+  await command(page, 'approve-edited', { asks: true });
+  await state(page, id, 'done');
+  await page.goto(`/runs/${id}/plan`);
+  await expect(page.locator('#tab')).toContainText('Do it another way');
+  expect((await details(request, id)).plan.steps.map((s) => s.name)).toEqual(['Do it another way']);
+});
 
-  test('a run that has ended is done again from a phase', async ({ page, request }) => {
-    const id = await create(request, 'heals');
-    await becomes(request, id, 'done');
-    await page.goto(`/runs/${id}/replay`);
-    const before = (await details(request, id)).phases.filter((p) => p.phase === 'tester').length;
-    await page.locator('select[name="phase"]').selectOption('tester');
-    await command(page, 'replay', { asks: true });
-    await state(page, id, 'running');
-    await state(page, id, 'done');
-    await expect.poll(async () => (await details(request, id)).phases.filter((p) => p.phase === 'tester').length, patient).toBe(before + 1);
-  });
-
-  test('two runs are compared', async ({ page, request }) => {
-    const first = await create(request, 'slow');
-    const second = await create(request, 'heals');
-    await becomes(request, first, 'done');
-    await becomes(request, second, 'done');
-    await page.goto(`/runs/${second}/diff/${first}`);
+test('the tabs of a healed run show what changed, and it is done again from a phase while one watches', async ({ page, request }) => {
+  const id = await create(request, 'heals');
+  await becomes(request, id, 'done');
+  await page.goto(`/runs/${id}`);
+  for (const tab of ['Heals', 'Changes']) {
+    await tabTo(page, page.locator('nav[aria-label="Run"] a', { hasText: tab }));
+    await page.keyboard.press('Enter');
+    await page.waitForURL(`**/${tab.toLowerCase()}`);
     await expect(page.locator('.d2h-ins').first()).toBeVisible();
-  });
+    await expect(page.locator('.d2h-ins', { hasText: 'made' }).first()).toBeVisible();
+  }
+
+  await page.goto(`/runs/${id}/replay`);
+  const attempts = async () => (await details(request, id)).phases.filter((p) => p.phase === 'tester').length;
+  const before = await attempts();
+  await tabTo(page, page.locator('nav[aria-label="From where"] a', { hasText: 'tester' }));
+  await page.keyboard.press('Enter');
+  await page.waitForURL('**/replay?from=tester');
+  const same = await marked(page);
+  const seen = await states(page, id);
+  await expect(page.locator('[data-live="on"]')).toBeVisible();
+  await tabTo(page, page.locator('#replay-order textarea[name="reason"]'));
+  await page.keyboard.type('once more');
+  await command(page, 'replay', { asks: true });
+  await expect(page.locator('#replays')).toContainText('once more', patient);
+  await expect.poll(attempts, patient).toBe(before + 1);
+  await becomes(request, id, 'done');
+  await state(page, id, 'done');
+  // The console begins anew with the replay, and shows how it ends.
+  await expect(page.locator('#console')).toContainText('run.finished', patient);
+  await same();
+  expect(seen).toContain('running');
+});
+
+test('two runs are compared', async ({ page, request }) => {
+  const first = await create(request, 'quick');
+  const second = await create(request, 'heals');
+  await becomes(request, first, 'done');
+  await becomes(request, second, 'done');
+  await page.goto(`/runs/${first}/diff/${second}`);
+  await expect(page.locator('h1').first()).toContainText(`${second}`);
+  for (const fold of await page.locator('details.diff:not([open]) > summary').all()) await fold.click();
+  await expect(page.locator('.d2h-ins').first()).toBeVisible();
 });

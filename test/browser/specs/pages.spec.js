@@ -72,6 +72,8 @@ for (const entry of pages) {
     await page.setViewportSize(phone);
     await page.reload({ waitUntil: 'load' });
     await fits(page);
+    const tab = page.locator('nav[aria-label="Run"] a[aria-current]');
+    if (await tab.count()) await expect(tab, 'the tab that is shown').toBeInViewport({ ratio: 0.9 });
   });
 
   // Twelve pictures of each page, for whoever looks at them.
