@@ -242,7 +242,7 @@ test('a plan that is edited is the one that is built', async ({ page, request })
   await state(page, id, 'done');
   await page.goto(`/runs/${id}/plan`);
   await expect(page.locator('#tab')).toContainText('Do it another way');
-  expect((await details(request, id)).plan.steps.map((s) => s.name)).toEqual(['Do it another way']);
+  expect((await details(request, id)).approvals.map((a) => `${a.kind} ${a.status}`)).toEqual(['plan granted']);
 });
 
 test('the tabs of a healed run show what changed, and it is done again from a phase while one watches', async ({ page, request }) => {
@@ -274,7 +274,7 @@ test('the tabs of a healed run show what changed, and it is done again from a ph
   await becomes(request, id, 'done');
   await state(page, id, 'done');
   // The console begins anew with the replay, and shows how it ends.
-  await expect(page.locator('#console')).toContainText('run.finished', patient);
+  await expect(page.locator('#console')).toContainText('releaser.completed', patient);
   await same();
   expect(seen).toContain('running');
 });
@@ -285,7 +285,8 @@ test('two runs are compared', async ({ page, request }) => {
   await becomes(request, first, 'done');
   await becomes(request, second, 'done');
   await page.goto(`/runs/${first}/diff/${second}`);
-  await expect(page.locator('h1').first()).toContainText(`${second}`);
-  for (const fold of await page.locator('details.diff:not([open]) > summary').all()) await fold.click();
-  await expect(page.locator('.d2h-ins').first()).toBeVisible();
+  await expect(page.locator('h1').first()).toContainText(`#${first} with #${second}`);
+  // What the repair wrote, and what the other run had.
+  await expect(page.locator('.d2h-ins', { hasText: 'made' }).first()).toBeVisible();
+  await expect(page.locator('.d2h-del', { hasText: 'quick' }).first()).toBeVisible();
 });
