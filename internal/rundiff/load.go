@@ -235,16 +235,20 @@ type content struct {
 	Patch string `json:"patch"`
 }
 
-// loadCode finds the code that the side ended with: that of the last phase that
-// recorded it, else what the last tool call of a builder left.
+// loadCode finds the code that the side ended with: that of the last phase or
+// accepted repair that recorded it, else what the last tool call of a builder left.
 func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo contract.Repo, part extent) error {
+	heals, err := db.Heals(ctx, s.Ref.Run)
+	if err != nil {
+		return err
+	}
 	for _, e := range slices.Backward(part.all) {
-		if e.Step != "" || len(e.Output) == 0 {
-			continue
+		if part.end != nil && e.Step == contract.StepRepair && e.ID > part.end.ID {
+			continue // it mended what the attempt came to; the attempt was about the code before
 		}
-		var c content
-		if json.Unmarshal(e.Output, &c) != nil || c.Tree == "" {
-			continue // outputs of other phases have another form
+		c := contentOf(e, heals)
+		if c.Tree == "" {
+			continue
 		}
 		s.Code = readCode(ctx, blobs, c, repo)
 		s.noteLater(part, e)
@@ -253,10 +257,37 @@ func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo 
 	return s.loadPartial(ctx, db, blobs, repo, part)
 }
 
+// contentOf returns the code that a phase or an accepted repair of it left; of
+// others none, which has no tree.
+func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
+	switch {
+	case len(e.Output) == 0:
+	case e.Step == "":
+		if json.Unmarshal(e.Output, &c) != nil {
+			return content{} // outputs of other phases have another form
+		}
+	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair stands for one step's work
+		var out contract.StepOutput
+		if json.Unmarshal(e.Output, &out) != nil || out.To.Tree == "" {
+			return content{}
+		}
+		for _, h := range heals {
+			if h.Status != contract.HealFailed && h.Output().After["tree"] == out.To.Tree {
+				return content{Tree: out.To.Tree, Patch: out.To.Patch}
+			}
+		}
+	}
+	return c
+}
+
 // noteLater says where code and tests are not of the same attempt.
 func (s *Side) noteLater(part extent, from store.Execution) {
 	if b := part.last(contract.PhaseBuilder); b != nil && b.Phase == from.Phase && b.ID != from.ID {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is that of attempt %d of the %s; attempt %d did not finish", s.Ref, from.Attempt, from.Phase, b.Attempt))
+	}
+	if s.Tester != nil && s.Tester.StartedAt.Before(from.StartedAt) && from.Step == contract.StepRepair {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are those of attempt %d of the tester, before a repair changed the code", s.Ref, s.Tester.Attempt))
+		return
 	}
 	if s.Tester != nil && s.Tester.StartedAt.Before(from.StartedAt) {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: the tests are those of attempt %d of the tester, before attempt %d of the %s changed the code", s.Ref, s.Tester.Attempt, from.Attempt, from.Phase))

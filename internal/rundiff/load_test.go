@@ -247,6 +247,31 @@ func TestTestsOfOlderCodeAreNamed(t *testing.T) {
 	}, side.Notes)
 }
 
+func TestWhatAnAcceptedRepairWroteCounts(t *testing.T) {
+	t.Parallel()
+	s := newHouse(t).run(t)
+	s.build(files{"calc.go": "wrong\n"}, 0)
+	s.test(test("a", failed))
+	s.repair(1, contract.HealSuccess, files{"calc.go": "right\n"})
+	s.test(test("a", passed))
+	s.repair(2, contract.HealFailed, files{"calc.go": "worse\n"})
+	require.Equal(t, s.repo.tree(t, files{"calc.go": "right\n"}), s.side(0, "").Code.Tree)
+	require.Contains(t, string(s.side(0, "").Code.Patch), "+right")
+	require.Equal(t, s.repo.tree(t, files{"calc.go": "wrong\n"}), s.side(1, contract.PhaseTester).Code.Tree, "what the first tests were about")
+}
+
+// repair is a heal by the Repair agent, of which the judgement is given.
+func (s *story) repair(number int, status contract.HealStatus, content files) {
+	s.tb.Helper()
+	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Step: contract.StepRepair, Agent: contract.AgentRepair}})
+	built := s.built(content)
+	s.end(ref, contract.ExecutionCompleted, map[string]any{"step": contract.StepRepair, "to": built})
+	note := contract.HealNote{Number: number, Status: contract.HealStarted, Phase: contract.PhaseTester, ErrorType: contract.ClassAssertion, Action: contract.HealRepair}
+	s.record(contract.Record{Heals: []contract.HealNote{note}})
+	note.Status, note.Output.After = status, map[string]any{"tree": built["tree"]}
+	s.record(contract.Record{Heals: []contract.HealNote{note}})
+}
+
 func TestAChangeThatIsTooLargeIsComparedByItsTree(t *testing.T) {
 	t.Parallel()
 	s := newHouse(t).run(t)
