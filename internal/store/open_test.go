@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -207,12 +206,13 @@ func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	var steps []int
 	rows, err := conn.QueryContext(t.Context(), "SELECT step_count FROM orchestrator_plans ORDER BY id")
 	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
 	for rows.Next() {
 		var n int
 		require.NoError(t, rows.Scan(&n))
 		steps = append(steps, n)
 	}
-	require.NoError(t, errors.Join(rows.Err(), rows.Close()))
+	require.NoError(t, rows.Err())
 	require.Equal(t, []int{1, 0}, steps)
 	agents, err := s.Agents(t.Context())
 	require.NoError(t, err)
