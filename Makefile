@@ -41,7 +41,8 @@ test: setup build devserver tools ## Lint, then run all tests; those of whole st
 	@$(MAKE) --no-print-directory lint
 	@cd devserver && $(BIN)/gotestsum --format pkgname -- -timeout 15m ./...
 	@$(BIN)/gotestsum --format pkgname -- -timeout 30m $$($(GO) list ./... | grep -vE '/test/(e2e|chaos|browser)$$')
-	@$(BIN)/gotestsum --format pkgname -- -timeout 30m -p 1 ./test/e2e ./test/chaos ./test/browser
+	@$(BIN)/gotestsum --format pkgname -- -timeout 30m -p 1 ./test/e2e ./test/chaos
+	@$(BIN)/gotestsum --format pkgname -- -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser
 
 .PHONY: lint
 lint: tools ## golangci-lint, workflowcheck, generated code is current
@@ -75,6 +76,10 @@ record-histories: build devserver ## Record histories of every ending of a run, 
 .PHONY: e2e
 e2e: build devserver ## Whole stacks driven from outside: good runs, faults, bad input, steering
 	@$(GO) test ./test/e2e -count=1 -timeout 30m
+
+.PHONY: browser
+browser: build devserver tools ## Every page in a real browser: full of work, hostile, live (make test has a part of it)
+	@RGPT_BROWSER=1 $(BIN)/gotestsum --format pkgname -- -timeout 40m ./test/browser
 
 .PHONY: chaos
 chaos: build devserver ## Fault tests: kill -9 of every process in mid-run (RGPT_CHAOS=long for many more)
