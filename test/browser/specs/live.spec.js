@@ -129,7 +129,6 @@ test('the page of a run shows its states and its question as they come', async (
   const id = await create(request, 'heals', { approve_release: true });
   await page.goto(`/runs/${id}`);
   const same = await marked(page);
-  await state(page, id, 'running', 'healing');
   await state(page, id, 'waiting');
   await command(page, 'approve', { asks: true, reason: 'looked at it' });
   await state(page, id, 'done');
