@@ -41,7 +41,7 @@ test: setup build devserver tools ## Lint, then run all tests; those of whole st
 	@$(MAKE) --no-print-directory lint
 	@cd devserver && $(BIN)/gotestsum --format pkgname -- -timeout 15m ./...
 	@$(BIN)/gotestsum --format pkgname -- -timeout 30m $$($(GO) list ./... | grep -vE '/test/(e2e|chaos|browser)$$')
-	@$(BIN)/gotestsum --format pkgname -- -timeout 30m -p 1 ./test/e2e ./test/chaos
+	@$(BIN)/gotestsum --format pkgname -- -timeout 55m -p 1 ./test/e2e ./test/chaos
 	@$(BIN)/gotestsum --format pkgname -- -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser
 
 .PHONY: lint
