@@ -117,6 +117,9 @@ func ServeStreams() {
 			StreamsDropped.WithLabelValues(kind, reason)
 		}
 	}
+	for _, outcome := range []string{"delivered", "pending", "failed"} {
+		WebhookAttempts.WithLabelValues(outcome)
+	}
 }
 
 // StreamOpened notes that a stream is open until the returned function is called.

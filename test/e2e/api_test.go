@@ -59,7 +59,7 @@ func TestRunsAreMadeAndSteeredThroughTheAPI(t *testing.T) {
 	order := map[string]any{"repo": w.shell, "goal": harness.Goal("api-approved"), "approve_release": true}
 	call(http.MethodPost, "/api/runs", order, http.StatusCreated, &run, "Idempotency-Key", "one")
 	call(http.MethodPost, "/api/runs", order, http.StatusCreated, &same, "Idempotency-Key", "one")
-	require.Equal(t, made{run.RunID, false}, same, "the same key is the same run")
+	require.Equal(t, run, same, "the same key is the same run, and the same answer")
 	order["goal"] = "Run something else"
 	call(http.MethodPost, "/api/runs", order, http.StatusConflict, nil, "Idempotency-Key", "one")
 	path := fmt.Sprintf("/api/runs/%d", run.RunID)
