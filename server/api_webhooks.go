@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -114,12 +115,14 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	OfWebhook
 	Status string `query:"status" enum:"pending,sending,delivered,failed" doc:"only with this status"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
+	Before int64  `query:"before" minimum:"0" doc:"only those older than this delivery; a cursor is stronger"`
 	Cursor string `query:"cursor" doc:"next of the page before"`
 }) (*body[deliveryList], error) {
 	from, err := readCursor[deliveryPlace](in.Cursor)
 	if err != nil {
 		return nil, err
 	}
+	from.ID = cmp.Or(from.ID, in.Before)
 	list, err := s.Store.Deliveries(ctx, in.ID, store.DeliveryFilter{Status: store.DeliveryStatus(in.Status), Before: from.ID, Limit: in.Limit})
 	page := deliveryList{Deliveries: notNil(list)}
 	if err == nil && len(list) == in.Limit {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -32,9 +33,19 @@ func (s *server) noted(next http.Handler) http.Handler {
 		next.ServeHTTP(seen, r)
 		telemetry.ObserveRequest(route, seen.status, time.Since(started))
 		// The path, not the query: that may hold what people look for.
-		s.Log.DebugContext(r.Context(), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
+		s.Log.Log(r.Context(), levelOf(route), "A request was answered", "request", id, "method", r.Method, "path", r.URL.Path,
 			"status", seen.status, "bytes", seen.bytes, "took", time.Since(started))
 	})
+}
+
+// levelOf keeps what asks by itself, every few seconds, out of the log of what
+// people and programs wanted.
+func levelOf(route string) slog.Level {
+	switch route {
+	case "GET /healthz", "GET /readyz", "GET /metrics", "GET /static/":
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // routeKey is the key of where the route of a request is noted.

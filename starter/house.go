@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rerun"
 	"github.com/rocketgpt/orchestrator/internal/rundiff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
@@ -50,6 +51,12 @@ type house interface {
 	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, c contract.Command) (contract.Ack, error)
 	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
+
+	Webhooks(ctx context.Context) ([]store.Webhook, error)
+	RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error)
+	TestWebhook(ctx context.Context, id int64) (store.Delivery, error)
+	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
+	RemoveWebhook(ctx context.Context, id int64) error
 }
 
 var (
@@ -202,6 +209,28 @@ func (h here) Replay(ctx context.Context, o rerun.Order, model string, temperatu
 		return rerun.Result{}, err
 	}
 	return h.Runs.Replay(ctx, o)
+}
+
+func (h here) hooks() *webhook.Hooks {
+	return webhook.New(h.Store, h.Config.Server.Webhooks, quiet())
+}
+
+func (h here) Webhooks(ctx context.Context) ([]store.Webhook, error) { return h.Store.Webhooks(ctx) }
+
+func (h here) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error) {
+	return h.hooks().Register(ctx, r)
+}
+
+func (h here) TestWebhook(ctx context.Context, id int64) (store.Delivery, error) {
+	return h.hooks().Test(ctx, id, "")
+}
+
+func (h here) Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error) {
+	return h.Store.Deliveries(ctx, id, f)
+}
+
+func (h here) RemoveWebhook(ctx context.Context, id int64) error {
+	return h.Store.DeleteWebhook(ctx, id)
 }
 
 // checkRemote refuses what a server would take for something of its own: a folder

@@ -26,14 +26,14 @@ server.webhooks.allow_private is set.`,
 	return cmd
 }
 
-// withHooks opens what commands about webhooks need.
-func (a *app) withHooks(ctx context.Context, do func(*store.Store, *webhook.Hooks) error) error {
-	p, err := a.parts(ctx, 0)
+// withHouse opens what commands about webhooks need.
+func (a *app) withHouse(ctx context.Context, do func(house) error) error {
+	h, err := a.open(ctx, 0)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	return do(p.Store, webhook.New(p.Store, p.Config.Server.Webhooks, quiet()))
+	defer h.Close()
+	return do(h)
 }
 
 // oneWebhook takes the number of a webhook.
@@ -69,8 +69,8 @@ func newWebhookAdd(a *app) *cobra.Command {
 				}
 				r.Secret = store.Secret(strings.TrimSpace(string(content)))
 			}
-			return a.withHooks(cmd.Context(), func(_ *store.Store, hooks *webhook.Hooks) error {
-				made, err := hooks.Register(cmd.Context(), r)
+			return a.withHouse(cmd.Context(), func(h house) error {
+				made, err := h.RegisterWebhook(cmd.Context(), r)
 				if err != nil {
 					return err
 				}
@@ -103,8 +103,8 @@ func newWebhookList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List webhooks and how they are", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withHooks(cmd.Context(), func(st *store.Store, _ *webhook.Hooks) error {
-				list, err := st.Webhooks(cmd.Context())
+			return a.withHouse(cmd.Context(), func(h house) error {
+				list, err := h.Webhooks(cmd.Context())
 				if err == nil {
 					a.printWebhooks(list)
 				}
@@ -157,8 +157,8 @@ func newWebhookTest(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withHooks(cmd.Context(), func(_ *store.Store, hooks *webhook.Hooks) error {
-				d, err := hooks.Test(cmd.Context(), id, "")
+			return a.withHouse(cmd.Context(), func(h house) error {
+				d, err := h.TestWebhook(cmd.Context(), id)
 				if err != nil {
 					return err
 				}
@@ -197,8 +197,8 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 			if err := oneOf("status", f.Status, store.DeliveryStatuses()); err != nil {
 				return err
 			}
-			return a.withHooks(cmd.Context(), func(st *store.Store, _ *webhook.Hooks) error {
-				list, err := st.Deliveries(cmd.Context(), id, f)
+			return a.withHouse(cmd.Context(), func(h house) error {
+				list, err := h.Deliveries(cmd.Context(), id, f)
 				if err == nil {
 					a.printDeliveries(list)
 				}
@@ -238,8 +238,8 @@ func newWebhookRemove(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withHooks(cmd.Context(), func(st *store.Store, _ *webhook.Hooks) error {
-				if err := st.DeleteWebhook(cmd.Context(), id); err != nil {
+			return a.withHouse(cmd.Context(), func(h house) error {
+				if err := h.RemoveWebhook(cmd.Context(), id); err != nil {
 					return err
 				}
 				if a.json {

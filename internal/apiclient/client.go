@@ -111,6 +111,7 @@ type call struct {
 	key    string // of idempotency; of what changes something
 	body   any
 	time   time.Duration // that the answer may take; 0: answerTime
+	silent bool          // its answer has no content
 	known  *bool         // set if the answer to the first try had been given before; may be nil
 }
 
@@ -138,6 +139,9 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 	for try, pause := 1, firstPause; ; try, pause = try+1, 2*pause {
 		var raw []byte
 		if raw, err = c.attempt(ctx, r); err == nil {
+			if r.silent {
+				return out, nil
+			}
 			if err = json.Unmarshal(raw, &out); err != nil {
 				err = c.stranger("its answer is none of this API")
 			}

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,7 @@ func TestTheCommandLineWorksThroughAServer(t *testing.T) {
 		t.Run("what cannot be used is refused as it is without a server", parallel(w.refusedRemotely))
 	})
 	t.Run("what is read is the same", w.readRemotely)
+	t.Run("webhooks are kept by a server, once although an answer is lost", w.webhooksRemotely)
 	t.Run("watching goes on after the server was killed", w.watchedRemotely)
 	harness.CheckInvariants(t, w.Stack, w.runs...)
 }
@@ -415,6 +417,35 @@ func (w *world) refusedRemotely(t *testing.T) {
 	require.Contains(t, r.Stderr, "is no server of rgpt")
 	require.Equal(t, 0, w.RunWith(t, w.Work, []string{"RGPT_SERVER=" + other.URL}, "", "--server", "", "run", "list").Code, "an empty flag is this machine")
 	require.NotContains(t, w.RunWith(t, w.Work, []string{"RGPT_SERVER=" + other.URL}, "", "dev", "status").Stderr, "this machine only")
+}
+
+func (w *world) webhooksRemotely(t *testing.T) {
+	server := w.State(t).Server
+	proxy := newLossy(t, server)
+	var made struct {
+		ID     int64
+		Secret string
+	}
+	r := w.remote(t, proxy.URL, "webhook", "add", "https://hooks.invalid/x", "--event", "run.*", "--project", "app", "--json")
+	require.Zero(t, r.Code, "%s", r)
+	r.JSON(t, &made)
+	require.Contains(t, made.Secret, "whsec_")
+	proxy.sentTwice(t, 1)
+	id := strconv.FormatInt(made.ID, 10)
+	sent := w.remote(t, server, "webhook", "test", id)
+	require.Equal(t, exitError, sent.Code, "%s", sent)
+	require.Contains(t, sent.Stdout, "It did not arrive: ")
+	for _, args := range [][]string{{"list"}, {"list", "--json"}, {"deliveries", id}, {"deliveries", id, "--json"}, {"deliveries", id, "--status", "delivered"}, {"deliveries", id, "--before", "1"}} {
+		args = append([]string{"webhook"}, args...)
+		require.Equal(t, w.OK(t, args...).Stdout, w.byServer(t, server, args...), args)
+	}
+	require.Equal(t, 1, strings.Count(w.OK(t, "webhook", "list").Stdout, "hooks.invalid"))
+	refused := w.remote(t, server, "webhook", "add", "ftp://hooks.invalid/x")
+	require.Equal(t, w.RGPT(t, "webhook", "add", "ftp://hooks.invalid/x").Stderr, refused.Stderr)
+	require.Equal(t, exitInput, refused.Code, "%s", refused)
+	require.Equal(t, "Webhook "+id+" is removed\n", w.byServer(t, server, "webhook", "remove", id))
+	none := w.remote(t, server, "webhook", "remove", id)
+	require.Equal(t, w.RGPT(t, "webhook", "remove", id).Code, none.Code, "%s", none)
 }
 
 func (w *world) readRemotely(t *testing.T) {

@@ -1,0 +1,72 @@
+package apiclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
+)
+
+func webhookPath(id int64, rest ...string) []string {
+	return append([]string{"api", "webhooks", fmt.Sprint(id)}, rest...)
+}
+
+// Webhooks returns where events are sent to.
+func (c *Client) Webhooks(ctx context.Context) ([]store.Webhook, error) {
+	out, err := ask[struct{ Webhooks []store.Webhook }](ctx, c, read("api", "webhooks"))
+	return out.Webhooks, err
+}
+
+// RegisterWebhook has events sent to a URL, from now on. Without a key of its own
+// the request gets one, so that a lost answer makes no second webhook.
+func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error) {
+	var known bool
+	order := command(struct {
+		URL         string   `json:"url"`
+		Events      []string `json:"events,omitempty"`
+		Project     string   `json:"project,omitempty"`
+		Description string   `json:"description,omitempty"`
+		Secret      string   `json:"secret,omitempty"`
+		Enabled     bool     `json:"enabled"`
+	}{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), !r.Disabled}, "api", "webhooks")
+	order.key, order.known = cmp.Or(r.Key, order.key), &known
+	out, err := ask[struct {
+		store.Webhook
+		Secret string `json:"secret"`
+	}](ctx, c, order)
+	return webhook.Made{Webhook: out.Webhook, Secret: store.Secret(out.Secret), Fresh: !known}, err
+}
+
+// TestWebhook sends a test, once, and says what came of it.
+func (c *Client) TestWebhook(ctx context.Context, id int64) (store.Delivery, error) {
+	return ask[store.Delivery](ctx, c, command(nil, webhookPath(id, "test")...))
+}
+
+// Deliveries returns what was sent to a webhook, the newest first.
+func (c *Client) Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error) {
+	r := read(webhookPath(id, "deliveries")...)
+	r.query = url.Values{}
+	if f.Status != "" {
+		r.query.Set("status", string(f.Status))
+	}
+	if f.Before > 0 {
+		r.query.Set("before", fmt.Sprint(f.Before))
+	}
+	if f.Limit > 0 {
+		r.query.Set("limit", fmt.Sprint(f.Limit))
+	}
+	out, err := ask[struct{ Deliveries []store.Delivery }](ctx, c, r)
+	return out.Deliveries, err
+}
+
+// RemoveWebhook removes a webhook and the log of its deliveries.
+func (c *Client) RemoveWebhook(ctx context.Context, id int64) error {
+	order := command(nil, webhookPath(id)...)
+	order.method, order.silent = http.MethodDelete, true
+	_, err := ask[struct{}](ctx, c, order)
+	return err
+}
