@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -183,18 +184,25 @@ func lastUse(dir string) time.Time {
 	return last
 }
 
+const lockSuffix = ".lock"
+
 func (m *Manager) dirLock(dir string) string {
-	return filepath.Join(m.options.CacheDir, "locks", dir+".lock")
+	return filepath.Join(m.options.CacheDir, "locks", dir+lockSuffix)
 }
 
+// dirNames returns the names of all directories, and of those of which only the
+// lock is left: a worker was killed between the two removals.
 func (m *Manager) dirNames() ([]string, error) {
-	entries, err := os.ReadDir(m.dirsRoot())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, wrapf(err, "the cache directory cannot be read")
-	}
 	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
+	for _, place := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {
+		entries, err := os.ReadDir(place)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, wrapf(err, "the cache directory cannot be read")
+		}
+		for _, entry := range entries {
+			names = append(names, strings.TrimSuffix(entry.Name(), lockSuffix))
+		}
 	}
-	return names, nil
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }

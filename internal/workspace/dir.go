@@ -129,7 +129,7 @@ func (d *Dir) Close() {
 }
 
 func (d *Dir) lockPath() string {
-	return filepath.Join(d.m.options.CacheDir, "locks", filepath.Base(d.root)+".lock")
+	return d.m.dirLock(filepath.Base(d.root))
 }
 func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
 func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }

@@ -424,6 +424,36 @@ func TestCleanUpRemovesTheDirectoriesBelowAKeyAlone(t *testing.T) {
 	}
 }
 
+func TestALockThatAKilledWorkerLeftIsRemoved(t *testing.T) {
+	t.Parallel()
+	remove := map[string]func(*Manager) error{
+		"clean-up": func(m *Manager) error { return m.CleanUp(t.Context(), "42") },
+		"sweep": func(m *Manager) error {
+			return m.Sweep(t.Context(), func(context.Context, string) (bool, error) { return true, nil })
+		},
+		"pruning": func(m *Manager) error { return m.Prune(t.Context(), time.Hour) },
+	}
+	for name, remove := range remove {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newManager(t)
+			_, ws := start(t, m, newRepo(t, map[string]string{"a.txt": "a\n"}))
+			edit(t, m, ws, "42/tester/2/plan", func(string) {})
+			names, err := m.dirNames()
+			require.NoError(t, err)
+			require.Len(t, names, 1)
+			require.NoError(t, removeTree(filepath.Join(m.dirsRoot(), names[0])), "as one does that is killed then")
+			require.FileExists(t, m.dirLock(names[0]))
+			untilFree(func() bool {
+				require.NoError(t, remove(m))
+				_, err := os.Stat(m.dirLock(names[0]))
+				return errors.Is(err, os.ErrNotExist)
+			})
+			require.NoFileExists(t, m.dirLock(names[0]))
+		})
+	}
+}
+
 func TestPruneRemovesWhatNobodyUses(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})

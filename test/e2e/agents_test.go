@@ -81,7 +81,11 @@ func (w *world) killed(t *testing.T) {
 	r := w.awaitAgents(t, "the waiting task to be counted", func(r health.Report) bool { return r.Queues[0].Backlog > 0 })
 	require.Equal(t, contract.QueueRun, r.Queues[0].Name)
 	require.Greater(t, len(r.Queues[0].History), 3)
-	require.Contains(t, w.metrics(t, w.State(t).Server), `rgpt_runs_unfinished{status="pending"} 1`)
+	// Runs are counted once for all who ask within a while.
+	harness.Await(t, "the run that nobody takes to be counted", longest, func() (bool, string) {
+		said := w.metrics(t, w.State(t).Server)
+		return strings.Contains(said, `rgpt_runs_unfinished{status="pending"} 1`+"\n"), regexp.MustCompile(`(?m)^rgpt_runs_unfinished.*$`).FindString(said)
+	})
 	table := w.OK(t, "agents").Stdout
 	require.Regexp(t, `rgpt-run +[1-9]`, table)
 	require.Contains(t, table, "builder: no agent is there")
@@ -125,15 +129,26 @@ func (w *world) documented(t *testing.T, workerAddress string) {
 	}
 	require.Len(t, table, 2)
 	for by, address := range map[string]string{"server": w.State(t).Server, "worker": "http://" + workerAddress} {
-		said := w.metrics(t, address)
-		var names []string
-		for _, m := range regexp.MustCompile(`(?m)^# TYPE (rgpt_\w+) `).FindAllStringSubmatch(said, -1) {
-			names = append(names, m[1])
-		}
-		require.ElementsMatch(t, table[by], names, "the metrics of the "+by)
+		var said string
+		// What a record says is counted after it was written: a reader of the database
+		// may be there first.
+		harness.Await(t, "each metric of the "+by+" to be served that is documented, and no other", longest, func() (bool, string) {
+			said = w.metrics(t, address)
+			var names []string
+			for _, m := range regexp.MustCompile(`(?m)^# TYPE (rgpt_\w+) `).FindAllStringSubmatch(said, -1) {
+				names = append(names, m[1])
+			}
+			missing, more := difference(table[by], names), difference(names, table[by])
+			return len(missing)+len(more) == 0, fmt.Sprintf("not served: %v; not documented: %v", missing, more)
+		})
 		require.NotContains(t, said, "hostile-project")
 		require.NotContains(t, said, w.Dir)
 	}
+}
+
+// difference returns what is in a and not in b.
+func difference(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }
 
 func (w *world) get(t *testing.T, url string, status int) string {
