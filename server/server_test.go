@@ -108,7 +108,7 @@ func setup(tb testing.TB) *bundle {
 	b.handler = server.New(server.Options{
 		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, Config: config.Default(), DataDir: tb.TempDir()},
 		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
-		Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
+		Log: slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelWarn})), Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	return b
 }
@@ -518,4 +518,23 @@ func TestABodyOverTheLimitIsRefused(t *testing.T) {
 		b.handler.ServeHTTP(w, req)
 		require.Equal(t, want, w.Code, body)
 	}
+}
+
+func TestTheLogTellsOfEachRequestThatSomebodyMade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	var log bytes.Buffer
+	b.handler = server.New(server.Options{Store: b.Store, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", ui.Asset("app.css")} {
+		b.get(t, path)
+	}
+	require.Empty(t, log.String(), "what asks by itself is left out")
+	answer := b.get(t, fmt.Sprintf("/runs/%d?x=hunter2", id))
+	b.get(t, "/api/runs/999")
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], fmt.Sprintf("level=INFO msg=\"A request was answered\" request=%s method=GET path=/runs/%d status=200 bytes=%d", answer.Header().Get(server.RequestIDHeader), id, answer.Body.Len()))
+	require.Contains(t, lines[1], "path=/api/runs/999 status=404")
+	require.NotContains(t, log.String(), "hunter2")
 }
