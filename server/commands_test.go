@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	installation "github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -67,8 +68,7 @@ func (b *bundle) planned(tb testing.TB) int64 {
 	tb.Helper()
 	run, _, err := b.CreateRun(tb.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{
 		Repo: contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: "beef", Branch: "main"}, Models: modelsOfRuns, Providers: []string{"openai", "anthropic"},
-		Release: contract.ReleaseSettings{Branch: "rgpt/run-1"},
-	}})
+	}, Spec: installation.RunSpec{BranchPrefix: "work/of-"}})
 	require.NoError(tb, err)
 	require.NoError(tb, b.MarkStarted(tb.Context(), run.ID, contract.RunWorkflowID(run.ID), "0199"))
 	planner := b.begin(tb, run.ID, contract.PhasePlanner, "", contract.AgentPlanner)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -118,6 +119,11 @@ func (s *server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	if h.Question != nil {
 		o.Ask = &ui.Ask{Run: h.Run, Question: *h.Question, Plan: o.Plan, Tests: h.Card.Tests, Findings: findings, Failure: lastFailure(executions)}
 		if h.Question.Kind == "release" {
+			spec, err := setup.ReadRunSpec(h.Run)
+			if err != nil {
+				return nil, err
+			}
+			o.Ask.Branch = spec.Branch(id)
 			s.fillChange(ctx, o.Ask, executions, heals)
 		}
 	}

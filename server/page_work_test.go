@@ -500,3 +500,12 @@ func BenchmarkPagesOfWork(b *testing.B) {
 		})
 	}
 }
+
+func TestAQuestionAboutAReleaseNamesItsBranch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.asking(t, "release")
+	page := b.get(t, fmt.Sprintf("/runs/%d", id)).Body.String()
+	require.Contains(t, page, fmt.Sprintf(`<dt>Branch</dt><dd class="mono">work/of-%d</dd>`, id))
+	require.Contains(t, page, fmt.Sprintf("Release run %d as branch work/of-%d", id, id))
+}

@@ -3,9 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -111,11 +109,9 @@ type Retrials struct {
 // frozenModes returns how changes of tests and new tests counted when the run was
 // made.
 func frozenModes(run store.Run) (verdict.PinnedTests, verdict.NewTests, error) {
-	var spec setup.RunSpec
-	if len(run.Spec) > 0 {
-		if err := json.Unmarshal(run.Spec, &spec); err != nil {
-			return "", "", fmt.Errorf("read the settings of run %d: %w", run.ID, err)
-		}
+	spec, err := setup.ReadRunSpec(run)
+	if err != nil {
+		return "", "", err
 	}
 	return cmp.Or(spec.Verification.PinnedTests, verdict.PinnedOff), cmp.Or(spec.Verification.NewTests, verdict.NewOff), nil
 }

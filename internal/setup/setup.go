@@ -5,11 +5,13 @@ package setup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
@@ -18,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -166,6 +169,21 @@ type RunSpec struct {
 	BranchPrefix string          `json:"branch_prefix"` // the run's id is appended when it is known
 	Verification verify.Settings `json:"verification"`
 }
+
+// ReadRunSpec reads what the row of a run keeps; nothing of one that was made
+// without.
+func ReadRunSpec(run store.Run) (spec RunSpec, err error) {
+	if len(run.Spec) == 0 {
+		return spec, nil
+	}
+	if err := json.Unmarshal(run.Spec, &spec); err != nil {
+		return spec, fmt.Errorf("read the inputs of run %d: %w", run.ID, err)
+	}
+	return spec, nil
+}
+
+// Branch returns the branch on which the work of the run with this id is released.
+func (s RunSpec) Branch(runID int64) string { return s.BranchPrefix + strconv.FormatInt(runID, 10) }
 
 // agents are those that a run's models are chosen for.
 var agents = []contract.Agent{

@@ -2,7 +2,6 @@ package workerhost
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,12 +47,12 @@ const (
 // Start starts the workflow of a run and notes that it runs. Called twice, at
 // the same time or after a crash in between, it starts one.
 func Start(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
-	var spec setup.RunSpec
-	if err := json.Unmarshal(run.Spec, &spec); err != nil {
-		return fmt.Errorf("read the inputs of run %d: %w", run.ID, err)
+	spec, err := setup.ReadRunSpec(run)
+	if err != nil {
+		return err
 	}
 	settings := run.Settings
-	settings.Release.Branch = spec.BranchPrefix + fmt.Sprint(run.ID)
+	settings.Release.Branch = spec.Branch(run.ID)
 	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                       contract.RunWorkflowID(run.ID),
 		TaskQueue:                contract.QueueRun,
