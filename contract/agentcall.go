@@ -204,6 +204,17 @@ type ThinkInput struct {
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
 	Schema    bool          `json:"schema,omitempty"` // send the strict forms of the tools' schemas
+	Brief     *Brief        `json:"brief,omitempty"`  // set for a member of a deliberation: it has moves instead of tools
+}
+
+// Brief is what a member of a deliberation is told before its turn, and what its
+// answer may have.
+type Brief struct {
+	PipelineID   int64  `json:"pipeline_id"`
+	Member       Member `json:"member"`
+	Turn         Turn   `json:"turn"`
+	MovesPerTurn int    `json:"moves_per_turn"`
+	TextLimit    int    `json:"text_limit"`
 }
 
 // ThinkResult says what the model wants next, without its texts.
@@ -213,6 +224,8 @@ type ThinkResult struct {
 	Summary string        `json:"summary,omitempty"` // of finish, shortened
 	Bad     string        `json:"bad,omitempty"`     // the answer could not be used, and why; the model was told
 	Usage   Usage         `json:"usage"`
+	Moves   []Move        `json:"moves,omitempty"` // of a member of a deliberation
+	Code    Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
 }
 
 // ToolCallRef names one tool call of a turn. Arguments stay in the transcript.

@@ -1,0 +1,741 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Member is one of those who deliberate. Who said something is set by the
+// workflow that carried the call out, never by what a model wrote.
+type Member string
+
+// The members: ALPHA does research, analysis and proposals; BETA synthesis,
+// evaluation and solutions; GAMMA mediates where a condition asks for it.
+const (
+	Alpha Member = "ALPHA"
+	Beta  Member = "BETA"
+	Gamma Member = "GAMMA"
+)
+
+// Members returns the members in the order in which they are told of.
+func Members() []Member { return []Member{Alpha, Beta, Gamma} }
+
+// The agents of the members, as models, prompts and scenarios name them.
+const (
+	AgentAlpha Agent = "alpha"
+	AgentBeta  Agent = "beta"
+	AgentGamma Agent = "gamma"
+)
+
+// Agent returns the agent that is this member.
+func (m Member) Agent() Agent { return Agent(strings.ToLower(string(m))) }
+
+// Valid reports whether there is such a member.
+func (m Member) Valid() bool { return slices.Contains(Members(), m) }
+
+// PipelineStatus is where a pipeline is.
+type PipelineStatus string
+
+// The statuses of a pipeline: it is SPAWNED; RUNNING while ALPHA and BETA do their
+// opening work, each on its own; in REPORT when that is told and before they
+// exchange; ORCHESTRATING while they do. The others are its endings.
+const (
+	PipelineSpawned             PipelineStatus = "SPAWNED"
+	PipelineRunning             PipelineStatus = "RUNNING"
+	PipelineReport              PipelineStatus = "REPORT"
+	PipelineOrchestrating       PipelineStatus = "ORCHESTRATING"
+	PipelineCompleted           PipelineStatus = "COMPLETED"
+	PipelineFailed              PipelineStatus = "FAILED"               // no agent was left
+	PipelineTimeout             PipelineStatus = "TIMEOUT"              // its time ended: aborted with AbortTimeout
+	PipelineOrchestrationFailed PipelineStatus = "ORCHESTRATION_FAILED" // aborted for another reason, or everybody was done without a consensus
+	PipelineStopped             PipelineStatus = "STOPPED"
+)
+
+// PipelineStatuses returns every status of a pipeline.
+func PipelineStatuses() []PipelineStatus {
+	return []PipelineStatus{
+		PipelineSpawned, PipelineRunning, PipelineReport, PipelineOrchestrating,
+		PipelineCompleted, PipelineFailed, PipelineTimeout, PipelineOrchestrationFailed, PipelineStopped,
+	}
+}
+
+// Terminal reports whether a pipeline in this status has ended.
+func (s PipelineStatus) Terminal() bool {
+	switch s {
+	case PipelineCompleted, PipelineFailed, PipelineTimeout, PipelineOrchestrationFailed, PipelineStopped:
+		return true
+	}
+	return false
+}
+
+// PipelineMode says which models deliberate.
+type PipelineMode string
+
+// The modes: models of configured providers, or the scripted one.
+const (
+	ModeOpenRouter PipelineMode = "openrouter"
+	ModeLocal      PipelineMode = "local"
+)
+
+// PipelineModes returns every mode.
+func PipelineModes() []PipelineMode { return []PipelineMode{ModeOpenRouter, ModeLocal} }
+
+// AbortReason says why a deliberation was given up.
+type AbortReason string
+
+// The reasons for which a deliberation is given up.
+const (
+	AbortStuck          AbortReason = "stuck"
+	AbortIterationLimit AbortReason = "iteration_limit"
+	AbortTimeout        AbortReason = "timeout"
+)
+
+// GammaReason says why GAMMA joined.
+type GammaReason string
+
+// The reasons for which GAMMA joins.
+const (
+	GammaStuck      GammaReason = "STUCK"      // an agent showed no progress for a while
+	GammaConflict   GammaReason = "CONFLICT"   // too many proposals are unresolved
+	GammaComplexity GammaReason = "COMPLEXITY" // the objective was found to be complex
+	GammaSuccess    GammaReason = "SUCCESS"    // both are done: it validates
+	GammaRecovery   GammaReason = "RECOVERY"   // there from the start, as an earlier attempt failed
+	GammaForced     GammaReason = "FORCED"     // asked for when the pipeline was spawned
+)
+
+// DeliberationTask is what a deliberation is about.
+type DeliberationTask struct {
+	TaskID          string    `json:"task_id,omitempty"`
+	Objective       string    `json:"objective"`
+	Complexity      float64   `json:"complexity,omitempty"` // 0 to 1; 0: unknown
+	Subtasks        []Subtask `json:"subtasks,omitempty"`
+	Constraints     []string  `json:"constraints,omitempty"`
+	SuccessCriteria []string  `json:"success_criteria,omitempty"`
+	TimeoutSeconds  int       `json:"timeout_seconds,omitempty"` // of the exchange; 0: as configured
+}
+
+// Subtask is a part of a task.
+type Subtask struct {
+	ID           string   `json:"id"`
+	Description  string   `json:"description"`
+	Status       string   `json:"status,omitempty"`
+	Dependencies []string `json:"dependencies,omitempty"`
+}
+
+// DeliberationSettings are what a deliberation decides by, resolved once and frozen.
+type DeliberationSettings struct {
+	Mode         PipelineMode          `json:"mode"`
+	AutoContinue bool                  `json:"auto_continue"`
+	ForceGamma   bool                  `json:"force_gamma,omitempty"` // GAMMA is there from the start
+	Models       map[Agent]ModelChoice `json:"models"`                // of alpha, beta and gamma
+	Budget       RunBudget             `json:"budget"`
+	ModelTimeout time.Duration         `json:"model_timeout"` // of a single model call
+
+	GammaStuckAfter     time.Duration `json:"gamma_stuck_after"`     // without progress of an agent: GAMMA joins
+	GammaConflictAt     int           `json:"gamma_conflict_at"`     // this many unresolved proposals: GAMMA joins
+	GammaComplexityOver float64       `json:"gamma_complexity_over"` // a higher complexity: GAMMA joins
+	AbortAfter          time.Duration `json:"abort_after"`           // without any progress: stuck
+	Iterations          int           `json:"iterations"`            // more rounds of exchange: iteration_limit
+	Timeout             time.Duration `json:"timeout"`               // of the exchange: timeout
+	OpeningTimeout      time.Duration `json:"opening_timeout"`       // of the opening work of each agent
+	ContinueWait        time.Duration `json:"continue_wait"`         // for 'continue' after the report; unanswered until then it is stopped
+	Recoveries          int           `json:"recoveries"`            // recovery pipelines that may follow one another
+
+	ErrorLimit     int `json:"error_limit"`     // errors of an agent before it is revoked
+	RepeatLimit    int `json:"repeat_limit"`    // the same error, before it is revoked
+	ViolationLimit int `json:"violation_limit"` // moves that its role does not have, before it is revoked
+	MovesPerTurn   int `json:"moves_per_turn"`
+	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
+	Entries        int `json:"entries"`    // that the blackboard may have; more are refused
+}
+
+// TextHead is how many bytes of a text stand in histories, queries and signals.
+// What is longer lies in the database, under Text.Ref.
+const TextHead = 512
+
+// Text is something that a member wrote. Ref, the digest of the whole text, is
+// empty where Head is all of it.
+type Text struct {
+	Head string `json:"head,omitempty"`
+	Ref  string `json:"ref,omitempty"`
+	Size int    `json:"size,omitempty"` // bytes of the whole
+}
+
+// MoveKind is what a member does.
+type MoveKind string
+
+// What members do.
+const (
+	MoveAnalyse    MoveKind = "analyse"
+	MovePropose    MoveKind = "propose"
+	MoveEvaluate   MoveKind = "evaluate"
+	MoveObject     MoveKind = "object"
+	MoveResolve    MoveKind = "resolve" // an objection is answered, or a proposal withdrawn
+	MoveSynthesise MoveKind = "synthesise"
+	MoveVote       MoveKind = "vote"
+	MoveMessage    MoveKind = "message"
+	MoveVerdict    MoveKind = "verdict" // final
+	MoveDone       MoveKind = "done"
+)
+
+// MovesOf returns the moves that a member has: GAMMA alone gives verdicts, and
+// does not propose or vote.
+func MovesOf(m Member) []MoveKind {
+	if m == Gamma {
+		return []MoveKind{MoveAnalyse, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveMessage, MoveVerdict, MoveDone}
+	}
+	return []MoveKind{MoveAnalyse, MovePropose, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveVote, MoveMessage, MoveDone}
+}
+
+// Move is one thing that a member does, as its model said it and its activity
+// checked it.
+type Move struct {
+	Kind            MoveKind `json:"move"`
+	Key             string   `json:"key,omitempty"`
+	Text            Text     `json:"text,omitzero"`
+	ComplexityScore *float64 `json:"complexity_score,omitempty"`
+	Score           *float64 `json:"score,omitempty"`
+	From            []string `json:"from,omitempty"`
+	Version         int      `json:"version,omitempty"`
+	Accept          *bool    `json:"accept,omitempty"`
+	To              string   `json:"to,omitempty"` // a member; empty or "ALL": everybody
+}
+
+// Section is a part of the blackboard.
+type Section string
+
+// The sections of the blackboard.
+const (
+	SectionProblem   Section = "problem" // task_definition, analysis, recovery_context
+	SectionSolutions Section = "solutions"
+	SectionSynthesis Section = "synthesis"
+	SectionConsensus Section = "consensus" // final
+)
+
+// Sections returns the sections in their order.
+func Sections() []Section {
+	return []Section{SectionProblem, SectionSolutions, SectionSynthesis, SectionConsensus}
+}
+
+// Keys of entries that are not a member's to choose.
+const (
+	KeyTask            = "task_definition"
+	KeyAnalysis        = "analysis" // analysis, then analysis.BETA for that of another member
+	KeyRecoveryContext = "recovery_context"
+	KeyFinal           = "final"
+)
+
+// EntryState says what became of a proposal, a synthesis or an objection.
+type EntryState string
+
+// The states of entries.
+const (
+	EntryLive      EntryState = "live"
+	EntryWithdrawn EntryState = "withdrawn"
+	EntryMerged    EntryState = "merged"   // a synthesis took it over
+	EntryAnswered  EntryState = "answered" // an objection
+	EntryAccepted  EntryState = "accepted" // it is the consensus
+	EntrySettled   EntryState = "settled"  // the consensus was another one
+)
+
+// SystemAuthor is the author of entries that no member wrote.
+const SystemAuthor Member = "SYSTEM"
+
+// Entry is one place of the blackboard: its newest version.
+type Entry struct {
+	Section         Section    `json:"section"`
+	Key             string     `json:"key"`
+	Author          Member     `json:"author"`
+	Kind            MoveKind   `json:"kind,omitempty"` // that wrote it; empty for the system's
+	Value           Text       `json:"value"`
+	Version         int        `json:"version"` // from 1
+	Timestamp       time.Time  `json:"timestamp"`
+	State           EntryState `json:"state,omitempty"`
+	About           string     `json:"about,omitempty"` // evaluations and objections: of which entry
+	Score           *float64   `json:"score,omitempty"`
+	ComplexityScore *float64   `json:"complexity_score,omitempty"`
+	From            []string   `json:"from,omitempty"`
+	Achieved        *bool      `json:"achieved,omitempty"`  // of consensus.final
+	Inherited       int        `json:"inherited,omitempty"` // the attempt that it comes from
+}
+
+// Message is something that a member told another one, or everybody. Seq counts
+// the messages of a pipeline from 1, in the order in which they were taken.
+type Message struct {
+	Seq  int       `json:"seq"`
+	ID   string    `json:"id"` // ALPHA-3-2: second move of its third turn
+	From Member    `json:"from"`
+	To   Member    `json:"to,omitempty"` // empty: everybody
+	Text Text      `json:"text"`
+	At   time.Time `json:"at"`
+}
+
+// Vote is what a member thinks of one version of a synthesis. Its last vote on a
+// version counts.
+type Vote struct {
+	ID      string    `json:"id"`
+	Voter   Member    `json:"voter"`
+	Key     string    `json:"key"`
+	Version int       `json:"version"`
+	Accept  bool      `json:"accept"`
+	Text    Text      `json:"text,omitzero"`
+	At      time.Time `json:"at"`
+}
+
+// MemberStatus is the state of a member.
+type MemberStatus string
+
+// The states of a member.
+const (
+	MemberIdle     MemberStatus = "idle"     // waits for the others
+	MemberThinking MemberStatus = "thinking" // a model call is under way
+	MemberDone     MemberStatus = "done"
+	MemberFailed   MemberStatus = "failed"
+	MemberTimedOut MemberStatus = "timed_out" // with its opening work
+	MemberRevoked  MemberStatus = "revoked"
+)
+
+// MemberView is what is told of a member.
+type MemberView struct {
+	Member        Member       `json:"member"`
+	Role          string       `json:"role"` // research, synthesis, mediation
+	Status        MemberStatus `json:"status"`
+	Phase         string       `json:"phase"`    // opening, exchange, ended
+	Progress      float64      `json:"progress"` // 0 to 1
+	BlockedReason string       `json:"blocked_reason,omitempty"`
+	LastActivity  time.Time    `json:"last_activity,omitzero"`
+	Turns         int          `json:"turns"`
+	Errors        int          `json:"errors"`
+	ExecutionID   int64        `json:"execution_id,omitempty"`
+	Attempt       int          `json:"attempt,omitempty"`
+	Failure       *Failure     `json:"failure,omitempty"`
+	Usage         Usage        `json:"usage"`
+}
+
+// DeliberationMetrics count what happened in a deliberation.
+type DeliberationMetrics struct {
+	TotalMessages     int         `json:"total_messages"`
+	DirectMessages    int         `json:"direct_messages"`
+	BlackboardReads   int         `json:"blackboard_reads"` // views that members were given
+	BlackboardWrites  int         `json:"blackboard_writes"`
+	ConflictsDetected int         `json:"conflicts_detected"`
+	ConflictsResolved int         `json:"conflicts_resolved"`
+	Votes             int         `json:"votes"`
+	Iterations        int         `json:"iterations"`
+	Decisions         int         `json:"decisions"` // moves that were taken
+	Refused           int         `json:"refused"`   // moves and signals that were not
+	GammaSpawned      bool        `json:"gamma_spawned"`
+	GammaReason       GammaReason `json:"gamma_reason,omitempty"`
+	GammaAt           *time.Time  `json:"gamma_spawned_at,omitempty"`
+	Consensus         bool        `json:"consensus"`
+	PerformanceScore  float64     `json:"performance_score"` // see Score
+	Start             time.Time   `json:"start"`
+	End               *time.Time  `json:"end,omitempty"`
+}
+
+// Score returns the performance score of a deliberation, 0 to 1, rounded to
+// hundredths: 0.5 for a consensus; up to 0.2 for the iterations that were left,
+// of those allowed; up to 0.2 for the share of conflicts that were resolved, all
+// where there were none; 0.1 if GAMMA was not needed, half of it if it joined for
+// another reason than STUCK; less 0.05 for each refused move, at most 0.2.
+func (m DeliberationMetrics) Score(iterations int) float64 {
+	score := 0.0
+	if m.Consensus {
+		score = 0.5
+	}
+	if iterations > 0 {
+		score += 0.2 * (1 - min(1, float64(m.Iterations)/float64(iterations)))
+	}
+	if m.ConflictsDetected == 0 {
+		score += 0.2
+	} else {
+		score += 0.2 * min(1, float64(m.ConflictsResolved)/float64(m.ConflictsDetected))
+	}
+	switch {
+	case !m.GammaSpawned:
+		score += 0.1
+	case m.GammaReason != GammaStuck:
+		score += 0.05
+	}
+	score -= min(0.2, 0.05*float64(m.Refused))
+	return float64(int(100*max(0, min(1, score))+0.5)) / 100
+}
+
+// Bounds over which a deliberation's metrics are remarked upon.
+const (
+	ManyMessages  = 50
+	ManyConflicts = 3
+)
+
+// Analysis says in words what is remarkable in the metrics.
+func (m DeliberationMetrics) Analysis() []string {
+	out := []string{}
+	if m.TotalMessages > ManyMessages {
+		out = append(out, fmt.Sprintf("%d messages, more than %d: the task may be too vague, or its parts depend on each other too much", m.TotalMessages, ManyMessages))
+	}
+	if m.ConflictsDetected > ManyConflicts {
+		out = append(out, fmt.Sprintf("%d conflicts, more than %d: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts))
+	}
+	if m.GammaReason == GammaStuck {
+		out = append(out, "GAMMA joined because an agent was stuck: see its last messages, its errors and how long its model calls took")
+	}
+	return out
+}
+
+// Inherited is what a recovery takes over from the pipeline before.
+type Inherited struct {
+	PipelineID   int64       `json:"pipeline_id"`
+	Attempt      int         `json:"attempt"`
+	AbortReason  AbortReason `json:"abort_reason,omitempty"`
+	HandoffRef   string      `json:"handoff_ref"`
+	Entries      []Entry     `json:"entries"` // proposals and syntheses, with keys inherited_{agent}_{key}
+	Context      string      `json:"context"` // recovery_context
+	Instructions string      `json:"instructions"`
+}
+
+// DeliberationInput starts a pipeline's workflow.
+type DeliberationInput struct {
+	PipelineID int64                `json:"pipeline_id"`
+	RunID      int64                `json:"run_id"` // whose budget and events: the run that plans, or the row that carries the pipeline
+	Tenant     string               `json:"tenant"`
+	ForRun     bool                 `json:"for_run,omitempty"` // it plans the run
+	Attempt    int                  `json:"attempt"`           // from 1; recoveries count on
+	Task       DeliberationTask     `json:"task"`              // with texts of at most TextHead; the whole lies in the database
+	Settings   DeliberationSettings `json:"settings"`
+	Inherited  *Inherited           `json:"inherited,omitempty"`
+}
+
+// DeliberationResult is what a pipeline's workflow returns: how the last of its
+// attempts ended.
+type DeliberationResult struct {
+	PipelineID  int64               `json:"pipeline_id"` // of the attempt that ended it
+	Status      PipelineStatus      `json:"status"`
+	Consensus   bool                `json:"consensus"`
+	Key         string              `json:"key,omitempty"`
+	Version     int                 `json:"version,omitempty"`
+	Final       Text                `json:"final,omitzero"`
+	By          Member              `json:"by,omitempty"` // GAMMA: its verdict; empty: votes
+	AbortReason AbortReason         `json:"abort_reason,omitempty"`
+	Attempts    int                 `json:"attempts"`
+	Metrics     DeliberationMetrics `json:"metrics"`
+	Usage       Usage               `json:"usage"`
+	Failure     *Failure            `json:"failure,omitempty"`
+}
+
+// MemberInput starts a member's workflow.
+type MemberInput struct {
+	PipelineID   int64         `json:"pipeline_id"`
+	RunID        int64         `json:"run_id"`
+	Attempt      int           `json:"attempt"` // of the deliberation
+	Member       Member        `json:"member"`
+	Token        string        `json:"token"` // shows that a signal is this member's
+	Model        ModelChoice   `json:"model"`
+	Budget       RunBudget     `json:"budget"`
+	ModelTimeout time.Duration `json:"model_timeout"`
+	MovesPerTurn int           `json:"moves_per_turn"`
+	TextLimit    int           `json:"text_limit"`
+}
+
+// MemberResult is what a member's workflow returns. A member that failed is a
+// result with a failure.
+type MemberResult struct {
+	Member      Member   `json:"member"`
+	ExecutionID int64    `json:"execution_id"`
+	Attempt     int      `json:"attempt"`
+	Turns       int      `json:"turns"`
+	Usage       Usage    `json:"usage"`
+	Failure     *Failure `json:"failure,omitempty"`
+}
+
+// Signals between a deliberation and its members.
+const (
+	SignalTurn  = "turn"  // to a member: Turn
+	SignalMoves = "moves" // to the deliberation: Moves
+)
+
+// Turn tells a member that it is to take its next turn, and what happened since
+// its last one.
+type Turn struct {
+	Number int     `json:"number"` // from 1, without gaps
+	Phase  string  `json:"phase"`  // opening, exchange
+	News   News    `json:"news"`
+	Errors []Error `json:"errors,omitempty"` // what was refused of its last turn
+}
+
+// News is what happened since a member was last told.
+type News struct {
+	Round    int          `json:"round"`
+	Rounds   int          `json:"rounds"` // allowed
+	Entries  []Entry      `json:"entries,omitempty"`
+	Messages []Message    `json:"messages,omitempty"`
+	Votes    []Vote       `json:"votes,omitempty"`
+	Members  []MemberView `json:"members,omitempty"`
+	Left     string       `json:"left,omitempty"` // time that is left, for people and models
+	Why      string       `json:"why,omitempty"`  // GAMMA joined
+}
+
+// Error is a move or a signal that was refused.
+type Error struct {
+	ID      string `json:"id,omitempty"`
+	Member  Member `json:"member,omitempty"`
+	Class   Class  `json:"class"`
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+}
+
+// Moves are what a member did in a turn. Turns are taken once each, in order.
+type Moves struct {
+	Token       string   `json:"token"`
+	Member      Member   `json:"member"`
+	Turn        int      `json:"turn"`
+	ExecutionID int64    `json:"execution_id"`
+	Attempt     int      `json:"attempt"` // of the execution
+	Moves       []Move   `json:"moves,omitempty"`
+	Bad         *Failure `json:"bad,omitempty"` // the answer could not be used
+	Usage       Usage    `json:"usage"`
+}
+
+// Updates of a pipeline; each exists as a signal of the same name too.
+const (
+	UpdateContinue       = "continue"
+	UpdateRecordError    = "record_error"
+	UpdateRevoke         = "revoke"
+	UpdateFailureContext = "failure_context"
+)
+
+// QueryBlackboard answers with a DeliberationView.
+const QueryBlackboard = "blackboard"
+
+// PipelineCommand is the argument of every update and signal of a pipeline. ID
+// makes it idempotent.
+type PipelineCommand struct {
+	ID      string                `json:"id"`
+	By      string                `json:"by,omitempty"`
+	Reason  string                `json:"reason,omitempty"`
+	Mode    PipelineMode          `json:"mode,omitempty"`    // continue
+	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: instead of those of the spawn
+	Timeout time.Duration         `json:"timeout,omitempty"` // continue: of the exchange
+	Member  Member                `json:"member,omitempty"`  // record_error, revoke
+	Error   *Error                `json:"error,omitempty"`   // record_error
+	Context string                `json:"context,omitempty"` // failure_context: what is to be kept with it
+}
+
+// PipelineAck answers an update of a pipeline.
+type PipelineAck struct {
+	Applied bool           `json:"applied"` // false: it had been applied before
+	Status  PipelineStatus `json:"status"`
+	Message string         `json:"message"`
+}
+
+// FailureContext is kept of a deliberation that was aborted or failed.
+type FailureContext struct {
+	Reason         string              `json:"reason"` // the abort reason, or agents_failed
+	IterationCount int                 `json:"iteration_count"`
+	ElapsedSeconds float64             `json:"elapsed_seconds"`
+	Metrics        DeliberationMetrics `json:"metrics"`
+	GammaSpawned   bool                `json:"gamma_spawned"`
+	ErrorCount     int                 `json:"error_count"`
+	RecoveryHint   string              `json:"recovery_hint"`
+	Notes          []string            `json:"notes,omitempty"` // that were given from outside
+}
+
+// Handoff is what a deliberation leaves for the one that recovers it. It is an
+// artifact of type json; its name is Pipeline's handoff_ref.
+type Handoff struct {
+	PipelineID     int64                `json:"pipeline_id"`
+	Attempt        int                  `json:"attempt"`
+	AbortReason    AbortReason          `json:"abort_reason,omitempty"`
+	Proposals      []Entry              `json:"proposals"`
+	Syntheses      []Entry              `json:"synthesis_attempts"`
+	ConsensusState []Vote               `json:"consensus_state"`
+	Analysis       []Entry              `json:"problem_analysis"`
+	Agents         []MemberView         `json:"agent_states"`
+	LastMessages   map[Member][]Message `json:"last_messages"` // the last 10 of each
+	RecoveryHints  []string             `json:"recovery_hints"`
+	WrittenAt      time.Time            `json:"written_at"`
+	KeptUntil      time.Time            `json:"kept_until"` // at least 24 h
+}
+
+// DeliberationReport is what the agents found so far: the checkpoint after their
+// opening work, a partial one at an abort, and the last one at the end.
+type DeliberationReport struct {
+	PipelineID int64                `json:"pipeline_id"`
+	Kind       string               `json:"kind"` // checkpoint, partial, final
+	Status     PipelineStatus       `json:"status"`
+	Agents     []MemberView         `json:"agents"`
+	Blackboard []Entry              `json:"blackboard"`
+	Votes      []Vote               `json:"votes,omitempty"`
+	Metrics    *DeliberationMetrics `json:"metrics,omitempty"`
+	Analysis   []string             `json:"analysis,omitempty"`
+	Summary    string               `json:"summary"`
+	At         time.Time            `json:"at"`
+}
+
+// DeliberationView is what the blackboard query answers.
+type DeliberationView struct {
+	PipelineID  int64               `json:"pipeline_id"`
+	Status      PipelineStatus      `json:"status"`
+	Attempt     int                 `json:"attempt"`
+	Iteration   int                 `json:"iteration"`
+	WaitingFor  string              `json:"waiting_for,omitempty"`
+	Members     []MemberView        `json:"members"`
+	Blackboard  []Entry             `json:"blackboard"`
+	Votes       []Vote              `json:"votes"`
+	Messages    []Message           `json:"messages"` // the last 50 of each member
+	Metrics     DeliberationMetrics `json:"metrics"`
+	AbortReason AbortReason         `json:"abort_reason,omitempty"`
+}
+
+// MessageTail is how many messages of each member are readable at once, and
+// HandoffTail how many of them a handoff has.
+const (
+	MessageTail = 50
+	HandoffTail = 10
+)
+
+// HandoffKept is how long a handoff is kept at least.
+const HandoffKept = 24 * time.Hour
+
+// PipelineRecord is a step of a pipeline on its way into the database: what
+// changed and the events that go with it, in one transaction. The workflow
+// counts its records in Seq from 1; (workflow id, workflow run id, Seq) makes a
+// repeat harmless. It is written by an ordinary activity, so that what a number
+// stands for is in the history before it is in the rows.
+type PipelineRecord struct {
+	PipelineID int64           `json:"pipeline_id"`
+	RunID      int64           `json:"run_id"`
+	ForRun     bool            `json:"for_run,omitempty"` // false: the run's row only carries the pipeline and follows its status
+	Seq        int64           `json:"seq"`
+	At         time.Time       `json:"at"`
+	Change     *PipelineChange `json:"change,omitempty"`
+	Entries    []Entry         `json:"entries,omitempty"`
+	Messages   []Message       `json:"messages,omitempty"`
+	Votes      []Vote          `json:"votes,omitempty"`
+	Errors     []Error         `json:"errors,omitempty"`
+	Events     []EventDraft    `json:"events,omitempty"`
+}
+
+// PipelineChange is the part of a pipeline's row that a record sets; absent
+// parts stay as they are.
+type PipelineChange struct {
+	Status      PipelineStatus      `json:"status"`
+	Iteration   int                 `json:"iteration"`
+	WaitingFor  string              `json:"waiting_for"`
+	Members     []MemberView        `json:"members"`
+	Metrics     DeliberationMetrics `json:"metrics"`
+	AbortReason AbortReason         `json:"abort_reason,omitempty"`
+	HandoffRef  string              `json:"handoff_ref,omitempty"`
+	RecoveredBy int64               `json:"recovered_by,omitempty"` // the recovery pipeline
+	Report      *DeliberationReport `json:"report,omitempty"`
+	FailureCtx  *FailureContext     `json:"failure_context,omitempty"`
+	Consensus   *Entry              `json:"consensus,omitempty"`
+	Failure     *Failure            `json:"failure,omitempty"`
+	Finished    bool                `json:"finished,omitempty"`
+}
+
+// The events of pipelines; each payload has pipeline_id. Others of a pipeline's
+// are an abort's steps (see AbortSteps).
+const (
+	EventPipelineSpawned       EventType = "pipeline.spawned"
+	EventPipelineUpdated       EventType = "pipeline.updated" // its status changed
+	EventOrchestrationStarted  EventType = "orchestration_started"
+	EventAgentSpawned          EventType = "agent_spawned"
+	EventAgentMessage          EventType = "agent_message"
+	EventAgentError            EventType = "agent_error"
+	EventAgentEnded            EventType = "agent_ended"
+	EventBlackboardWritten     EventType = "blackboard_written"
+	EventVoteCast              EventType = "vote_cast"
+	EventConflictDetected      EventType = "conflict_detected"
+	EventConflictResolved      EventType = "conflict_resolved"
+	EventGammaSpawned          EventType = "gamma_spawned"
+	EventConsensusReached      EventType = "consensus_reached"
+	EventOrchestrationAborted  EventType = "orchestration_aborted"
+	EventHandoffWritten        EventType = "handoff_written"
+	EventAgentsRevoked         EventType = "agents_revoked"
+	EventPartialCollected      EventType = "partial_results_collected"
+	EventPartialReportWritten  EventType = "partial_report_written"
+	EventFailureContext        EventType = "failure_context_recorded"
+	EventRecoveryStarted       EventType = "recovery_started"
+	EventOrchestrationComplete EventType = "orchestration_complete"
+)
+
+// AbortSteps returns the events of an abort in the order in which its steps are
+// done: the handoff is written before the agents are revoked.
+func AbortSteps() []EventType {
+	return []EventType{EventOrchestrationAborted, EventHandoffWritten, EventAgentsRevoked, EventPartialCollected, EventPartialReportWritten, EventFailureContext}
+}
+
+// Workflow and activity types of deliberation.
+const (
+	WorkflowDeliberation = "rgpt.Deliberation"
+	WorkflowMember       = "rgpt.Member"
+
+	ActivityPipelineRecord = "rgpt.pipeline.Record"  // PipelineRecord → nothing
+	ActivityOpenMember     = "rgpt.pipeline.Open"    // OpenMemberInput → OpenMemberResult
+	ActivityWriteHandoff   = "rgpt.pipeline.Handoff" // WriteHandoffInput → WriteHandoffResult
+	ActivityCreatePipeline = "rgpt.pipeline.Create"  // NewPipeline → DeliberationInput
+	ActivityMinutes        = "rgpt.pipeline.Minutes" // MinutesInput → MinutesResult
+)
+
+// OpenMemberInput opens a member's conversation with its prompt.
+type OpenMemberInput struct {
+	Execution  ExecutionRef `json:"execution"`
+	PipelineID int64        `json:"pipeline_id"`
+	Member     Member       `json:"member"`
+	Attempt    int          `json:"attempt"` // of the deliberation
+}
+
+// OpenMemberResult says with what version of the prompt it was opened.
+type OpenMemberResult struct {
+	Prompt string `json:"prompt"`
+}
+
+// WriteHandoffInput asks for a handoff as an artifact.
+type WriteHandoffInput struct {
+	RunID   int64   `json:"run_id"`
+	Handoff Handoff `json:"handoff"`
+}
+
+// WriteHandoffResult names the artifact of a handoff.
+type WriteHandoffResult struct {
+	Ref string `json:"ref"` // such as pipeline-7/handoff.json, an artifact of the run's row
+}
+
+// NewPipeline asks for the row of a pipeline that a workflow starts: of a
+// recovery (Prior), or of the planner of a run. Asked again it answers the same.
+type NewPipeline struct {
+	RunID     int64                `json:"run_id"`
+	ForRun    bool                 `json:"for_run,omitempty"`
+	Execution int64                `json:"execution,omitempty"` // of the planner, where ForRun
+	Prior     int64                `json:"prior,omitempty"`
+	Attempt   int                  `json:"attempt"`
+	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal
+	Settings  DeliberationSettings `json:"settings"`
+	Inherited *Inherited           `json:"inherited,omitempty"`
+}
+
+// MinutesInput asks for the minutes of a run's deliberation as artifacts, and
+// whether its consensus is a plan already.
+type MinutesInput struct {
+	RunID     int64              `json:"run_id"`
+	Execution ExecutionRef       `json:"execution"` // of the planner
+	Result    DeliberationResult `json:"result"`
+}
+
+// MinutesResult says what became of a consensus. PlanID is 0 where its text is no
+// plan by itself; then the planner makes one of it.
+type MinutesResult struct {
+	Artifact string `json:"artifact"`
+	PlanID   int64  `json:"plan_id,omitempty"`
+	Plan     Plan   `json:"plan,omitzero"`
+}
+
+// PipelineWorkflowID returns the workflow id of a pipeline: pipeline-7.
+func PipelineWorkflowID(id int64) string { return fmt.Sprintf("pipeline-%d", id) }
+
+// MemberWorkflowID returns the workflow id of a member: pipeline-7/member/alpha.
+func MemberWorkflowID(id int64, m Member) string {
+	return PipelineWorkflowID(id) + "/member/" + string(m.Agent())
+}
