@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
@@ -22,8 +24,8 @@ const allRuns = 0
 // goes at its own pace. Those of the same run that are at its end share one
 // reader; nobody who waits asks the database anything.
 func (s *Store) Follow(ctx context.Context, runID, afterSeq int64, fn func(contract.Event) error) error {
-	if _, err := s.Run(ctx, runID); err != nil && errors.Is(err, ErrNotFound) {
-		return err
+	if _, err := s.q.EventSeq(ctx, runID); errors.Is(err, pgx.ErrNoRows) {
+		return noRun(runID)
 	}
 	return s.follow(ctx, runID, FeedCursor{ID: afterSeq}, func(e FeedEvent) error { return fn(e.Event) })
 }

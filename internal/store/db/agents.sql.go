@@ -203,7 +203,7 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 
 const unfinishedRuns = `-- name: UnfinishedRuns :many
 SELECT status, count(*) AS runs FROM orchestrator_runs
-WHERE status NOT IN ('done', 'failed', 'cancelled') GROUP BY status
+WHERE status NOT IN ('done', 'failed', 'cancelled') AND kind = 'run' GROUP BY status
 `
 
 type UnfinishedRunsRow struct {

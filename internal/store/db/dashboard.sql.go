@@ -199,7 +199,7 @@ func (q *Queries) CheckRows(ctx context.Context, executionID int64) ([]CheckRows
 }
 
 const countWaiting = `-- name: CountWaiting :one
-SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval'
+SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval' AND kind = 'run'
 `
 
 func (q *Queries) CountWaiting(ctx context.Context) (int32, error) {
@@ -412,9 +412,9 @@ func (q *Queries) ModelActivity(ctx context.Context, since time.Time) ([]ModelAc
 
 const neighbourRun = `-- name: NeighbourRun :one
 SELECT coalesce(
-    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
-    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id
-FROM orchestrator_runs r WHERE r.id = $1
+    (SELECT o.id FROM orchestrator_runs o WHERE o.kind = 'run' AND o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
+    (SELECT o.id FROM orchestrator_runs o WHERE o.kind = 'run' AND o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id
+FROM orchestrator_runs r WHERE r.id = $1 AND r.kind = 'run'
 `
 
 // The run of the same project before this one; of the first, the one after it.
@@ -472,9 +472,9 @@ func (q *Queries) Patches(ctx context.Context, runID int64) ([]PatchesRow, error
 
 const projects = `-- name: Projects :many
 WITH RECURSIVE named AS (
-    (SELECT project FROM orchestrator_runs ORDER BY project LIMIT 1)
+    (SELECT project FROM orchestrator_runs WHERE kind = 'run' ORDER BY project LIMIT 1)
     UNION ALL
-    SELECT (SELECT r.project FROM orchestrator_runs r WHERE r.project > n.project ORDER BY r.project LIMIT 1)
+    SELECT (SELECT r.project FROM orchestrator_runs r WHERE r.kind = 'run' AND r.project > n.project ORDER BY r.project LIMIT 1)
     FROM named n WHERE n.project IS NOT NULL
 )
 SELECT project::text FROM named WHERE project IS NOT NULL LIMIT $1::int
@@ -513,7 +513,7 @@ LEFT JOIN LATERAL (
     SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at FROM orchestrator_approvals a WHERE a.run_id = r.id AND a.status = 'pending' ORDER BY a.created_at DESC LIMIT 1) a ON true
 LEFT JOIN LATERAL (
     SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions i WHERE i.run_id = r.id AND i.status = 'open' ORDER BY i.id DESC LIMIT 1) i ON a.id IS NULL
-WHERE r.status = 'waiting_for_approval' AND ($1::bigint IS NULL OR r.id = $1)
+WHERE r.status = 'waiting_for_approval' AND r.kind = 'run' AND ($1::bigint IS NULL OR r.id = $1)
 ORDER BY coalesce(i.deadline, a.deadline) NULLS LAST, r.id
 LIMIT $2::int
 `
@@ -585,7 +585,7 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
 FROM unnest($1::bigint[]) AS wanted(id)
-JOIN orchestrator_runs r ON r.id = wanted.id
+JOIN orchestrator_runs r ON r.id = wanted.id AND r.kind = 'run'
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
 LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
 CROSS JOIN LATERAL (

@@ -276,6 +276,105 @@ type Phase struct {
 	FinishedAt  *time.Time
 }
 
+type Pipeline struct {
+	ID                int64
+	RunID             int64
+	ForRun            bool
+	ExecutionID       *int64
+	Tenant            string
+	Objective         string
+	Task              json.RawMessage
+	Settings          json.RawMessage
+	Inherited         json.RawMessage
+	Mode              string
+	AutoContinue      bool
+	Attempt           int32
+	PriorID           *int64
+	RecoveredBy       *int64
+	Status            string
+	Iteration         int32
+	WaitingFor        string
+	Members           json.RawMessage
+	Metrics           json.RawMessage
+	AbortReason       string
+	HandoffRef        string
+	Consensus         json.RawMessage
+	Failure           json.RawMessage
+	FailureContext    json.RawMessage
+	WorkflowID        string
+	WorkflowRunID     string
+	WorkflowStartedAt *time.Time
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	StartedAt         *time.Time
+	FinishedAt        *time.Time
+}
+
+type PipelineEntry struct {
+	PipelineID int64
+	Section    string
+	Key        string
+	Version    int32
+	Author     string
+	State      string
+	Entry      json.RawMessage
+	RecordSeq  int64
+	WrittenAt  time.Time
+}
+
+type PipelineError struct {
+	ID         int64
+	PipelineID int64
+	Member     string
+	ErrorClass string
+	ErrorCode  string
+	Message    string
+	Error      json.RawMessage
+	CreatedAt  time.Time
+}
+
+type PipelineMessage struct {
+	PipelineID int64
+	Seq        int32
+	MessageID  string
+	Sender     string
+	Recipient  string
+	Message    json.RawMessage
+	SentAt     time.Time
+}
+
+type PipelineRecord struct {
+	WorkflowID    string
+	WorkflowRunID string
+	Seq           int64
+	PipelineID    int64
+	CreatedAt     time.Time
+}
+
+type PipelineReport struct {
+	PipelineID int64
+	Kind       string
+	Report     json.RawMessage
+	WrittenAt  time.Time
+}
+
+type PipelineText struct {
+	PipelineID int64
+	Ref        string
+	Text       string
+	CreatedAt  time.Time
+}
+
+type PipelineVote struct {
+	PipelineID int64
+	Key        string
+	Version    int32
+	Voter      string
+	Accept     bool
+	Vote       json.RawMessage
+	VotedAt    time.Time
+}
+
 type Plan struct {
 	ID          int64
 	RunID       int64
@@ -335,6 +434,7 @@ type Run struct {
 	WorkflowSeq       int64
 	SupersededRuns    []string
 	StayingUntil      *time.Time
+	Kind              string
 }
 
 type SelfHealEvent struct {

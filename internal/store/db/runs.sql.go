@@ -164,7 +164,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
-FROM orchestrator_runs WHERE id = $1
+FROM orchestrator_runs WHERE id = $1 AND kind = 'run'
 `
 
 type GetRunRow struct {
@@ -248,7 +248,8 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
 FROM orchestrator_runs
-WHERE ($1::text IS NULL OR tenant = $1)
+WHERE kind = 'run'
+  AND ($1::text IS NULL OR tenant = $1)
   AND ($2::text IS NULL OR project = $2)
   AND ($3::text IS NULL OR phase = $3)
   AND ($4::text[] IS NULL OR status = ANY ($4::text[]))
@@ -454,7 +455,7 @@ func (q *Queries) MarkStarted(ctx context.Context, arg MarkStartedParams) (int64
 
 const pendingUnstarted = `-- name: PendingUnstarted :many
 SELECT id FROM orchestrator_runs
-WHERE workflow_started_at IS NULL AND status = 'pending'
+WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run'
   AND created_at <= clock_timestamp() - make_interval(secs => $1::float8)
 ORDER BY created_at
 LIMIT $2::int
@@ -566,7 +567,7 @@ func (q *Queries) RunByKey(ctx context.Context, arg RunByKeyParams) (RunByKeyRow
 }
 
 const runOutputs = `-- name: RunOutputs :one
-SELECT planner_output, builder_output, tester_output, releaser_output FROM orchestrator_runs WHERE id = $1
+SELECT planner_output, builder_output, tester_output, releaser_output FROM orchestrator_runs WHERE id = $1 AND kind = 'run'
 `
 
 type RunOutputsRow struct {

@@ -57,7 +57,7 @@ WHERE a.last_heartbeat < clock_timestamp() - interval '1 second' * greatest(@ret
 
 -- name: UnfinishedRuns :many
 SELECT status, count(*) AS runs FROM orchestrator_runs
-WHERE status NOT IN ('done', 'failed', 'cancelled') GROUP BY status;
+WHERE status NOT IN ('done', 'failed', 'cancelled') AND kind = 'run' GROUP BY status;
 
 -- name: CountInterventions :one
 SELECT count(*) FROM orchestrator_manual_interventions WHERE status = 'open';

@@ -12,7 +12,7 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros
 FROM unnest(@ids::bigint[]) AS wanted(id)
-JOIN orchestrator_runs r ON r.id = wanted.id
+JOIN orchestrator_runs r ON r.id = wanted.id AND r.kind = 'run'
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
 LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
 CROSS JOIN LATERAL (
@@ -37,19 +37,19 @@ LEFT JOIN LATERAL (
     SELECT * FROM orchestrator_approvals a WHERE a.run_id = r.id AND a.status = 'pending' ORDER BY a.created_at DESC LIMIT 1) a ON true
 LEFT JOIN LATERAL (
     SELECT * FROM orchestrator_manual_interventions i WHERE i.run_id = r.id AND i.status = 'open' ORDER BY i.id DESC LIMIT 1) i ON a.id IS NULL
-WHERE r.status = 'waiting_for_approval' AND (sqlc.narg(run_id)::bigint IS NULL OR r.id = sqlc.narg(run_id))
+WHERE r.status = 'waiting_for_approval' AND r.kind = 'run' AND (sqlc.narg(run_id)::bigint IS NULL OR r.id = sqlc.narg(run_id))
 ORDER BY coalesce(i.deadline, a.deadline) NULLS LAST, r.id
 LIMIT @most::int;
 
 -- name: CountWaiting :one
-SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval';
+SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval' AND kind = 'run';
 
 -- name: Projects :many
 -- By steps through the index: there are few projects and many runs.
 WITH RECURSIVE named AS (
-    (SELECT project FROM orchestrator_runs ORDER BY project LIMIT 1)
+    (SELECT project FROM orchestrator_runs WHERE kind = 'run' ORDER BY project LIMIT 1)
     UNION ALL
-    SELECT (SELECT r.project FROM orchestrator_runs r WHERE r.project > n.project ORDER BY r.project LIMIT 1)
+    SELECT (SELECT r.project FROM orchestrator_runs r WHERE r.kind = 'run' AND r.project > n.project ORDER BY r.project LIMIT 1)
     FROM named n WHERE n.project IS NOT NULL
 )
 SELECT project::text FROM named WHERE project IS NOT NULL LIMIT @most::int;
@@ -124,6 +124,6 @@ LIMIT @most::int OFFSET @from_row::int;
 -- name: NeighbourRun :one
 -- The run of the same project before this one; of the first, the one after it.
 SELECT coalesce(
-    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
-    (SELECT o.id FROM orchestrator_runs o WHERE o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id
-FROM orchestrator_runs r WHERE r.id = @id;
+    (SELECT o.id FROM orchestrator_runs o WHERE o.kind = 'run' AND o.project = r.project AND (o.created_at, o.id) < (r.created_at, r.id) ORDER BY o.created_at DESC, o.id DESC LIMIT 1),
+    (SELECT o.id FROM orchestrator_runs o WHERE o.kind = 'run' AND o.project = r.project AND (o.created_at, o.id) > (r.created_at, r.id) ORDER BY o.created_at, o.id LIMIT 1), 0)::bigint AS id
+FROM orchestrator_runs r WHERE r.id = @id AND r.kind = 'run';

@@ -32,7 +32,7 @@ WHERE id = @run_id;
 
 -- name: PendingUnstarted :many
 SELECT id FROM orchestrator_runs
-WHERE workflow_started_at IS NULL AND status = 'pending'
+WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run'
   AND created_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
 ORDER BY created_at
 LIMIT @most::int;
@@ -42,10 +42,10 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
-FROM orchestrator_runs WHERE id = @id;
+FROM orchestrator_runs WHERE id = @id AND kind = 'run';
 
 -- name: RunOutputs :one
-SELECT planner_output, builder_output, tester_output, releaser_output FROM orchestrator_runs WHERE id = @id;
+SELECT planner_output, builder_output, tester_output, releaser_output FROM orchestrator_runs WHERE id = @id AND kind = 'run';
 
 -- name: ListRuns :many
 -- Newest first. Planned anew each time, so that the filters that are not used
@@ -55,7 +55,8 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
 FROM orchestrator_runs
-WHERE (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))
+WHERE kind = 'run'
+  AND (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))
   AND (sqlc.narg(project)::text IS NULL OR project = sqlc.narg(project))
   AND (sqlc.narg(phase)::text IS NULL OR phase = sqlc.narg(phase))
   AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))

@@ -1,0 +1,708 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// PipelineProject is the project of pipelines that name none, for budgets.
+const PipelineProject = "pipeline"
+
+// Bounds of what rows and events of pipelines say of their objective, in bytes.
+const (
+	pipelineTitle   = 200
+	pipelineSummary = 500
+)
+
+// pipelineKey keeps the idempotency keys of pipelines apart from those of runs.
+const pipelineKey = "pipeline:"
+
+// NewPipelineRow is a pipeline of its own to be created.
+type NewPipelineRow struct {
+	Tenant         string // default: DefaultTenant
+	Project        string // whose budgets pay; default: PipelineProject
+	Objective      string // default: that of the task
+	Task           contract.DeliberationTask
+	Settings       contract.DeliberationSettings
+	IdempotencyKey string // the same key makes the same pipeline; empty: always a new one
+	RequestDigest  string // tells a repeated request from another one with the same key
+}
+
+// Pipeline is a pipeline as its row says.
+type Pipeline struct {
+	ID             int64                         `json:"pipeline_id"`
+	RunID          int64                         `json:"run_id"` // whose budget and events: the run that it plans, or the row that carries it
+	ForRun         bool                          `json:"for_run"`
+	ExecutionID    int64                         `json:"execution_id,omitempty"` // of the planner, where ForRun
+	Tenant         string                        `json:"tenant"`
+	Objective      string                        `json:"objective"`
+	Task           contract.DeliberationTask     `json:"task"`
+	Mode           contract.PipelineMode         `json:"mode"`
+	AutoContinue   bool                          `json:"auto_continue"`
+	Attempt        int                           `json:"attempt"`
+	RetryCount     int                           `json:"retry_count"` // Attempt less one
+	PriorID        int64                         `json:"prior_id,omitempty"`
+	RecoveredBy    int64                         `json:"recovered_by,omitempty"`
+	Status         contract.PipelineStatus       `json:"status"`
+	Iteration      int                           `json:"iteration"`
+	WaitingFor     string                        `json:"waiting_for,omitempty"`
+	Members        []contract.MemberView         `json:"members"`
+	Metrics        contract.DeliberationMetrics  `json:"metrics"`
+	Analysis       []string                      `json:"analysis"`
+	AbortReason    contract.AbortReason          `json:"abort_reason,omitempty"`
+	HandoffRef     string                        `json:"handoff_ref,omitempty"`
+	Consensus      *contract.Entry               `json:"consensus,omitempty"` // with its whole text where one pipeline was asked for
+	Failure        *contract.Failure             `json:"failure,omitempty"`
+	FailureContext *contract.FailureContext      `json:"failure_context,omitempty"`
+	Inherited      *contract.Inherited           `json:"inherited,omitempty"` // of a recovery
+	Settings       contract.DeliberationSettings `json:"settings"`
+	WorkflowID     string                        `json:"workflow_id"`
+	WorkflowRunID  string                        `json:"workflow_run_id"`
+	CreatedAt      time.Time                     `json:"created_at"`
+	UpdatedAt      time.Time                     `json:"updated_at"`
+	StartedAt      *time.Time                    `json:"started_at"`
+	FinishedAt     *time.Time                    `json:"finished_at"`
+}
+
+// Cursor returns the place of the pipeline in lists.
+func (p Pipeline) Cursor() Cursor { return Cursor{CreatedAt: p.CreatedAt, ID: p.ID} }
+
+// How much of a task's lists goes into a workflow's input. The whole lies in the
+// database, where the prompts are made of it.
+const (
+	inputSubtasks    = 20
+	inputConditions  = 20
+	shortenedSubtask = 128
+)
+
+// Input returns what the pipeline's workflow starts with. Its texts are cut to
+// what may stand in a history; what they are cut from is read from the row.
+func (p Pipeline) Input() contract.DeliberationInput {
+	task := p.Task
+	task.Objective = fault.Clip(task.Objective, contract.TextHead)
+	task.Constraints = heads(task.Constraints)
+	task.SuccessCriteria = heads(task.SuccessCriteria)
+	task.Subtasks = slices.Clone(task.Subtasks[:min(len(task.Subtasks), inputSubtasks)])
+	for i := range task.Subtasks {
+		t := &task.Subtasks[i]
+		t.ID, t.Status = fault.Clip(t.ID, shortenedSubtask), fault.Clip(t.Status, shortenedSubtask)
+		t.Description, t.Dependencies = fault.Clip(t.Description, contract.TextHead), nil
+	}
+	return contract.DeliberationInput{
+		PipelineID: p.ID, RunID: p.RunID, Tenant: p.Tenant, ForRun: p.ForRun, Attempt: p.Attempt,
+		Task: task, Settings: p.Settings, Inherited: p.Inherited,
+	}
+}
+
+func heads(texts []string) []string {
+	return convert(texts[:min(len(texts), inputConditions)], func(s string) string { return fault.Clip(s, contract.TextHead) })
+}
+
+// SpawnPipeline stores a new pipeline, the row that carries it and the event
+// pipeline.spawned, all or nothing. With an idempotency key that the tenant has
+// used before it returns that pipeline and false; if the request was another
+// one, it is a HUMAN_ERROR with CodeConflict.
+func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, bool, error) {
+	params, err := n.params()
+	if err != nil {
+		return Pipeline{}, false, err
+	}
+	row, err := s.q.SpawnPipeline(ctx, params)
+	if err == nil {
+		p, err := s.Pipeline(ctx, row.ID)
+		return p, true, err
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return Pipeline{}, false, explain(err, "create the pipeline")
+	}
+	p, err := s.pipelineByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
+	return p, false, err
+}
+
+func (s *Store) pipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
+	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
+	if err != nil {
+		return Pipeline{}, explain(err, "look for the pipeline that a key made")
+	}
+	if known.ID == 0 || known.RequestDigest != digest {
+		return Pipeline{}, fault.New(contract.ClassHuman, CodeConflict,
+			"the idempotency key %q was used for another request; use a new key for a new pipeline", key)
+	}
+	return s.Pipeline(ctx, known.ID)
+}
+
+func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
+	if n.Objective == "" {
+		n.Objective = n.Task.Objective
+	}
+	if n.Task.Objective == "" {
+		n.Task.Objective = n.Objective
+	}
+	p := db.SpawnPipelineParams{
+		Tenant: n.Tenant, Project: text(n.Project), GoalTitle: title(n.Objective), Objective: text(n.Objective),
+		CarrierSettings: json.RawMessage("{}"), RequestDigest: n.RequestDigest,
+		Mode: string(n.Settings.Mode), AutoContinue: n.Settings.AutoContinue, EventType: string(contract.EventPipelineSpawned),
+	}
+	if p.Tenant == "" {
+		p.Tenant = DefaultTenant
+	}
+	if p.Project == "" {
+		p.Project = PipelineProject
+	}
+	if n.IdempotencyKey != "" {
+		key := pipelineKey + n.IdempotencyKey
+		p.IdempotencyKey = &key
+	}
+	var err error
+	if p.Task, err = encode(n.Task); err != nil {
+		return p, err
+	}
+	if p.Settings, err = encode(n.Settings); err != nil {
+		return p, err
+	}
+	p.Payload, err = encode(spawnedPayload(n.Objective, n.Settings, 1, 0))
+	return p, err
+}
+
+// title returns the first line of an objective.
+func title(objective string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(objective), "\n")
+	return text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
+}
+
+// spawnedPayload is what the event of a new pipeline says; its id is added where
+// it is known.
+func spawnedPayload(objective string, settings contract.DeliberationSettings, attempt int, prior int64) map[string]any {
+	payload := map[string]any{
+		"objective": fault.Clip(objective, pipelineSummary), "auto_continue": settings.AutoContinue, "mode": settings.Mode,
+		"status": contract.PipelineSpawned, "attempt": attempt,
+	}
+	if prior != 0 {
+		payload["prior_id"] = prior
+	}
+	return payload
+}
+
+// CreatePipeline stores a pipeline that a workflow starts, with its event: one
+// that recovers another (Prior), or that of a run's planner (Execution). Asked
+// again for the same it answers with what is there. A recovery without a task
+// has that of the pipeline before; a planner's is made of the run's goal.
+func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
+	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
+		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
+			"a pipeline that a workflow starts recovers another or plans a run; this one of run %d names neither", n.RunID)
+	}
+	params, err := s.newPipeline(ctx, n)
+	if err != nil {
+		return Pipeline{}, err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(q.LockRun(ctx, n.RunID))
+	row, err := q.CreatePipeline(ctx, params)
+	id := row.ID
+	if errors.Is(err, pgx.ErrNoRows) {
+		id, err = s.createdPipeline(ctx, n)
+	}
+	if err != nil {
+		return Pipeline{}, ofRun(err, n.RunID, "create a pipeline of run %d", n.RunID)
+	}
+	return s.Pipeline(ctx, id)
+}
+
+// createdPipeline finds what the first of several calls has made.
+func (s *Store) createdPipeline(ctx context.Context, n contract.NewPipeline) (int64, error) {
+	if n.Prior != 0 {
+		return s.q.PipelineOfPrior(ctx, n.Prior)
+	}
+	return s.q.PipelineOfExecution(ctx, n.Execution)
+}
+
+func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.CreatePipelineParams, error) {
+	objective, task, err := s.taskOf(ctx, n)
+	if err != nil {
+		return db.CreatePipelineParams{}, err
+	}
+	attempt := max(1, n.Attempt)
+	p := db.CreatePipelineParams{
+		RunID: n.RunID, ForRun: n.ForRun, Objective: text(objective), Mode: string(n.Settings.Mode),
+		AutoContinue: n.Settings.AutoContinue, Attempt: int32(attempt), EventType: string(contract.EventPipelineSpawned),
+	}
+	if n.Execution != 0 {
+		p.ExecutionID = &n.Execution
+	}
+	if n.Prior != 0 {
+		p.PriorID = &n.Prior
+	}
+	if p.Task, err = encode(task); err != nil {
+		return p, err
+	}
+	if p.Settings, err = encode(n.Settings); err != nil {
+		return p, err
+	}
+	if n.Inherited != nil {
+		if p.Inherited, err = encode(n.Inherited); err != nil {
+			return p, err
+		}
+	}
+	p.Payload, err = encode(spawnedPayload(objective, n.Settings, attempt, n.Prior))
+	return p, err
+}
+
+// taskOf returns what a pipeline that a workflow starts is about.
+func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, contract.DeliberationTask, error) {
+	if n.Prior != 0 { // the whole of it, where the workflow has the beginnings
+		prior, err := s.Pipeline(ctx, n.Prior)
+		if err == nil && prior.RunID != n.RunID {
+			err = notFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
+		}
+		return prior.Objective, prior.Task, err
+	}
+	if n.Task.Objective != "" {
+		return n.Task.Objective, n.Task, nil
+	}
+	run, err := s.q.AccountOfPipeline(ctx, n.RunID)
+	if err != nil {
+		return "", n.Task, ofRun(err, n.RunID, "read the goal of run %d", n.RunID)
+	}
+	task := n.Task
+	task.Objective = strings.TrimSpace(run.GoalTitle + "\n\n" + run.GoalDescription)
+	if task.TaskID == "" {
+		task.TaskID = contract.RunWorkflowID(run.ID)
+	}
+	return task.Objective, task, nil
+}
+
+// Pipeline returns a pipeline, its consensus with the whole text, or ErrNotFound.
+func (s *Store) Pipeline(ctx context.Context, id int64) (Pipeline, error) {
+	row, err := s.q.GetPipeline(ctx, id)
+	if err != nil {
+		return Pipeline{}, ofPipeline(err, id, "read pipeline %d", id)
+	}
+	p, err := pipelineOf(row)
+	if err != nil || p.Consensus == nil {
+		return p, err
+	}
+	return p, s.resolve(ctx, id, &p.Consensus.Value)
+}
+
+func ofPipeline(err error, id int64, format string, args ...any) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return notFound("there is no pipeline %d; rgpt pipeline list shows those there are", id)
+	}
+	return explain(err, format, args...)
+}
+
+// PipelineFilter selects pipelines. Empty fields select all.
+type PipelineFilter struct {
+	Status []contract.PipelineStatus // any of them
+	RunID  int64
+	Text   string // is part of the objective, in any case
+	Before Cursor // pipelines after this one in the list; the zero value: from the newest on
+	Limit  int    // default 50, at most 1000
+}
+
+// ListPipelines returns pipelines from new to old. Pipeline.Cursor of the last
+// one, as PipelineFilter.Before, leads to the next page.
+func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline, error) {
+	params := db.ListPipelinesParams{Text: optional(text(f.Text)), Most: pageSize(f.Limit, 50)}
+	if len(f.Status) > 0 {
+		params.Statuses = convert(f.Status, func(s contract.PipelineStatus) string { return string(s) })
+	}
+	if f.RunID != 0 {
+		params.RunID = &f.RunID
+	}
+	if f.Before.ID != 0 {
+		params.BeforeAt, params.BeforeID = &f.Before.CreatedAt, f.Before.ID
+	}
+	rows, err := s.lists.ListPipelines(ctx, params)
+	if err != nil {
+		return nil, explain(err, "list pipelines")
+	}
+	return convertAll(rows, pipelineOf)
+}
+
+// convertAll is convert for what may fail.
+func convertAll[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
+	out := make([]B, len(in))
+	for i, v := range in {
+		var err error
+		if out[i], err = f(v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func pipelineOf(row db.Pipeline) (Pipeline, error) {
+	p := Pipeline{
+		ID: row.ID, RunID: row.RunID, ForRun: row.ForRun, ExecutionID: deref(row.ExecutionID), Tenant: row.Tenant, Objective: row.Objective,
+		Mode: contract.PipelineMode(row.Mode), AutoContinue: row.AutoContinue, Attempt: int(row.Attempt), RetryCount: int(row.Attempt) - 1,
+		PriorID: deref(row.PriorID), RecoveredBy: deref(row.RecoveredBy), Status: contract.PipelineStatus(row.Status),
+		Iteration: int(row.Iteration), WaitingFor: row.WaitingFor, AbortReason: contract.AbortReason(row.AbortReason), HandoffRef: row.HandoffRef,
+		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
+	}
+	for _, part := range []struct {
+		doc  json.RawMessage
+		into any
+	}{
+		{row.Task, &p.Task}, {row.Settings, &p.Settings}, {row.Members, &p.Members}, {row.Metrics, &p.Metrics}, {row.Inherited, &p.Inherited},
+		{row.Consensus, &p.Consensus}, {row.Failure, &p.Failure}, {row.FailureContext, &p.FailureContext},
+	} {
+		if len(part.doc) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(part.doc, part.into); err != nil {
+			return p, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot read a stored %T of pipeline %d", part.into, row.ID)
+		}
+	}
+	p.Analysis = p.Metrics.Analysis()
+	return p, nil
+}
+
+// UnstartedPipelines returns the oldest pipelines, at most limit, that were
+// spawned longer than olderThan ago and whose workflow nobody is known to have
+// started. Those that other workflows start are not among them.
+func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
+	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
+	if err != nil {
+		return nil, explain(err, "look for pipelines without a workflow")
+	}
+	return convertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
+}
+
+// MarkPipelineStarted stores which workflow carries out a pipeline, so that the
+// reconciler leaves it alone. A repeat is harmless.
+func (s *Store) MarkPipelineStarted(ctx context.Context, id int64, workflowID, workflowRunID string) error {
+	n, err := s.q.MarkPipelineStarted(ctx, db.MarkPipelineStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, ID: id})
+	if err == nil && n == 0 {
+		err = pgx.ErrNoRows
+	}
+	return ofPipeline(err, id, "mark pipeline %d as started", id)
+}
+
+// PipelineEntries returns the blackboard, section by section in the order in
+// which places were written first: the newest version of each, or every one;
+// with full their Head is the whole text.
+func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool) ([]contract.Entry, error) {
+	rows, err := s.q.PipelineEntries(ctx, db.PipelineEntriesParams{PipelineID: id, EveryVersion: every})
+	if err != nil {
+		return nil, explain(err, "read the blackboard of pipeline %d", id)
+	}
+	entries, err := convertAll(rows, decode[contract.Entry])
+	if err != nil {
+		return nil, err
+	}
+	sections := contract.Sections()
+	slices.SortStableFunc(entries, func(a, b contract.Entry) int {
+		if d := slices.Index(sections, a.Section) - slices.Index(sections, b.Section); d != 0 {
+			return d
+		}
+		return a.Timestamp.Compare(b.Timestamp)
+	})
+	return entries, s.resolveAll(ctx, id, full, len(entries), func(i int) *contract.Text { return &entries[i].Value })
+}
+
+// PipelineMessages returns messages after a number, in order, at most limit of
+// them (default and most 1000); with full their Head is the whole text.
+func (s *Store) PipelineMessages(ctx context.Context, id int64, after, limit int, full bool) ([]contract.Message, error) {
+	rows, err := s.q.PipelineMessages(ctx, db.PipelineMessagesParams{PipelineID: id, AfterSeq: int32(after), Most: pageSize(limit, 1000)})
+	return s.messagesOf(ctx, id, rows, err, full)
+}
+
+// PipelineLastMessages returns the last messages of each member, at most as many
+// of each as given (default contract.MessageTail), in the order in which they
+// were taken; with full their Head is the whole text.
+func (s *Store) PipelineLastMessages(ctx context.Context, id int64, each int, full bool) ([]contract.Message, error) {
+	rows, err := s.q.LastPipelineMessages(ctx, db.LastPipelineMessagesParams{
+		PipelineID: id, Senders: convert(contract.Members(), func(m contract.Member) string { return string(m) }), Most: pageSize(each, contract.MessageTail),
+	})
+	return s.messagesOf(ctx, id, rows, err, full)
+}
+
+func (s *Store) messagesOf(ctx context.Context, id int64, rows []json.RawMessage, err error, full bool) ([]contract.Message, error) {
+	if err != nil {
+		return nil, explain(err, "read the messages of pipeline %d", id)
+	}
+	messages, err := convertAll(rows, decode[contract.Message])
+	if err != nil {
+		return nil, err
+	}
+	return messages, s.resolveAll(ctx, id, full, len(messages), func(i int) *contract.Text { return &messages[i].Text })
+}
+
+// PipelineVotes returns the votes that count, in the order in which they were
+// cast; with full their Head is the whole text.
+func (s *Store) PipelineVotes(ctx context.Context, id int64, full bool) ([]contract.Vote, error) {
+	rows, err := s.q.PipelineVotes(ctx, id)
+	if err != nil {
+		return nil, explain(err, "read the votes of pipeline %d", id)
+	}
+	votes, err := convertAll(rows, decode[contract.Vote])
+	if err != nil {
+		return nil, err
+	}
+	return votes, s.resolveAll(ctx, id, full, len(votes), func(i int) *contract.Text { return &votes[i].Text })
+}
+
+// PipelineError is something that was refused, or recorded from outside.
+type PipelineError struct {
+	contract.Error
+	Number int64     `json:"number"`
+	At     time.Time `json:"at"`
+}
+
+// PipelineErrors returns what was refused of members and recorded of them, in
+// order, at most 1000.
+func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, error) {
+	rows, err := s.q.PipelineErrors(ctx, db.PipelineErrorsParams{PipelineID: id, Most: pageSize(0, 1000)})
+	if err != nil {
+		return nil, explain(err, "read the errors of pipeline %d", id)
+	}
+	return convertAll(rows, func(r db.PipelineErrorsRow) (PipelineError, error) {
+		e, err := decode[contract.Error](r.Error)
+		return PipelineError{Error: e, Number: r.ID, At: r.CreatedAt}, err
+	})
+}
+
+// PipelineReport returns the report of a kind (checkpoint, partial, final), or
+// ErrNotFound; with full the Head of its texts is the whole.
+func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full bool) (contract.DeliberationReport, error) {
+	doc, err := s.q.PipelineReport(ctx, db.PipelineReportParams{PipelineID: id, Kind: kind})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return contract.DeliberationReport{}, notFound("pipeline %d has no %s report", id, kind)
+	}
+	if err != nil {
+		return contract.DeliberationReport{}, explain(err, "read the %s report of pipeline %d", kind, id)
+	}
+	report, err := decode[contract.DeliberationReport](doc)
+	if err != nil || !full {
+		return report, err
+	}
+	texts := make([]*contract.Text, 0, len(report.Blackboard)+len(report.Votes))
+	for i := range report.Blackboard {
+		texts = append(texts, &report.Blackboard[i].Value)
+	}
+	for i := range report.Votes {
+		texts = append(texts, &report.Votes[i].Text)
+	}
+	return report, s.resolve(ctx, id, texts...)
+}
+
+// PipelineEvents returns the events that name a pipeline, after a number, in
+// order, at most limit of them (default and most 1000). Their numbers are those
+// of the run that they belong to, so there are gaps.
+func (s *Store) PipelineEvents(ctx context.Context, id, afterSeq int64, limit int) ([]contract.Event, error) {
+	rows, err := s.q.PipelineEvents(ctx, db.PipelineEventsParams{PipelineID: id, AfterSeq: afterSeq, Most: pageSize(limit, 1000)})
+	if err != nil {
+		return nil, explain(err, "read the events of pipeline %d", id)
+	}
+	return convert(rows, func(r db.PipelineEventsRow) contract.Event {
+		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
+	}), nil
+}
+
+// PipelineRecord applies one step of a pipeline, in one transaction and one
+// round trip: its row, the blackboard, messages, votes, errors, the report and
+// the events, numbered with all events of the run that it belongs to. (workflow
+// id, workflow run id, Seq) makes it idempotent: a repeat changes nothing.
+//
+// A terminal status is never left: a change that names another one is not
+// applied, what else the record tells is kept. The row that carries pipelines
+// follows the newest of them.
+func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.PipelineRecord) error {
+	params, err := pipelineParams(from, r)
+	if err != nil {
+		return err
+	}
+	q, pipeline := pipe(s.pool)
+	pipeline.queue(q.LockRun(ctx, r.RunID))
+	_, err = q.PipelineRecord(ctx, params)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return notFound("run %d has no pipeline %d", r.RunID, r.PipelineID)
+	}
+	return explain(err, "record pipeline %d", r.PipelineID)
+}
+
+func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordParams, error) {
+	p := db.PipelineRecordParams{
+		PipelineID: r.PipelineID, RunID: r.RunID, ForRun: r.ForRun, WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, At: r.At,
+		Members: json.RawMessage("[]"), Metrics: json.RawMessage("{}"),
+	}
+	if from.WorkflowID == "" || from.WorkflowRunID == "" || r.Seq < 1 {
+		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
+			"a record of pipeline %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.PipelineID, from.WorkflowID, from.WorkflowRunID, r.Seq)
+	}
+	if p.At.IsZero() {
+		p.At = time.Now()
+	}
+	if err := changeParams(&p, r.Change); err != nil {
+		return p, err
+	}
+	for _, part := range []struct {
+		into *json.RawMessage
+		v    any
+	}{
+		{&p.Entries, newest(r.Entries, func(e contract.Entry) string { return fmt.Sprint(e.Section, "/", e.Key, "/", e.Version) })},
+		{&p.Messages, notNil(r.Messages)},
+		{&p.Votes, newest(r.Votes, func(v contract.Vote) string { return fmt.Sprint(v.Key, "/", v.Version, "/", v.Voter) })},
+		{&p.Errors, notNil(r.Errors)},
+		{&p.Events, notNil(r.Events)},
+	} {
+		var err error
+		if *part.into, err = encode(part.v); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// newest keeps the last of those with the same key, each in its place.
+func newest[T any](list []T, key func(T) string) []T {
+	last := make(map[string]int, len(list))
+	for i, v := range list {
+		last[key(v)] = i
+	}
+	out := make([]T, 0, len(last))
+	for i, v := range list {
+		if last[key(v)] == i {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error {
+	if c == nil {
+		return nil
+	}
+	p.SetChange, p.Status, p.Iteration, p.WaitingFor = true, string(c.Status), int32(c.Iteration), text(c.WaitingFor)
+	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), text(c.HandoffRef), c.RecoveredBy, c.Finished
+	p.CarrierStatus = string(carrierStatus(*c))
+	var err error
+	if p.Members, err = encode(notNil(c.Members)); err != nil {
+		return err
+	}
+	if p.Metrics, err = encode(c.Metrics); err != nil {
+		return err
+	}
+	if p.Report, err = encodeSome(c.Report); err != nil {
+		return err
+	}
+	if p.FailureContext, err = encodeSome(c.FailureCtx); err != nil {
+		return err
+	}
+	if p.Consensus, err = encodeSome(c.Consensus); err != nil {
+		return err
+	}
+	p.Failure, err = encodeSome(c.Failure)
+	return err
+}
+
+// encodeSome is encode, and NULL for nothing.
+func encodeSome[T any](v *T) (json.RawMessage, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return encode(v)
+}
+
+// carrierStatus returns the status of the row that carries a pipeline.
+func carrierStatus(c contract.PipelineChange) contract.Status {
+	switch c.Status {
+	case contract.PipelineSpawned:
+		return contract.StatusPending
+	case contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating:
+		if c.WaitingFor != "" {
+			return contract.StatusWaitingForApproval
+		}
+		return contract.PhasePlanner.Running()
+	case contract.PipelineCompleted:
+		return contract.StatusDone
+	case contract.PipelineStopped:
+		return contract.StatusCancelled
+	case contract.PipelineFailed, contract.PipelineTimeout, contract.PipelineOrchestrationFailed:
+	}
+	return contract.StatusFailed
+}
+
+// PipelineText is a text that is too long for histories.
+type PipelineText struct {
+	Ref  string // digest of the text
+	Text string
+}
+
+// SavePipelineTexts stores texts of a pipeline. A repeat is harmless.
+func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...PipelineText) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	err := s.q.SavePipelineTexts(ctx, db.SavePipelineTextsParams{
+		PipelineID: id, Refs: convert(texts, func(t PipelineText) string { return t.Ref }),
+		Texts: convert(texts, func(t PipelineText) string { return text(t.Text) }),
+	})
+	return explain(err, "store texts of pipeline %d", id)
+}
+
+// PipelineTexts returns texts of a pipeline, or of one that it recovers, by their
+// refs. Those that do not exist are absent.
+func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
+	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: notNil(refs)})
+	if err != nil {
+		return nil, explain(err, "read texts of pipeline %d", id)
+	}
+	texts := make(map[string]string, len(rows))
+	for _, r := range rows {
+		texts[r.Ref] = r.Text
+	}
+	return texts, nil
+}
+
+// ResolvePipelineTexts makes the Head of texts the whole.
+func (s *Store) ResolvePipelineTexts(ctx context.Context, id int64, texts ...*contract.Text) error {
+	return s.resolve(ctx, id, texts...)
+}
+
+func (s *Store) resolve(ctx context.Context, id int64, texts ...*contract.Text) error {
+	var refs []string
+	for _, t := range texts {
+		if t.Ref != "" {
+			refs = append(refs, t.Ref)
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	whole, err := s.PipelineTexts(ctx, id, refs)
+	if err != nil {
+		return err
+	}
+	for _, t := range texts {
+		if found, ok := whole[t.Ref]; ok {
+			t.Head = found
+		}
+	}
+	return nil
+}
+
+func (s *Store) resolveAll(ctx context.Context, id int64, full bool, n int, at func(int) *contract.Text) error {
+	if !full {
+		return nil
+	}
+	texts := make([]*contract.Text, n)
+	for i := range texts {
+		texts[i] = at(i)
+	}
+	return s.resolve(ctx, id, texts...)
+}
