@@ -53,6 +53,8 @@ type PlanInput struct {
 	Timeout   time.Duration `json:"timeout"`
 	Branch    string        `json:"branch,omitempty"` // that the run will release; empty: none
 	Lessons   Lessons       `json:"lessons,omitzero"`
+
+	Consensus *DeliberationResult `json:"consensus,omitempty"` // of a deliberation about the run: the plan is to be made of it
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.

@@ -158,11 +158,16 @@ type Settings struct {
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
 	ApprovalWait     time.Duration         `json:"approval_wait"` // unanswered until then is a no
 	PlanGiven        bool                  `json:"plan_given,omitempty"`
-	CommandTimeout   time.Duration         `json:"command_timeout"` // longest command that an agent may run
-	VerifyTimeout    time.Duration         `json:"verify_timeout"`  // longest check of the verification
-	ModelTimeout     time.Duration         `json:"model_timeout"`   // longest single model call
-	Fork             *Fork                 `json:"fork,omitempty"`  // of an old run
+	CommandTimeout   time.Duration         `json:"command_timeout"`        // longest command that an agent may run
+	VerifyTimeout    time.Duration         `json:"verify_timeout"`         // longest check of the verification
+	ModelTimeout     time.Duration         `json:"model_timeout"`          // longest single model call
+	Fork             *Fork                 `json:"fork,omitempty"`         // of an old run
+	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
+	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, also where the planner finds it too complex
 }
+
+// PlanByDeliberation is the PlanBy of runs that ALPHA and BETA plan.
+const PlanByDeliberation = "deliberation"
 
 // Repo is a repository at a commit.
 type Repo struct {

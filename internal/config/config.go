@@ -21,6 +21,7 @@ type Config struct {
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are kept."`
 	Logging      Logging      `yaml:"logging" doc:"What is logged, how and where."`
 	Models       Models       `yaml:"models" doc:"Model providers, which model does what, and what they may cost."`
+	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, by themselves or to plan a run. They may use up what a run may (execution.run)."`
 	Server       Server       `yaml:"server" doc:"The HTTP API and dashboard."`
 	Temporal     Temporal     `yaml:"temporal" doc:"The Temporal service that runs workflows."`
 	Worker       Worker       `yaml:"worker" doc:"The processes that carry out workflows and activities."`

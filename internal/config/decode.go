@@ -204,7 +204,7 @@ func (s *spec) show(text string) string {
 }
 
 // later are sections of the product that have no settings yet.
-var later = []string{"brain", "gate", "deliberation"}
+var later = []string{"brain", "gate"}
 
 // unknown explains a key that does not exist, and guesses what was meant.
 func unknown(s *spec, key, name string) string {

@@ -43,6 +43,11 @@ func Default() *Config {
 			Providers:       defaultProviders(),
 			Catalogue:       []CatalogueEntry{},
 		},
+		Deliberation: Deliberation{
+			Mode: "openrouter", PlanBy: "auto", GammaStuckAfter: 30 * time.Second, GammaConflictAt: 3, GammaComplexityOver: 0.8,
+			AbortAfter: time.Minute, Iterations: 10, Timeout: 120 * time.Second, OpeningTimeout: 120 * time.Second, ContinueWait: 24 * time.Hour,
+			Recoveries: 2, ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1, MovesPerTurn: 16, TextLimit: 16 * KiB, Entries: 200,
+		},
 		Server: Server{
 			Address: "127.0.0.1:8080", ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 			IdleTimeout: 2 * time.Minute, ShutdownTimeout: 10 * time.Second, MaxBody: MiB, RequestTimeout: 5 * time.Minute, WatchInterval: 5 * time.Second,

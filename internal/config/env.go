@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -19,6 +20,23 @@ var wellKnown = [][2]string{
 	{"DATABASE_URL", "database.url"},
 	{"TEMPORAL_ADDRESS", "temporal.address"},
 	{"TEMPORAL_NAMESPACE", "temporal.namespace"},
+	{"GAMMA_STUCK_THRESHOLD", "deliberation.gamma_stuck_after"},
+	{"GAMMA_CONFLICT_THRESHOLD", "deliberation.gamma_conflict_at"},
+	{"GAMMA_COMPLEXITY_THRESHOLD", "deliberation.gamma_complexity_over"},
+	{"ORCHESTRATION_TIMEOUT", "deliberation.timeout"},
+	{"AUTO_ORCHESTRATE", "deliberation.auto_continue"},
+}
+
+// ofSeconds are well-known variables in which a number is one of seconds, as it
+// is elsewhere.
+var ofSeconds = []string{"GAMMA_STUCK_THRESHOLD", "ORCHESTRATION_TIMEOUT"}
+
+// inSeconds gives a plain number the unit that it has in a variable.
+func inSeconds(name, value string) string {
+	if _, err := strconv.ParseFloat(value, 64); err == nil && slices.Contains(ofSeconds, name) {
+		return value + "s"
+	}
+	return value
 }
 
 // environ turns the form of os.Environ into a map. Of doubles the last counts,
@@ -39,7 +57,7 @@ func (l *loader) environment(env []string) {
 	vars := environ(env)
 	for _, known := range wellKnown {
 		if value := vars[known[0]]; value != "" {
-			l.set(Origin{Source: SourceEnv, Name: known[0]}, known[1], value)
+			l.set(Origin{Source: SourceEnv, Name: known[0]}, known[1], inSeconds(known[0], value))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {

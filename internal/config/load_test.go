@@ -162,6 +162,21 @@ func TestTheEnvironmentSetsEveryKindOfValue(t *testing.T) {
 	require.Equal(t, "environment variable DATABASE_URL", c.Origin("database.url").String())
 }
 
+func TestTheVariablesOfDeliberationsAreUnderstood(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Sources{Env: []string{
+		"GAMMA_STUCK_THRESHOLD=45", "GAMMA_CONFLICT_THRESHOLD=5", "GAMMA_COMPLEXITY_THRESHOLD=0.5", "ORCHESTRATION_TIMEOUT=2m", "AUTO_ORCHESTRATE=true",
+	}})
+	require.NoError(t, err)
+	d := c.Deliberation
+	require.Equal(t, []any{45 * time.Second, 5, 0.5, 2 * time.Minute, true}, []any{d.GammaStuckAfter, d.GammaConflictAt, d.GammaComplexityOver, d.Timeout, d.AutoContinue})
+	c, err = config.Load(config.Sources{Env: []string{"ORCHESTRATION_TIMEOUT=90", "RGPT_DELIBERATION_TIMEOUT=3m", "GAMMA_STUCK_THRESHOLD=1.5"}})
+	require.NoError(t, err)
+	require.Equal(t, []any{3 * time.Minute, 1500 * time.Millisecond}, []any{c.Deliberation.Timeout, c.Deliberation.GammaStuckAfter})
+	_, err = config.Load(config.Sources{Env: []string{"GAMMA_CONFLICT_THRESHOLD=many"}})
+	require.ErrorContains(t, err, "environment variable GAMMA_CONFLICT_THRESHOLD: deliberation.gamma_conflict_at: expected a whole number")
+}
+
 func TestThePasswordOfTheDatabaseMayLieInAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -41,7 +41,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a typing mistake", "execution:\n  parallel_step: 4", `FILE:2: execution.parallel_step: unknown key; did you mean parallel_steps?`},
 		{"a key that nobody knows", "findings: {nonsense: 4}", `FILE:1: findings.nonsense: unknown key; expected one of max_major, max_medium`},
 		{"a section with a typing mistake", "excution: {}", `FILE:1: excution: unknown section; did you mean execution?`},
-		{"a section that nobody knows", "zoo: {}", `FILE:1: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, server, temporal, worker, database`},
+		{"a section that nobody knows", "zoo: {}", `FILE:1: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, deliberation, server, temporal, worker, database`},
 		{"a section without settings", "brain:\n  index: true", `FILE:1: brain: this version has no settings for it; remove the section`},
 		{"a secret", "models: {providers: {openai: {api_key: sk-123}}}", `FILE:1: models.providers.openai.api_key: unknown key; secrets do not belong in files; name a variable with api_key_env or a file with api_key_file`},
 		{"a secret in place of its name", "models: {providers: {openai: {api_key_env: sk-123}}}", `FILE:1: models.providers.openai.api_key_env: expected the name of an environment variable, not its value, got a value that is not shown because it may be secret`},
@@ -62,7 +62,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"an unknown provider", "models:\n  default: {provider: opnai, model: m}", `FILE:2: models.default.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "opnai"`},
 		{"a choice without model", "models: {default: {provider: openai}}", `FILE:1: models.default.model: is missing; expected the provider's name of a model`},
 		{"a phase without provider", "models: {phases: {builder: {model: m}}}", `FILE:1: models.phases.builder.provider: is missing; expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter)`},
-		{"an unknown agent", "models: {phases: {painter: {provider: openai, model: m}}}", `FILE:1: models.phases.painter: expected as key one of planner, builder, tester, releaser, analyzer, repair`},
+		{"an unknown agent", "models: {phases: {painter: {provider: openai, model: m}}}", `FILE:1: models.phases.painter: expected as key one of planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma`},
 		{"a temperature out of range", "models: {phases: {builder: {temperature: 3}}}", `FILE:1: models.phases.builder.temperature: expected a number from 0 to 2, got 3`},
 		{"a catalogue entry of nobody", "models: {catalogue: [{provider: x, model: m}]}", `FILE:1: models.catalogue[0].provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "x"`},
 		{"a check without command", "verification:\n  custom:\n    - name: a", `FILE:3: verification.custom[0].command: is missing; expected a text that is not empty`},
@@ -103,7 +103,7 @@ func TestMistakesOfTheEnvironmentAndFlagsNameThem(t *testing.T) {
   environment variable RGPT_EXECUTION_NONSENSE: no setting has this name; the reference of settings lists them all
   environment variable RGPT_MODELS_PROVIDERS_OPENAI_HEADERS: no setting has this name; the reference of settings lists them all
   environment variable RGPT_WORKER_ROLES: worker.roles[1]: expected one of run, planner, builder, tester, releaser, analyzer, repair, got "king"
-  flag : unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, server, temporal, worker, database
+  flag : unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, deliberation, server, temporal, worker, database
   flag execution.parallel_step: unknown key; did you mean parallel_steps?
   flag findings.max_major: expected a whole number from 0 to 1000000, got -1
   flag git: is a section; name one of its keys
@@ -124,7 +124,7 @@ func TestEveryMistakeOfEveryFileIsListedInOrder(t *testing.T) {
   BASE:3: logging.format: expected one of auto, json, text, got "xml"
   PROJECT:1: git.push: expected true or false, got 1
   PROJECT:3: findings.max_major: expected a whole number from 0 to 1000000, got -1
-  PROJECT:4: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, server, temporal, worker, database
+  PROJECT:4: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, deliberation, server, temporal, worker, database
   LOCAL:1: execution.max_retries: expected a whole number from 0 to 20, got "x"`, text)
 }
 

@@ -11,9 +11,9 @@ import (
 // LoadRepository merges what a repository's own rgpt.yaml says over the
 // operator's settings. A repository is less trusted than the operator:
 //
-//   - it may set verification, models.phases and git.branch_prefix,
-//     git.author_name and git.author_email;
-//   - it may lower the limits of execution, of findings and of
+//   - it may set verification, models.phases, deliberation.plan_by and
+//     git.branch_prefix, git.author_name and git.author_email;
+//   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, ask for more approvals and re-tests, and be stricter
 //     about changes of tests and about new ones, but not the reverse;
 //   - it may let a check use the network only where the operator allows that
@@ -172,6 +172,7 @@ func show(v any) string { return (&spec{}).showValue(v) }
 var reasons = [][2]string{
 	{"execution.sandbox", "the sandbox protects the operator's host"},
 	{"git.", "where work is pushed is the operator's to say"},
+	{"deliberation", "it decides what the operator pays for"},
 	{"models.", "providers, keys and budgets are the operator's"},
 	{"artifacts", "where data is stored is the operator's to say"},
 	{"logging", "it concerns the operator's hosts"},

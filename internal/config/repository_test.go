@@ -78,7 +78,7 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"the network", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
 		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: true}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
 		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", `rgpt.yaml:1: models.phases.builder.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "evil"`},
-		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, server, temporal, worker, database"},
+		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, deliberation, server, temporal, worker, database"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

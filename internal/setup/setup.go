@@ -203,7 +203,7 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 		return contract.Settings{}, RunSpec{}, err
 	}
 	e := cfg.Execution
-	return contract.Settings{
+	settings := contract.Settings{
 		Repo: repo, Models: models, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
 		StepBudget: contract.StepBudget{
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
@@ -222,7 +222,9 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 		CommandTimeout:   e.CommandTimeout,
 		VerifyTimeout:    cfg.Verification.Timeout,
 		ModelTimeout:     cfg.Models.Timeout,
-	}, RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}, nil
+	}
+	err = planBy(cfg, &settings)
+	return settings, RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}, err
 }
 
 // Fallbacks returns the models that self-heal may change to, in order.
@@ -243,24 +245,36 @@ func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
 func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error) {
 	out := map[contract.Agent]contract.ModelChoice{}
 	for _, agent := range agents {
-		choice := cfg.Models.Phases[string(agent)]
-		chosen := contract.ModelChoice{
-			Provider: cmp.Or(choice.Provider, cfg.Models.Default.Provider), Model: choice.Model, Temperature: choice.Temperature,
+		var err error
+		if out[agent], err = modelOf(cfg, agent); err != nil {
+			return nil, err
 		}
-		if chosen.Model == "" {
-			chosen = contract.ModelChoice{Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model, Temperature: cmpTemperature(choice, cfg.Models.Default)}
-		}
-		if chosen.Provider == "" || chosen.Model == "" {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-				"no model is chosen for the %s; set models.default (provider and model) in rgpt.yaml, or start the stack with a scenario: rgpt dev --scenario FILE", agent)
-		}
-		if _, ok := cfg.Models.Providers[chosen.Provider]; !ok {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-				"the model of the %s is at provider %q, which is not configured under models.providers", agent, chosen.Provider)
-		}
-		out[agent] = Timed(cfg, chosen)
 	}
 	return out, nil
+}
+
+// modelOf returns the model of an agent: its own, else that of the first of
+// others that has one, else the default.
+func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) (contract.ModelChoice, error) {
+	base := contract.ModelChoice{Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model, Temperature: cfg.Models.Default.Temperature}
+	chosen := base
+	for _, a := range slices.Backward(append([]contract.Agent{agent}, others...)) {
+		switch own := cfg.Models.Phases[string(a)]; {
+		case own.Model != "":
+			chosen = contract.ModelChoice{Provider: cmp.Or(own.Provider, base.Provider), Model: own.Model, Temperature: own.Temperature}
+		case own.Temperature != nil:
+			chosen.Temperature = own.Temperature
+		}
+	}
+	if chosen.Provider == "" || chosen.Model == "" {
+		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"no model is chosen for the %s; set models.default (provider and model) in rgpt.yaml, or start the stack with a scenario: rgpt dev --scenario FILE", agent)
+	}
+	if _, ok := cfg.Models.Providers[chosen.Provider]; !ok {
+		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"the model of the %s is at provider %q, which is not configured under models.providers", agent, chosen.Provider)
+	}
+	return Timed(cfg, chosen), nil
 }
 
 // Timed returns a choice with the time-out of its provider, where that has one of
@@ -268,13 +282,6 @@ func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error)
 func Timed(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
 	choice.Timeout = cfg.Models.Providers[choice.Provider].Timeout
 	return choice
-}
-
-func cmpTemperature(first, second config.Choice) *float64 {
-	if first.Temperature != nil {
-		return first.Temperature
-	}
-	return second.Temperature
 }
 
 // DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the

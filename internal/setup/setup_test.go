@@ -47,6 +47,24 @@ execution:
   quota_wait: 33m
   sandbox: {memory: 41MiB, processes: 42, cpu_time: 43s, file_size: 44MiB, disk: 45MiB, output: 46KiB}
 findings: {max_major: 51, max_medium: 52}
+deliberation:
+  mode: openrouter
+  plan_by: deliberation
+  gamma_stuck_after: 81s
+  gamma_conflict_at: 4
+  gamma_complexity_over: 0.7
+  abort_after: 82s
+  iterations: 12
+  timeout: 83s
+  opening_timeout: 84s
+  continue_wait: 85m
+  recoveries: 3
+  error_limit: 9
+  repeat_limit: 5
+  violation_limit: 6
+  moves_per_turn: 17
+  text_limit: 18KiB
+  entries: 190
 git: {branch_prefix: work/, push: true, remote: upstream, author_name: Ada, author_email: ada@example.com, stay: 32h, max_repairs: 33}
 verification:
   auto_detect: false
@@ -69,6 +87,8 @@ models:
     planner: {provider: other, model: big, temperature: 0.2}
     builder: {model: middle}
     tester: {temperature: 0.3}
+    beta: {model: second}
+    gamma: {temperature: 0.5}
   providers:
     house: {kind: compatible, base_url: "http://127.0.0.1:1/v1", api_key_env: HOUSE_KEY, timeout: 72s, max_concurrent: 73, headers: {X-Team: a}}
     other: {kind: ollama}
@@ -110,6 +130,19 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4)}},
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
 		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
+		PlanBy: contract.PlanByDeliberation,
+		Deliberation: &contract.DeliberationSettings{
+			Mode: contract.ModeOpenRouter, AutoContinue: true,
+			Models: map[contract.Agent]contract.ModelChoice{
+				contract.AgentAlpha: {Provider: "other", Model: "big", Temperature: warm(0.2)},
+				contract.AgentBeta:  {Provider: "house", Model: "second", Timeout: 72 * time.Second},
+				contract.AgentGamma: {Provider: "other", Model: "big", Temperature: warm(0.5)},
+			},
+			Budget: contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour}, ModelTimeout: 71 * time.Second,
+			GammaStuckAfter: 81 * time.Second, GammaConflictAt: 4, GammaComplexityOver: 0.7, AbortAfter: 82 * time.Second, Iterations: 12,
+			Timeout: 83 * time.Second, OpeningTimeout: 84 * time.Second, ContinueWait: 85 * time.Minute, Recoveries: 3,
+			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190,
+		},
 	}, settings)
 	require.Equal(t, "work/", spec.BranchPrefix)
 	require.Equal(t, setup.Verification(cfg), spec.Verification)
@@ -182,7 +215,7 @@ var elsewhere = []string{"Artifacts", "Logging", "Server", "Temporal", "Worker",
 
 func TestNoSectionOfTheConfigurationIsForgotten(t *testing.T) {
 	t.Parallel()
-	converted := []string{"Execution", "Findings", "Verification", "Release", "Git", "Models"}
+	converted := []string{"Execution", "Findings", "Verification", "Release", "Git", "Models", "Deliberation"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.Config]()) {
 		if f.IsExported() {
 			require.Contains(t, slices.Concat(converted, elsewhere), f.Name, "a new section: convert it in this package, and test that here")
@@ -213,6 +246,50 @@ func TestTheScriptedModelServesOnlyWhereNoOtherIsChosen(t *testing.T) {
 	cfg, err = setup.Load(config.Sources{Project: file, Env: []string{}}, url)
 	require.NoError(t, err)
 	require.Equal(t, "http://127.0.0.1:3/v1", cfg.Models.Providers[setup.Scripted].BaseURL, "the configured one stays")
+}
+
+func TestADeliberationIsLocalWhereAllItsModelsAreScripted(t *testing.T) {
+	t.Parallel()
+	const url = "http://127.0.0.1:2/v1"
+	scripted, err := setup.Load(config.Sources{Env: []string{}}, url)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "rgpt.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(whole), 0o600))
+	mixed, err := setup.Load(config.Sources{Project: file, Env: []string{}}, url)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		cfg         *config.Config
+		asked, want contract.PipelineMode
+		alpha       string
+	}{
+		{scripted, "", contract.ModeLocal, setup.Scripted}, {scripted, contract.ModeOpenRouter, contract.ModeLocal, setup.Scripted},
+		{mixed, "", contract.ModeOpenRouter, "big"}, {mixed, contract.ModeLocal, contract.ModeLocal, setup.Scripted},
+	} {
+		d, err := setup.Deliberation(c.cfg, c.asked)
+		require.NoError(t, err)
+		require.Equal(t, c.want, d.Mode)
+		require.Len(t, d.Models, 3)
+		require.Equal(t, c.alpha, d.Models[contract.AgentAlpha].Model)
+	}
+	_, err = setup.Deliberation(load(t, whole), contract.ModeLocal)
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	require.ErrorContains(t, err, "scripted")
+	_, err = setup.Deliberation(scripted, "remote")
+	require.ErrorContains(t, err, `"remote"`)
+}
+
+func TestWhoPlansRunsIsTheOperatorsToSay(t *testing.T) {
+	t.Parallel()
+	for by, want := range map[string][]bool{"planner": {false, false}, "auto": {true, false}, "deliberation": {true, true}} {
+		cfg, err := setup.Load(config.Sources{Env: []string{"RGPT_DELIBERATION_PLAN_BY=" + by}}, "http://127.0.0.1:2/v1")
+		require.NoError(t, err)
+		settings, _, err := setup.Freeze(cfg, contract.Repo{})
+		require.NoError(t, err)
+		require.Equal(t, want, []bool{settings.Deliberation != nil, settings.PlanBy == contract.PlanByDeliberation}, by)
+		if settings.Deliberation != nil {
+			require.True(t, settings.Deliberation.AutoContinue, "nobody is asked in the middle of planning")
+		}
+	}
 }
 
 func TestModelsThatCannotBeUsedAreConfigurationErrors(t *testing.T) {

@@ -1,0 +1,105 @@
+package setup
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+)
+
+// Who may plan runs, as deliberation.plan_by says.
+const (
+	planByPlanner      = "planner"
+	planByDeliberation = "deliberation"
+)
+
+// Deliberation resolves what a deliberation decides by. The mode is that of the
+// configuration where none is given; local has the scripted model for all, and
+// is what an installation has whose agents are all scripted.
+func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.DeliberationSettings, error) {
+	d := cfg.Deliberation
+	models, err := MemberModels(cfg, cmp.Or(mode, contract.PipelineMode(d.Mode)))
+	if err != nil {
+		return contract.DeliberationSettings{}, err
+	}
+	run := cfg.Execution.Run
+	return contract.DeliberationSettings{
+		Mode: modeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models,
+		Budget: contract.RunBudget{Tokens: run.Tokens, MicroUSD: run.CostUSD.Int64(), Time: run.Time}, ModelTimeout: cfg.Models.Timeout,
+		GammaStuckAfter: d.GammaStuckAfter, GammaConflictAt: d.GammaConflictAt, GammaComplexityOver: d.GammaComplexityOver,
+		AbortAfter: d.AbortAfter, Iterations: d.Iterations, Timeout: d.Timeout, OpeningTimeout: d.OpeningTimeout, ContinueWait: d.ContinueWait,
+		Recoveries: d.Recoveries, ErrorLimit: d.ErrorLimit, RepeatLimit: d.RepeatLimit, ViolationLimit: d.ViolationLimit,
+		MovesPerTurn: d.MovesPerTurn, TextLimit: int(d.TextLimit.Int64()), Entries: d.Entries,
+	}, nil
+}
+
+// MemberModels returns which model each member of a deliberation uses: its own,
+// else the planner's; in local mode the scripted one.
+func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.Agent]contract.ModelChoice, error) {
+	if !slices.Contains(contract.PipelineModes(), mode) {
+		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the mode %q is none of a deliberation; use openrouter or local", mode)
+	}
+	scripted, err := scriptedModel(cfg)
+	if mode == contract.ModeLocal && err != nil {
+		return nil, err
+	}
+	out := map[contract.Agent]contract.ModelChoice{}
+	for _, member := range contract.Members() {
+		agent := member.Agent()
+		if mode == contract.ModeLocal {
+			out[agent] = scripted
+			continue
+		}
+		if out[agent], err = modelOf(cfg, agent, contract.AgentPlanner); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// scriptedModel returns the model that answers from a scenario.
+func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Models.Providers)) {
+		if cfg.Models.Providers[name].Kind != string(model.KindScripted) {
+			continue
+		}
+		choice := contract.ModelChoice{Provider: name, Model: Scripted}
+		if own := cfg.Models.Default; own.Provider == name && own.Model != "" {
+			choice.Model, choice.Temperature = own.Model, own.Temperature
+		}
+		return Timed(cfg, choice), nil
+	}
+	return contract.ModelChoice{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+		"mode local needs the scripted model, and no provider is of kind scripted; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")
+}
+
+// modeOf says in which mode models deliberate.
+func modeOf(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) contract.PipelineMode {
+	for _, m := range models {
+		if cfg.Models.Providers[m.Provider].Kind != string(model.KindScripted) {
+			return contract.ModeOpenRouter
+		}
+	}
+	return contract.ModeLocal
+}
+
+// planBy resolves who plans a run, and by what a deliberation about it decides.
+func planBy(cfg *config.Config, s *contract.Settings) error {
+	if cfg.Deliberation.PlanBy == planByPlanner {
+		return nil
+	}
+	d, err := Deliberation(cfg, "")
+	if err != nil {
+		return err
+	}
+	d.AutoContinue = true // a run's phases follow one another by themselves
+	s.Deliberation = &d
+	if cfg.Deliberation.PlanBy == planByDeliberation {
+		s.PlanBy = contract.PlanByDeliberation
+	}
+	return nil
+}
