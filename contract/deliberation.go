@@ -66,8 +66,9 @@ func (s PipelineStatus) Terminal() bool {
 	switch s {
 	case PipelineCompleted, PipelineFailed, PipelineTimeout, PipelineOrchestrationFailed, PipelineStopped:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // PipelineMode says which models deliberate.
@@ -462,6 +463,8 @@ type Turn struct {
 	Phase  string  `json:"phase"`  // opening, exchange
 	News   News    `json:"news"`
 	Errors []Error `json:"errors,omitempty"` // what was refused of its last turn
+
+	Model *ModelChoice `json:"model,omitempty"` // to be used from this turn on; nil: as before
 }
 
 // News is what happened since a member was last told.
@@ -474,6 +477,7 @@ type News struct {
 	Members  []MemberView `json:"members,omitempty"`
 	Left     string       `json:"left,omitempty"` // time that is left, for people and models
 	Why      string       `json:"why,omitempty"`  // GAMMA joined
+	Note     string       `json:"note,omitempty"` // that something older was left out
 }
 
 // Error is a move or a signal that was refused.

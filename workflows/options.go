@@ -6,6 +6,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
 )
 
 // The only place with retry policies and time-outs of workflow code. How often
@@ -31,6 +33,9 @@ const (
 	// vanished or its own failure allowed another try: with the waits between
 	// them, for most of a day.
 	lostWorkers = 2500
+	// memberPatience is how long the end of a deliberation waits for its members.
+	// They end within seconds; those of a worker that is away do when it is back.
+	memberPatience = time.Minute
 	// cleanUpTime bounds the last words of a stopped run.
 	cleanUpTime = 2 * time.Minute
 )
@@ -62,6 +67,21 @@ func long(ctx workflow.Context, queue string, most time.Duration) workflow.Conte
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         retryPolicy(),
+	})
+}
+
+// recording makes a context for work of deliberations on their rows and files: an
+// ordinary activity, so that it stands in the history before it is done. It is
+// tried again while the database is away.
+func recording(ctx workflow.Context) workflow.Context {
+	policy := retryPolicy()
+	policy.MaximumAttempts = 0
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              contract.QueueRun,
+		StartToCloseTimeout:    shortWork,
+		ScheduleToCloseTimeout: outage,
+		HeartbeatTimeout:       heartbeat,
+		RetryPolicy:            policy,
 	})
 }
 

@@ -26,3 +26,15 @@ func RegisterSelfHeal(r worker.WorkflowRegistry) {
 func RegisterStep(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(Step, workflow.RegisterOptions{Name: contract.WorkflowStep})
 }
+
+// RegisterDeliberation registers the workflow of a pipeline, which a worker of
+// the run queue serves.
+func RegisterDeliberation(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(Deliberation, workflow.RegisterOptions{Name: contract.WorkflowDeliberation})
+}
+
+// RegisterMember registers the workflow of ALPHA, BETA and GAMMA. It runs on the
+// planner's queue, so that its short work runs beside it.
+func RegisterMember(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(Member, workflow.RegisterOptions{Name: contract.WorkflowMember})
+}

@@ -1,0 +1,362 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// forum is what deliberations under test act on: models that answer as told, and
+// the records that were written. Its members are real workflows.
+type forum struct {
+	t   *testing.T
+	env *testsuite.TestWorkflowEnvironment
+
+	mu       sync.Mutex
+	says     map[string][]contract.Move // by pipeline, member and turn: 7/ALPHA-2
+	bad      map[string]string          // answers that cannot be used
+	fails    map[string]*fault.Error    // model calls that fail for good
+	thinks   []contract.ThinkInput
+	records  []contract.PipelineRecord
+	numbers  map[string]bool
+	ends     map[string]contract.ExecutionStatus // by member
+	begun    map[string]int
+	deeds    []string // events and activities, in order
+	handoffs []contract.Handoff
+	created  []contract.NewPipeline
+	broken   map[string]error // activity → how it fails
+	always   func(in contract.ThinkInput) []contract.Move
+}
+
+// pipelineUnderTest is the id of the first deliberation; recoveries count on.
+const pipelineUnderTest = 7
+
+func newForum(t *testing.T) *forum {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	f := &forum{
+		t: t, env: suite.NewTestWorkflowEnvironment(), says: map[string][]contract.Move{}, bad: map[string]string{}, fails: map[string]*fault.Error{},
+		numbers: map[string]bool{}, ends: map[string]contract.ExecutionStatus{}, begun: map[string]int{}, broken: map[string]error{},
+	}
+	RegisterDeliberation(f.env)
+	RegisterMember(f.env)
+	// In Temporal's test environment children signal only parents that are
+	// children themselves.
+	f.env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.DeliberationInput) (contract.DeliberationResult, error) {
+		var out contract.DeliberationResult
+		err := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &out)
+		return out, err
+	}, workflow.RegisterOptions{Name: "host"})
+	f.env.SetTestTimeout(time.Minute)
+	f.activities(f.env)
+	return f
+}
+
+func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
+	register := func(name string, fn any) {
+		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
+	}
+	register(contract.ActivityRecord, f.execution)
+	register(contract.ActivityOpenMember, func(context.Context, contract.OpenMemberInput) (contract.OpenMemberResult, error) {
+		return contract.OpenMemberResult{Prompt: "alpha@1"}, nil
+	})
+	register(contract.ActivityThink, f.think)
+	register(contract.ActivityPipelineRecord, f.record)
+	register(contract.ActivityWriteHandoff, func(_ context.Context, in contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.deeds = append(f.deeds, "handoff")
+		f.handoffs = append(f.handoffs, in.Handoff)
+		return contract.WriteHandoffResult{Ref: fmt.Sprintf("pipeline-%d/handoff.json", in.Handoff.PipelineID)}, f.broken[contract.ActivityWriteHandoff]
+	})
+	register(contract.ActivityCreatePipeline, func(_ context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.created = append(f.created, in)
+		return contract.DeliberationInput{
+			PipelineID: in.Prior + 1, RunID: in.RunID, Tenant: "local", ForRun: in.ForRun, Attempt: in.Attempt, Task: task(), Settings: in.Settings, Inherited: in.Inherited,
+		}, f.broken[contract.ActivityCreatePipeline]
+	})
+}
+
+func (f *forum) execution(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out contract.RecordResult
+	if b := rec.Begin; b != nil {
+		f.begun[b.Step]++
+		out.Execution = contract.ExecutionRef{ID: int64(100*len(f.begun) + f.begun[b.Step]), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: f.begun[b.Step]}
+	}
+	if e := rec.End; e != nil {
+		f.ends[fmt.Sprint(e.ExecutionID)] = e.Status
+		f.deeds = append(f.deeds, "member ended")
+	}
+	return out, nil
+}
+
+func saying(pipeline int64, m contract.Member, turn int) string {
+	return fmt.Sprintf("%d/%s-%d", pipeline, m, turn)
+}
+
+func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.thinks = append(f.thinks, in)
+	key := saying(in.Brief.PipelineID, in.Brief.Member, in.Turn)
+	if e := f.fails[key]; e != nil {
+		return contract.ThinkResult{}, fault.ToTemporal(e, fault.RetryOf(e.Class).Attempts)
+	}
+	out := contract.ThinkResult{Moves: f.says[key], Usage: contract.Usage{Calls: 1, PromptTokens: 100, CompletionTokens: 10, MicroUSD: 5}}
+	if f.always != nil && out.Moves == nil {
+		out.Moves = f.always(in)
+	}
+	if why := f.bad[key]; why != "" {
+		out.Moves, out.Bad, out.Code = nil, why, contract.CodeInvalidOutput
+	}
+	return out, nil
+}
+
+func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Seq)
+	if f.numbers[key] {
+		return nil
+	}
+	f.numbers[key] = true
+	f.records = append(f.records, rec)
+	for _, e := range rec.Events {
+		f.deeds = append(f.deeds, string(e.Type))
+	}
+	return nil
+}
+
+// say lets a member do something in one of its turns.
+func (f *forum) say(m contract.Member, turn int, moves ...contract.Move) {
+	f.says[saying(pipelineUnderTest, m, turn)] = moves
+}
+
+// slow lets a turn take a while, in the time of the workflow.
+func (f *forum) slow(m contract.Member, turn int, d time.Duration) {
+	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool {
+		return in.Brief.Member == m && in.Turn == turn && in.Brief.PipelineID == pipelineUnderTest
+	})).Return(f.think).After(d).Maybe()
+}
+
+func task() contract.DeliberationTask {
+	return contract.DeliberationTask{TaskID: "t1", Objective: "Design a caching strategy"}
+}
+
+func deliberationInput(change ...func(*contract.DeliberationInput)) contract.DeliberationInput {
+	model := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
+	in := contract.DeliberationInput{
+		PipelineID: pipelineUnderTest, RunID: 70, Tenant: "local", Attempt: 1, Task: task(),
+		Settings: contract.DeliberationSettings{
+			Mode: contract.ModeLocal, AutoContinue: true, ModelTimeout: time.Minute,
+			Models:          map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: model, contract.AgentBeta: model, contract.AgentGamma: model},
+			GammaStuckAfter: 30 * time.Second, GammaConflictAt: 3, GammaComplexityOver: 0.8,
+			AbortAfter: 60 * time.Second, Iterations: 10, Timeout: 120 * time.Second, OpeningTimeout: 60 * time.Second, ContinueWait: time.Hour, Recoveries: 0,
+			ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 1 << 20, Entries: 100,
+		},
+	}
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+// begin runs a deliberation, and its recoveries, until they are over.
+func (f *forum) begin(change ...func(*contract.DeliberationInput)) {
+	// What is not slow; of several the first one that matches answers.
+	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(f.think).Maybe()
+	f.env.ExecuteWorkflow("host", deliberationInput(change...))
+}
+
+// deliberate runs a deliberation to its end, and returns how it ended.
+func (f *forum) deliberate(change ...func(*contract.DeliberationInput)) contract.DeliberationResult {
+	f.t.Helper()
+	f.begin(change...)
+	require.True(f.t, f.env.IsWorkflowCompleted())
+	require.NoError(f.t, f.env.GetWorkflowError())
+	var out contract.DeliberationResult
+	require.NoError(f.t, f.env.GetWorkflowResult(&out))
+	return out
+}
+
+// events returns the events of a pipeline, in order.
+func (f *forum) events(pipeline int64) []contract.EventType {
+	var out []contract.EventType
+	for _, rec := range f.records {
+		for _, e := range rec.Events {
+			if rec.PipelineID == pipeline {
+				out = append(out, e.Type)
+			}
+		}
+	}
+	return out
+}
+
+// statuses returns the statuses that a pipeline passed through.
+func (f *forum) statuses(pipeline int64) []contract.PipelineStatus {
+	var out []contract.PipelineStatus
+	for _, rec := range f.records {
+		for _, e := range rec.Events {
+			if e.Type != contract.EventPipelineUpdated || rec.PipelineID != pipeline {
+				continue
+			}
+			payload, _ := e.Payload.(map[string]any)
+			status, _ := payload["status"].(string)
+			out = append(out, contract.PipelineStatus(status))
+		}
+	}
+	return out
+}
+
+// last returns the last change of a pipeline's row; absent parts as they were.
+func (f *forum) last(pipeline int64) contract.PipelineChange {
+	var out contract.PipelineChange
+	for _, rec := range f.records {
+		if rec.PipelineID == pipeline && rec.Change != nil {
+			out = *rec.Change
+		}
+	}
+	return out
+}
+
+// reports returns the reports of a pipeline by kind.
+func (f *forum) reports(pipeline int64) map[string]contract.DeliberationReport {
+	out := map[string]contract.DeliberationReport{}
+	for _, rec := range f.records {
+		if rec.PipelineID == pipeline && rec.Change.Report != nil {
+			out[rec.Change.Report.Kind] = *rec.Change.Report
+		}
+	}
+	return out
+}
+
+// entries returns the newest state of each entry of a pipeline, by section and key.
+func (f *forum) entries(pipeline int64) map[string]contract.Entry {
+	out := map[string]contract.Entry{}
+	for _, rec := range f.records {
+		for _, e := range rec.Entries {
+			if rec.PipelineID == pipeline {
+				out[string(e.Section)+"/"+e.Key] = e
+			}
+		}
+	}
+	return out
+}
+
+// errors returns what was refused of a pipeline's members.
+func (f *forum) errors() []contract.Error {
+	var out []contract.Error
+	for _, rec := range f.records {
+		out = append(out, rec.Errors...)
+	}
+	return out
+}
+
+// turnsOf returns what a member's model was asked, by turn from 1.
+func (f *forum) turnsOf(m contract.Member) []contract.Turn {
+	var out []contract.Turn
+	for _, in := range f.thinks {
+		if in.Brief.Member == m && in.Brief.PipelineID == pipelineUnderTest {
+			out = append(out, in.Brief.Turn)
+		}
+	}
+	return out
+}
+
+// after does something once the workflow has waited for d.
+func (f *forum) after(d time.Duration, do func()) { f.env.RegisterDelayedCallback(do, d) }
+
+// command sends an update to the first deliberation.
+func (f *forum) command(name string, c contract.PipelineCommand) *pipelineAnswer {
+	a := &pipelineAnswer{}
+	err := f.env.UpdateWorkflowByID(contract.PipelineWorkflowID(pipelineUnderTest), name, fmt.Sprint(name, c.ID), &testsuite.TestUpdateCallback{
+		OnAccept: func() { a.accepted = true },
+		OnReject: func(err error) { a.err = err },
+		OnComplete: func(result any, err error) {
+			a.err = err
+			if ack, ok := result.(contract.PipelineAck); ok {
+				a.ack = ack
+			}
+		},
+	}, c)
+	require.NoError(f.t, err)
+	return a
+}
+
+type pipelineAnswer struct {
+	accepted bool
+	ack      contract.PipelineAck
+	err      error
+}
+
+// view asks the first deliberation for its blackboard.
+func (f *forum) view() contract.DeliberationView {
+	value, err := f.env.QueryWorkflowByID(contract.PipelineWorkflowID(pipelineUnderTest), contract.QueryBlackboard)
+	require.NoError(f.t, err)
+	var v contract.DeliberationView
+	require.NoError(f.t, value.Get(&v))
+	return v
+}
+
+// Moves, short.
+
+func text(s string) contract.Text { return contract.Text{Head: s, Size: len(s)} }
+
+func proposes(key string) contract.Move {
+	return contract.Move{Kind: contract.MovePropose, Key: key, Text: text("proposal " + key)}
+}
+
+func synthesises(key string, from ...string) contract.Move {
+	return contract.Move{Kind: contract.MoveSynthesise, Key: key, From: from, Text: text("synthesis " + key)}
+}
+
+func accepts(key string, version int) contract.Move {
+	yes := true
+	return contract.Move{Kind: contract.MoveVote, Key: key, Version: version, Accept: &yes}
+}
+
+func rejects(key string, version int) contract.Move {
+	no := false
+	return contract.Move{Kind: contract.MoveVote, Key: key, Version: version, Accept: &no}
+}
+
+func tells(to, words string) contract.Move {
+	return contract.Move{Kind: contract.MoveMessage, To: to, Text: text(words)}
+}
+
+func analyses(complexity float64) contract.Move {
+	return contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &complexity, Text: text("analysis")}
+}
+
+func objects(key string) contract.Move {
+	return contract.Move{Kind: contract.MoveObject, Key: key, Text: text("no: " + key)}
+}
+
+func resolves(key string) contract.Move {
+	return contract.Move{Kind: contract.MoveResolve, Key: key, Text: text("settled: " + key)}
+}
+
+func evaluates(key string, score float64) contract.Move {
+	return contract.Move{Kind: contract.MoveEvaluate, Key: key, Score: &score, Text: text("judged: " + key)}
+}
+
+func decides(key string) contract.Move {
+	return contract.Move{Kind: contract.MoveVerdict, Key: key, Text: text("it is " + key)}
+}
+
+func isDone() contract.Move { return contract.Move{Kind: contract.MoveDone} }

@@ -1,0 +1,271 @@
+package workflows
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// pipelineCommand is one thing that a person or service can ask of a pipeline, as
+// an update and as a signal of the same name.
+type pipelineCommand struct {
+	name string
+	// check says why the command makes no sense now; it changes nothing.
+	check func(d *deliberation, c contract.PipelineCommand) error
+	// apply changes the state and says what happened.
+	apply func(d *deliberation, ctx workflow.Context, c contract.PipelineCommand) string
+}
+
+// pipelineCommands in a fixed order: registration must be the same at each replay.
+var pipelineCommands = []pipelineCommand{
+	{contract.UpdateContinue, (*deliberation).checkContinue, (*deliberation).applyContinue},
+	{contract.UpdateStop, nil, (*deliberation).applyStop},
+	{contract.UpdateRevoke, (*deliberation).checkMember, (*deliberation).applyRevoke},
+	{contract.UpdateRecordError, (*deliberation).checkError, (*deliberation).applyError},
+	{contract.UpdateFailureContext, (*deliberation).checkContext, (*deliberation).applyContext},
+}
+
+// handle registers the query, the updates and the signals, and listens to the
+// members.
+func (d *deliberation) handle(ctx workflow.Context) error {
+	if err := workflow.SetQueryHandler(ctx, contract.QueryBlackboard, func() (contract.DeliberationView, error) { return d.view(), nil }); err != nil {
+		return err
+	}
+	for _, c := range pipelineCommands {
+		if err := d.handleCommand(ctx, c); err != nil {
+			return err
+		}
+	}
+	moves := workflow.GetSignalChannel(ctx, contract.SignalMoves)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var m contract.Moves
+			if !moves.Receive(ctx, &m) {
+				return
+			}
+			d.hear(m, workflow.Now(ctx))
+			d.stirred = true
+		}
+	})
+	return nil
+}
+
+func (d *deliberation) handleCommand(ctx workflow.Context, c pipelineCommand) error {
+	update := func(ctx workflow.Context, args contract.PipelineCommand) (contract.PipelineAck, error) {
+		return d.obey(ctx, c, args), nil
+	}
+	validator := func(_ workflow.Context, args contract.PipelineCommand) error { return d.validate(c, args) }
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, c.name, update, workflow.UpdateHandlerOptions{Validator: validator}); err != nil {
+		return err
+	}
+	signals := workflow.GetSignalChannel(ctx, c.name)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var args contract.PipelineCommand
+			if !signals.Receive(ctx, &args) {
+				return
+			}
+			if err := d.validate(c, args); err != nil {
+				// It cannot be answered, so that is recorded, as long as anything is.
+				why := fault.Of(err)
+				d.refused(contract.Error{ID: fault.Clip(args.ID, keyLength), Class: why.Class, Code: why.Code, Message: fault.Clip(c.name+": "+why.Message, contract.TextHead)}, 1)
+				continue
+			}
+			d.obey(ctx, c, args)
+		}
+	})
+	return nil
+}
+
+// validate says why a command cannot be accepted. It must not change anything.
+func (d *deliberation) validate(c pipelineCommand, args contract.PipelineCommand) error {
+	if d.applied(args) {
+		return nil // acknowledged again
+	}
+	if len(args.Reason) > maxReason || len(args.Context) > maxReason || len(args.By) > maxReason || len(args.ID) > maxReason {
+		return rejected("the words of %s are more than the %d bytes allowed", c.name, maxReason)
+	}
+	if d.ending.finished && (c.name != contract.UpdateStop || !d.recovering()) {
+		return rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.in.PipelineID, d.status, d.followed(), c.name)
+	}
+	if c.check == nil {
+		return nil
+	}
+	return c.check(d, args)
+}
+
+// recovering reports whether the pipeline's recovery is under way.
+func (d *deliberation) recovering() bool { return d.recovery != nil && d.stop == nil }
+
+// followed names the recovery, if there is one.
+func (d *deliberation) followed() string {
+	if d.ending.recovery == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and is recovered by pipeline %d", d.ending.recovery)
+}
+
+// obey applies a command once.
+func (d *deliberation) obey(ctx workflow.Context, c pipelineCommand, args contract.PipelineCommand) contract.PipelineAck {
+	if d.applied(args) {
+		return contract.PipelineAck{Status: d.status, Message: c.name + " had been applied before"}
+	}
+	d.seen[args.ID] = struct{}{}
+	words := c.apply(d, ctx, args)
+	d.stirred, d.changed = true, true
+	return contract.PipelineAck{Applied: true, Status: d.status, Message: words}
+}
+
+// applied reports whether a command with this id has been applied.
+func (d *deliberation) applied(c contract.PipelineCommand) bool {
+	_, done := d.seen[c.ID]
+	return done && c.ID != ""
+}
+
+func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
+	for _, agent := range workflow.DeterministicKeys(c.Models) {
+		if !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent }) {
+			return rejected("no member of a deliberation is called %q", fault.Clip(string(agent), keyLength))
+		}
+		if m := c.Models[agent]; m.Provider == "" || m.Model == "" {
+			return rejected("continue needs a provider and a model for %s", agent)
+		}
+	}
+	switch {
+	case c.Mode != "" && !slices.Contains(contract.PipelineModes(), c.Mode):
+		return rejected("there is no mode %q", fault.Clip(string(c.Mode), keyLength))
+	case c.Timeout < 0:
+		return rejected("the time of the exchange cannot be negative")
+	}
+	return nil
+}
+
+// applyContinue lets the pipeline go on to its exchange. Said before its report
+// is there it counts when that is; where the exchange is under way it changes
+// nothing.
+func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineCommand) string {
+	if d.status == contract.PipelineOrchestrating {
+		return "goes on already"
+	}
+	d.continued = true
+	if c.Mode != "" {
+		d.settings.Mode = c.Mode
+	}
+	if c.Timeout > 0 {
+		d.settings.Timeout, d.limit = c.Timeout, c.Timeout
+	}
+	d.switchModels(c.Models)
+	if d.status != contract.PipelineReport {
+		return "will go on once the opening work is reported"
+	}
+	return "goes on"
+}
+
+// switchModels lets members use other models from their next turn on.
+func (c *council) switchModels(models map[contract.Agent]contract.ModelChoice) {
+	next := map[contract.Agent]contract.ModelChoice{}
+	for _, m := range contract.Members() {
+		next[m.Agent()] = c.settings.Models[m.Agent()]
+		other, ok := models[m.Agent()]
+		if !ok {
+			continue
+		}
+		next[m.Agent()] = other
+		if s := c.seat(m); s != nil {
+			s.model = &other
+		}
+	}
+	c.settings.Models = next
+}
+
+func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand) string {
+	by := c.By
+	if by == "" {
+		by = "an unnamed service"
+	}
+	why := &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", fault.Clip(by, contract.TextHead), because(fault.Clip(c.Reason, contract.TextHead))).Failure
+	if d.stop == nil {
+		d.stop = why
+	}
+	if d.recovery != nil {
+		d.recovery()
+		return "its recovery is being stopped"
+	}
+	d.cancel()
+	return "is being stopped"
+}
+
+func (d *deliberation) checkMember(c contract.PipelineCommand) error {
+	if !c.Member.Valid() {
+		return rejected("a member is needed: ALPHA, BETA or GAMMA")
+	}
+	if s := d.seat(c.Member); s == nil || s.dead {
+		return rejected("%s is not there, or no longer", c.Member)
+	}
+	return nil
+}
+
+func (d *deliberation) applyRevoke(_ workflow.Context, c contract.PipelineCommand) string {
+	reason := fault.Clip(c.Reason, contract.TextHead)
+	d.revoke(d.seat(c.Member), fmt.Sprintf("by %s%s", fault.Clip(c.By, contract.TextHead), because(reason)),
+		contract.Error{Class: contract.ClassHuman, Code: contract.CodeCancelled})
+	return string(c.Member) + " is revoked; the others go on"
+}
+
+func (d *deliberation) checkError(c contract.PipelineCommand) error {
+	if err := d.checkMember(c); err != nil {
+		return err
+	}
+	if c.Error == nil || c.Error.Message == "" || !slices.Contains(contract.Classes(), c.Error.Class) {
+		return rejected("record_error needs an error with a class and a message")
+	}
+	if len(c.Error.Message) > maxReason || len(c.Error.Code) > keyLength {
+		return rejected("the error's message or code is too long")
+	}
+	return nil
+}
+
+// applyError counts an error that somebody else saw against a member.
+func (d *deliberation) applyError(_ workflow.Context, c contract.PipelineCommand) string {
+	e := *c.Error
+	e.ID, e.Message = fault.Clip(c.ID, keyLength), fault.Clip(e.Message, contract.TextHead)
+	s := d.seat(c.Member)
+	d.blame(s, e, 0)
+	if s.dead {
+		return "recorded; " + string(c.Member) + " is revoked"
+	}
+	return "recorded"
+}
+
+func (d *deliberation) checkContext(c contract.PipelineCommand) error {
+	if c.Context == "" {
+		return rejected("failure_context needs a context")
+	}
+	if len(d.ending.notes) >= contextNotes {
+		return rejected("%d notes are kept already", contextNotes)
+	}
+	return nil
+}
+
+// applyContext keeps a note for the failure context, if there will be one.
+func (d *deliberation) applyContext(_ workflow.Context, c contract.PipelineCommand) string {
+	d.ending.notes = append(d.ending.notes, fault.Clip(c.Context, contract.TextHead))
+	return "kept for the failure context"
+}
+
+// newToken makes what a member shows to be itself. It is of chance: who knows one
+// token must not know another's.
+func newToken(ctx workflow.Context) string {
+	var token string
+	//workflowcheck:ignore
+	chance := workflow.SideEffect(ctx, func(workflow.Context) any { return rand.Text() })
+	if err := chance.Get(&token); err != nil {
+		workflow.GetLogger(ctx).Error("Could not read a token", "error", err)
+	}
+	return token
+}

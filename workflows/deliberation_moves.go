@@ -1,0 +1,464 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// post is one place of the blackboard with all that stood there.
+type post struct {
+	contract.Entry
+	versions []contract.Text
+	own      []string // ids of the objections against it
+}
+
+// move carries out one move of a member. One that cannot be taken is refused; the
+// others of its turn count.
+func (c *council) move(s *seat, id string, m contract.Move, now time.Time) {
+	if !slices.Contains(contract.MovesOf(s.member), m.Kind) {
+		c.blame(s, contract.Error{
+			ID: id, Class: contract.ClassSafety, Code: contract.CodeForbidden,
+			Message: fmt.Sprintf("%s has no move %q; its moves are %s", s.member, fault.Clip(string(m.Kind), keyLength), kinds(contract.MovesOf(s.member))),
+		}, 1)
+		return
+	}
+	why := c.wrongForm(m)
+	if why == "" {
+		why = c.carryOut(s, id, m, now)
+	}
+	if why != "" {
+		c.blame(s, contract.Error{
+			ID: id, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("%s was not taken: %s", m.Kind, why),
+		}, 1)
+		return
+	}
+	c.metrics.Decisions++
+	c.changed = true
+}
+
+func kinds(all []contract.MoveKind) string {
+	var out []string
+	for _, k := range all {
+		out = append(out, string(k))
+	}
+	return strings.Join(out, ", ")
+}
+
+// wrongForm says what is wrong with a move whatever it is about. The activity
+// has checked this already; what comes as a signal may not have passed it.
+func (c *council) wrongForm(m contract.Move) string {
+	const share = 1.0
+	outside := func(f *float64) bool { return f != nil && !(*f >= 0 && *f <= share) }
+	switch {
+	case m.Text.Size > c.settings.TextLimit:
+		return fmt.Sprintf("its text has %d bytes, and %d are allowed", m.Text.Size, c.settings.TextLimit)
+	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > keyLength:
+		return fmt.Sprintf("its text is too long: more than %d bytes belong into the database", contract.TextHead)
+	case m.Key != "" && !validKey(m.Key):
+		return fmt.Sprintf("a key has 1 to %d letters, digits, dots, dashes and underscores", keyLength)
+	case len(m.From) > c.settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
+		return "from has something that is no key"
+	case outside(m.Score), outside(m.ComplexityScore):
+		return "scores are from 0 to 1"
+	case m.Version < 0:
+		return "versions are counted from 1"
+	}
+	return ""
+}
+
+func validKey(k string) bool {
+	if k == "" || len(k) > keyLength {
+		return false
+	}
+	const marks = "_.-"
+	for _, r := range k {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(marks, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// carryOut does what a move says, or says why it cannot be done.
+func (c *council) carryOut(s *seat, id string, m contract.Move, now time.Time) string {
+	switch m.Kind {
+	case contract.MoveAnalyse:
+		return c.analyse(s, m, now)
+	case contract.MovePropose:
+		return c.put(s, contract.SectionSolutions, m, now)
+	case contract.MoveSynthesise:
+		return c.synthesise(s, m, now)
+	case contract.MoveEvaluate:
+		return c.evaluate(s, m, now)
+	case contract.MoveObject:
+		return c.object(s, id, m, now)
+	case contract.MoveResolve:
+		return c.resolve(s, m, now)
+	case contract.MoveVote:
+		return c.vote(s, id, m, now)
+	case contract.MoveMessage:
+		return c.message(s, id, m, now)
+	case contract.MoveVerdict:
+		return c.judge(s, m, now)
+	default: // done
+		s.done = true
+		return ""
+	}
+}
+
+// nameable returns what stands under a key that members name: a proposal or a
+// synthesis.
+func (c *council) nameable(key string) (*post, string) {
+	if key == "" {
+		return nil, "it needs a key"
+	}
+	for _, p := range c.board {
+		if p.Key == key && (p.Kind == contract.MovePropose || p.Kind == contract.MoveSynthesise) {
+			return p, ""
+		}
+	}
+	return nil, fmt.Sprintf("there is no %s", key)
+}
+
+// at returns what stands at a place, nil if nothing does.
+func (c *council) at(section contract.Section, key string) *post {
+	for _, p := range c.board {
+		if p.Section == section && p.Key == key {
+			return p
+		}
+	}
+	return nil
+}
+
+// write puts an entry on the blackboard: a new one, or a new version of the one
+// in its place.
+func (c *council) write(e contract.Entry, now time.Time) string {
+	p := c.at(e.Section, e.Key)
+	if p == nil {
+		if e.Author.Valid() && e.Inherited == 0 && len(c.board) >= c.settings.Entries {
+			return fmt.Sprintf("the blackboard is full: it has %d entries", len(c.board))
+		}
+		p = &post{}
+		c.board = append(c.board, p)
+	}
+	e.Version, e.Timestamp = len(p.versions)+1, now
+	p.Entry, p.versions = e, append(p.versions, e.Value)
+	c.show(p)
+	c.log = append(c.log, happening{by: e.Author, post: p, fresh: true})
+	if e.Inherited > 0 { // news to its author too, who wrote it in another life
+		c.log[len(c.log)-1].by = contract.SystemAuthor
+	}
+	c.tell(contract.EventBlackboardWritten, map[string]any{
+		"section": e.Section, "key": e.Key, "version": e.Version, "author": e.Author, "move": e.Kind, "text": e.Value.Head, "about": e.About, "inherited": e.Inherited,
+	})
+	c.proposals()
+	return ""
+}
+
+// written is a write of a member.
+func (c *council) written(s *seat, e contract.Entry, now time.Time) string {
+	e.Author = s.member
+	why := c.write(e, now)
+	if why == "" {
+		c.metrics.BlackboardWrites++
+		c.progressed(s, now)
+	}
+	return why
+}
+
+// progressed notes that a member got somewhere.
+func (c *council) progressed(s *seat, now time.Time) { s.progress, c.lastProgress = now, now }
+
+// show lets an entry be written as it is now.
+func (c *council) show(p *post) {
+	c.changed = true
+	for i, e := range c.entries {
+		if e.Section == p.Section && e.Key == p.Key && e.Version == p.Version {
+			c.entries[i] = p.Entry
+			return
+		}
+	}
+	c.entries = append(c.entries, p.Entry)
+}
+
+// restate gives an entry another state, which others are told of.
+func (c *council) restate(p *post, state contract.EntryState, by contract.Member) {
+	if p.State == state {
+		return
+	}
+	p.State = state
+	c.show(p)
+	c.log = append(c.log, happening{by: by, post: p})
+}
+
+func (c *council) analyse(s *seat, m contract.Move, now time.Time) string {
+	key := contract.KeyAnalysis
+	if first := c.at(contract.SectionProblem, key); first != nil && first.Author != s.member {
+		key += "." + string(s.member)
+	}
+	if m.ComplexityScore != nil {
+		c.analysed = max(c.analysed, *m.ComplexityScore)
+	}
+	return c.written(s, contract.Entry{Section: contract.SectionProblem, Key: key, Kind: m.Kind, Value: m.Text, ComplexityScore: m.ComplexityScore}, now)
+}
+
+// put writes a proposal or a synthesis under its author's key.
+func (c *council) put(s *seat, section contract.Section, m contract.Move, now time.Time) string {
+	if m.Key == "" {
+		return "it needs a key"
+	}
+	if p, _ := c.nameable(m.Key); p != nil {
+		switch {
+		case p.Author != s.member:
+			return fmt.Sprintf("%s is %s's; take another key", m.Key, p.Author)
+		case p.Section != section:
+			return fmt.Sprintf("%s is in %s already; take another key", m.Key, p.Section)
+		}
+	}
+	return c.written(s, contract.Entry{Section: section, Key: m.Key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, Score: m.Score, From: m.From}, now)
+}
+
+// synthesise brings proposals together, which are merged then.
+func (c *council) synthesise(s *seat, m contract.Move, now time.Time) string {
+	var from []*post
+	for _, key := range m.From {
+		p, why := c.nameable(key)
+		if why != "" {
+			return why + " that it could be made from"
+		}
+		from = append(from, p)
+	}
+	if why := c.put(s, contract.SectionSynthesis, m, now); why != "" {
+		return why
+	}
+	for _, p := range from {
+		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
+			c.restate(p, contract.EntryMerged, s.member)
+		}
+	}
+	c.proposals()
+	return ""
+}
+
+func (c *council) evaluate(s *seat, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	return c.written(s, contract.Entry{
+		Section: p.Section, Key: p.Key + "/evaluation/" + string(s.member), Kind: m.Kind, Value: m.Text, About: p.Key, Score: m.Score,
+	}, now)
+}
+
+func (c *council) object(s *seat, id string, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	key := p.Key + "/objection/" + id
+	if why := c.written(s, contract.Entry{
+		Section: p.Section, Key: key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, About: p.Key,
+	}, now); why != "" {
+		return why
+	}
+	p.own = append(p.own, key)
+	c.conflict(true, "objection", key)
+	return ""
+}
+
+// resolve answers the objections to an entry. Where there are none its author
+// withdraws the proposal.
+func (c *council) resolve(s *seat, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	if open := c.objections(p); len(open) > 0 {
+		for _, o := range open {
+			c.restate(o, contract.EntryAnswered, s.member)
+			c.conflict(false, "objection", o.Key)
+		}
+		c.progressed(s, now)
+		return ""
+	}
+	switch {
+	case p.Kind != contract.MovePropose:
+		return fmt.Sprintf("nobody objects to %s", p.Key)
+	case p.Author != s.member:
+		return fmt.Sprintf("nobody objects to %s, and only %s can withdraw it", p.Key, p.Author)
+	case p.State != contract.EntryLive:
+		return fmt.Sprintf("%s is %s already", p.Key, p.State)
+	}
+	c.restate(p, contract.EntryWithdrawn, s.member)
+	c.progressed(s, now)
+	c.proposals()
+	return ""
+}
+
+// objections returns what nobody has answered yet.
+func (c *council) objections(p *post) []*post {
+	var open []*post
+	for _, key := range p.own {
+		if o := c.at(p.Section, key); o != nil && o.State == contract.EntryLive {
+			open = append(open, o)
+		}
+	}
+	return open
+}
+
+func (c *council) vote(s *seat, id string, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	switch {
+	case why != "":
+		return why
+	case p.Kind != contract.MoveSynthesise:
+		return fmt.Sprintf("%s is no synthesis, and votes are on those", p.Key)
+	case m.Version > p.Version:
+		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
+	case m.Accept == nil:
+		return "it needs accept: true or false"
+	}
+	v := contract.Vote{ID: id, Voter: s.member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
+	if v.Version == 0 {
+		v.Version = p.Version
+	}
+	c.votes = slices.DeleteFunc(c.votes, func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version })
+	c.votes = append(c.votes, v)
+	c.cast = append(c.cast, v)
+	c.metrics.Votes++
+	c.progressed(s, now)
+	c.log = append(c.log, happening{by: s.member, vote: &v})
+	c.tell(contract.EventVoteCast, map[string]any{"id": id, "voter": v.Voter, "key": v.Key, "version": v.Version, "accept": v.Accept, "text": v.Text.Head})
+	return ""
+}
+
+func (c *council) message(s *seat, id string, m contract.Move, now time.Time) string {
+	to := contract.Member(m.To)
+	switch {
+	case to == "ALL":
+		to = ""
+	case to == s.member:
+		return "it is to its own sender"
+	case to != "" && !to.Valid():
+		return "it is to nobody who is here; to is ALPHA, BETA, GAMMA or ALL"
+	}
+	if m.Text.Head == "" {
+		return "it says nothing"
+	}
+	msg := contract.Message{Seq: c.metrics.TotalMessages + 1, ID: id, From: s.member, To: to, Text: m.Text, At: now}
+	c.metrics.TotalMessages++
+	if to != "" {
+		c.metrics.DirectMessages++
+	}
+	c.messages = append(c.messages, msg)
+	c.said = append(c.said, msg)
+	c.progressed(s, now)
+	c.log = append(c.log, happening{by: s.member, to: to, message: &msg})
+	c.tell(contract.EventAgentMessage, map[string]any{"id": id, "seq": msg.Seq, "from": msg.From, "to": msg.To, "text": m.Text.Head})
+	return ""
+}
+
+// judge takes GAMMA's verdict, which is final. Its first one counts.
+func (c *council) judge(s *seat, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	switch {
+	case why != "":
+		return why
+	case m.Version > p.Version:
+		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
+	case c.verdict != nil:
+		return "there is a verdict already"
+	}
+	v := &choice{key: p.Key, version: m.Version, by: s.member, text: m.Text}
+	if v.version == 0 {
+		v.version = p.Version
+	}
+	c.verdict = v
+	c.progressed(s, now)
+	return ""
+}
+
+// liveProposals counts the proposals that are unresolved.
+func (c *council) liveProposals() int {
+	n := 0
+	for _, p := range c.board {
+		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
+			n++
+		}
+	}
+	return n
+}
+
+// proposals notes whether live ones compete: two or more are one conflict.
+func (c *council) proposals() {
+	const rivals = 2
+	compete := c.liveProposals() >= rivals
+	if compete == c.rivalry {
+		return
+	}
+	c.rivalry = compete
+	c.conflict(compete, "proposals", "")
+}
+
+// conflict counts a conflict that came up or was resolved.
+func (c *council) conflict(up bool, kind, key string) {
+	event := contract.EventConflictResolved
+	if up {
+		event = contract.EventConflictDetected
+		c.metrics.ConflictsDetected++
+	} else {
+		c.metrics.ConflictsResolved++
+	}
+	c.tell(event, map[string]any{"kind": kind, "key": key, "unresolved_proposals": c.liveProposals()})
+}
+
+// accept makes a version of an entry the consensus: it is accepted, the rest is
+// settled, and no conflict is open any more.
+func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
+	p, _ := c.nameable(chosen.key)
+	for _, o := range c.board {
+		switch {
+		case o.Kind == contract.MoveObject && o.State == contract.EntryLive:
+			c.restate(o, contract.EntrySettled, contract.SystemAuthor)
+			c.conflict(false, "objection", o.Key)
+		case o == p:
+			c.restate(o, contract.EntryAccepted, contract.SystemAuthor)
+		case o.State == contract.EntryLive:
+			c.restate(o, contract.EntrySettled, contract.SystemAuthor)
+		}
+	}
+	c.proposals()
+	achieved, author := true, contract.SystemAuthor
+	if chosen.by != "" {
+		author = chosen.by
+	}
+	if chosen.text.Head != "" {
+		c.write(contract.Entry{Section: contract.SectionConsensus, Key: "verdict", Author: author, Kind: contract.MoveVerdict, Value: chosen.text, About: p.Key}, now)
+	}
+	c.write(contract.Entry{
+		Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: author, Value: p.versions[chosen.version-1],
+		About: p.Key, From: []string{p.Key}, Achieved: &achieved,
+	}, now)
+	c.metrics.Consensus = true
+	c.tell(contract.EventConsensusReached, map[string]any{"key": chosen.key, "version": chosen.version, "by": chosen.by, "iterations": c.metrics.Iterations})
+	return c.board[len(c.board)-1].Entry
+}
+
+// failFinal writes that there is no consensus.
+func (c *council) failFinal(why string, now time.Time) {
+	achieved := false
+	c.write(contract.Entry{
+		Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: contract.SystemAuthor, Value: textOf(why), Achieved: &achieved,
+	}, now)
+}
+
+// textOf is a text of the system's own.
+func textOf(s string) contract.Text {
+	head := fault.Clip(s, contract.TextHead)
+	return contract.Text{Head: head, Size: len(head)}
+}

@@ -1,0 +1,653 @@
+package workflows
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// agrees lets ALPHA and BETA come to a consensus on s1 in the first round.
+func (f *forum) agrees() {
+	f.say(contract.Alpha, 1, analyses(0.4), proposes("p1"))
+	f.say(contract.Beta, 1, synthesises("s1"))
+	f.say(contract.Alpha, 2, accepts("s1", 1))
+	f.say(contract.Beta, 2, accepts("s1", 1))
+}
+
+func TestADeliberationGoesFromSpawnToConsensus(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.True(t, result.Consensus)
+	require.Equal(t, "s1", result.Key)
+	require.Equal(t, "synthesis s1", result.Final.Head)
+	require.Empty(t, result.By)
+	require.Equal(t, 4, result.Usage.Calls)
+	require.Equal(t, []contract.PipelineStatus{"RUNNING", "REPORT", "ORCHESTRATING", "COMPLETED"}, f.statuses(7))
+	last := f.last(7)
+	require.True(t, last.Finished)
+	require.Equal(t, "synthesis s1", last.Consensus.Value.Head)
+	require.Equal(t, contract.EntryAccepted, f.entries(7)["synthesis/s1"].State)
+	require.True(t, *f.entries(7)["consensus/final"].Achieved)
+	events := f.events(7)
+	require.Equal(t, contract.EventOrchestrationComplete, events[len(events)-1])
+	require.Contains(t, f.reports(7), reportCheckpoint)
+	require.Contains(t, f.reports(7), reportFinal)
+	require.NotContains(t, events, contract.EventGammaSpawned)
+	for id, status := range f.ends {
+		require.Equal(t, contract.ExecutionCompleted, status, "execution %s", id)
+	}
+	require.Len(t, f.ends, 2)
+}
+
+func TestGammaJoinsForEachReason(t *testing.T) {
+	t.Parallel()
+	open := func(f *forum) {
+		f.say(contract.Alpha, 1, proposes("p1"))
+		f.say(contract.Beta, 1, synthesises("s1"))
+	}
+	cases := map[contract.GammaReason]struct {
+		set func(f *forum)
+		in  func(in *contract.DeliberationInput)
+	}{
+		contract.GammaStuck: {set: func(f *forum) {
+			open(f)
+			f.say(contract.Alpha, 2, tells("", "hello"))
+			f.slow(contract.Beta, 2, 40*time.Second)
+		}},
+		contract.GammaConflict: {set: func(f *forum) {
+			open(f)
+			f.say(contract.Alpha, 2, proposes("p2"), proposes("p3"))
+		}},
+		contract.GammaComplexity: {set: func(f *forum) {
+			open(f)
+			f.say(contract.Alpha, 1, analyses(0.9), proposes("p1"))
+		}},
+		contract.GammaSuccess: {set: func(f *forum) {
+			open(f)
+			f.say(contract.Alpha, 2, accepts("s1", 1), isDone())
+			f.say(contract.Beta, 2, accepts("s1", 1), isDone())
+		}},
+		contract.GammaRecovery: {set: open, in: func(in *contract.DeliberationInput) { in.Attempt = 2 }},
+		contract.GammaForced:   {set: open, in: func(in *contract.DeliberationInput) { in.Settings.ForceGamma = true }},
+	}
+	for reason, c := range cases {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			c.set(f)
+			f.say(contract.Gamma, 1, decides("s1"))
+			var change []func(*contract.DeliberationInput)
+			if c.in != nil {
+				change = append(change, c.in)
+			}
+			result := f.deliberate(change...)
+			require.Equal(t, contract.PipelineCompleted, result.Status, "%v", result.Failure)
+			require.Equal(t, contract.Gamma, result.By, "its verdict is final")
+			require.Equal(t, reason, result.Metrics.GammaReason)
+			require.True(t, result.Metrics.GammaSpawned)
+			require.NotNil(t, result.Metrics.GammaAt)
+			turns := f.turnsOf(contract.Gamma)
+			require.Len(t, turns, 1)
+			require.Contains(t, turns[0].News.Why, string(reason))
+			require.Equal(t, phaseExchange, turns[0].Phase, "it mediates an exchange")
+			require.Equal(t, 1, count(f.events(7), contract.EventGammaSpawned))
+			require.Equal(t, "it is s1", f.entries(7)["consensus/verdict"].Value.Head)
+		})
+	}
+}
+
+func count(all []contract.EventType, one contract.EventType) int {
+	n := 0
+	for _, e := range all {
+		if e == one {
+			n++
+		}
+	}
+	return n
+}
+
+func TestComplexityOfTheTaskItselfLetsGammaJoinAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Task.Complexity = 0.81 })
+	require.Equal(t, contract.GammaComplexity, result.Metrics.GammaReason)
+	require.Less(t, slices.Index(f.events(7), contract.EventGammaSpawned), slices.Index(f.events(7), contract.EventOrchestrationStarted))
+}
+
+func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
+	t.Parallel()
+	cases := map[contract.AbortReason]struct {
+		set    func(f *forum)
+		in     func(in *contract.DeliberationInput)
+		status contract.PipelineStatus
+		rounds int
+	}{
+		contract.AbortStuck: {
+			set: func(f *forum) {
+				f.slow(contract.Alpha, 2, time.Hour)
+				f.slow(contract.Beta, 2, time.Hour)
+			},
+			in:     func(in *contract.DeliberationInput) { in.Settings.GammaStuckAfter = 0 },
+			status: contract.PipelineOrchestrationFailed,
+		},
+		contract.AbortIterationLimit: {
+			set: func(f *forum) {
+				f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			},
+			status: contract.PipelineOrchestrationFailed, rounds: 10,
+		},
+		contract.AbortTimeout: {
+			set: func(f *forum) {
+				for turn := 2; turn < 20; turn++ {
+					f.say(contract.Alpha, turn, tells("", "hm"))
+					f.say(contract.Beta, turn, tells("", "hm"))
+					f.slow(contract.Alpha, turn, 20*time.Second)
+					f.slow(contract.Beta, turn, 20*time.Second)
+				}
+			},
+			status: contract.PipelineTimeout, rounds: 5,
+		},
+	}
+	for reason, c := range cases {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.say(contract.Alpha, 1, proposes("p1"), analyses(0.2))
+			f.say(contract.Beta, 1, synthesises("s1", "p1")) // p1 may not be there yet; then it is told so
+			c.set(f)
+			var change []func(*contract.DeliberationInput)
+			if c.in != nil {
+				change = append(change, c.in)
+			}
+			result := f.deliberate(change...)
+			require.Equal(t, c.status, result.Status)
+			require.Equal(t, reason, result.AbortReason)
+			require.False(t, result.Consensus)
+			require.Equal(t, c.rounds, result.Metrics.Iterations)
+			steps := slices.DeleteFunc(f.events(7), func(e contract.EventType) bool { return !slices.Contains(contract.AbortSteps(), e) })
+			require.Equal(t, contract.AbortSteps(), steps)
+			require.Less(t, slices.Index(f.deeds, "handoff"), slices.Index(f.deeds, "member ended"), "the handoff is written before members are revoked: %v", f.deeds)
+			last := f.last(7)
+			require.Equal(t, reason, last.AbortReason)
+			require.Equal(t, "pipeline-7/handoff.json", last.HandoffRef)
+			require.Equal(t, string(reason), last.FailureCtx.Reason)
+			require.NotEmpty(t, last.FailureCtx.RecoveryHint)
+			require.Equal(t, c.status, f.reports(7)[reportPartial].Status)
+			require.False(t, *f.entries(7)["consensus/final"].Achieved)
+			require.Len(t, f.handoffs, 1)
+			require.NotEmpty(t, f.handoffs[0].Proposals)
+			require.NotEmpty(t, f.handoffs[0].RecoveryHints)
+			require.GreaterOrEqual(t, f.handoffs[0].KeptUntil.Sub(f.handoffs[0].WrittenAt), contract.HandoffKept)
+		})
+	}
+}
+
+func TestEverybodyDoneWithoutAgreementIsNoConsensusAndNoAbort(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.say(contract.Alpha, 1, synthesises("s1"))
+	f.say(contract.Alpha, 2, isDone())
+	f.say(contract.Beta, 2, rejects("s1", 1), isDone())
+	f.say(contract.Gamma, 1, isDone())
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
+	require.Empty(t, result.AbortReason)
+	require.Equal(t, contract.GammaSuccess, result.Metrics.GammaReason)
+	require.NotContains(t, f.events(7), contract.EventOrchestrationAborted)
+	require.Equal(t, contract.AbortSteps()[1:], slices.DeleteFunc(f.events(7), func(e contract.EventType) bool { return !slices.Contains(contract.AbortSteps(), e) }))
+	require.Equal(t, reasonNoConsensus, f.last(7).FailureCtx.Reason)
+}
+
+func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(f *forum){
+		"it is done":    func(f *forum) { f.say(contract.Gamma, 1, isDone()) },
+		"it failed":     func(f *forum) { f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no") },
+		"time is over":  func(f *forum) { f.slow(contract.Gamma, 1, time.Hour) },
+		"rounds are up": func(f *forum) { f.say(contract.Gamma, 1, tells("", "hm")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.agrees()
+			f.say(contract.Alpha, 2, accepts("s1", 1), isDone())
+			f.say(contract.Beta, 2, accepts("s1", 1), isDone())
+			set(f)
+			result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations = 1 })
+			require.Equal(t, contract.PipelineCompleted, result.Status)
+			require.Empty(t, result.By)
+			require.Equal(t, contract.GammaSuccess, result.Metrics.GammaReason)
+		})
+	}
+}
+
+func TestARecoveryInheritsAndSucceeds(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.always = func(in contract.ThinkInput) []contract.Move {
+		if in.Brief.PipelineID != pipelineUnderTest {
+			if in.Turn == 1 && in.Brief.Member != contract.Gamma {
+				return []contract.Move{evaluates("inherited_alpha_s1", 0.9)}
+			}
+			return []contract.Move{accepts("inherited_alpha_s1", 1)}
+		}
+		return []contract.Move{tells("", "hm")}
+	}
+	f.say(contract.Alpha, 1, proposes("p1"), synthesises("s1"))
+	f.say(contract.Beta, 1, proposes("p1b"), resolves("p1b"))
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 2, 1 })
+	require.Equal(t, contract.PipelineCompleted, result.Status, "%+v %v", result, f.errors())
+	require.Equal(t, int64(8), result.PipelineID)
+	require.Equal(t, 2, result.Attempts)
+	require.Equal(t, contract.GammaRecovery, result.Metrics.GammaReason)
+	require.Len(t, f.created, 1)
+	made := f.created[0]
+	require.Equal(t, int64(7), made.Prior)
+	require.Equal(t, 2, made.Attempt)
+	require.Equal(t, contract.AbortIterationLimit, made.Inherited.AbortReason)
+	require.Equal(t, "pipeline-7/handoff.json", made.Inherited.HandoffRef)
+	require.Equal(t, int64(8), f.last(7).RecoveredBy)
+	require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status, "which it stays")
+	require.Equal(t, 1, count(f.events(7), contract.EventRecoveryStarted))
+	entries := f.entries(8)
+	require.Equal(t, 1, entries["synthesis/inherited_alpha_s1"].Inherited)
+	require.Equal(t, 1, entries["solutions/inherited_alpha_p1"].Inherited)
+	require.NotContains(t, entries, "solutions/inherited_beta_p1b", "what was withdrawn stays withdrawn")
+	require.Contains(t, entries, "problem/"+contract.KeyRecoveryContext)
+	require.Contains(t, entries, "problem/"+keyRecoveryInstructions)
+	require.Equal(t, 2, f.begun["alpha"], "executions count over recoveries")
+}
+
+func TestRecoveriesRunOut(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 2 })
+	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
+	require.Equal(t, contract.AbortIterationLimit, result.AbortReason)
+	require.Equal(t, int64(9), result.PipelineID)
+	require.Equal(t, 3, result.Attempts)
+	require.Len(t, f.created, 2)
+	delivered := 0
+	for _, m := range append(f.last(7).Members, append(f.last(8).Members, f.last(9).Members...)...) {
+		delivered += m.Usage.Calls
+	}
+	require.Equal(t, delivered, result.Usage.Calls, "what all attempts spent")
+	require.LessOrEqual(t, delivered, len(f.thinks), "a call that the end cancelled is booked where it was made")
+}
+
+func TestThePartnerOfADeadMemberGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	for _, dead := range peers() {
+		t.Run(string(dead), func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.agrees()
+			left := contract.Beta
+			if dead == contract.Beta {
+				left = contract.Alpha
+			}
+			f.fails[saying(7, dead, 1)] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
+			f.say(left, 2, synthesises("s2"), accepts("s2", 1))
+			result := f.deliberate()
+			require.Equal(t, contract.PipelineCompleted, result.Status)
+			require.Equal(t, "s2", result.Key)
+			var views = map[contract.Member]contract.MemberView{}
+			for _, v := range f.last(7).Members {
+				views[v.Member] = v
+			}
+			require.Equal(t, contract.MemberFailed, views[dead].Status)
+			require.Equal(t, contract.CodeRefusal, views[dead].Failure.Code)
+			require.Equal(t, contract.MemberDone, views[left].Status)
+		})
+	}
+}
+
+func TestBothDeadIsFailedWithACheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		turn       int
+		class      contract.Class
+		recoveries int
+	}{
+		"in the opening":  {1, contract.ClassConfig, 0},
+		"in the exchange": {2, contract.ClassConfig, 0},
+		"for a reason that another attempt may not meet": {2, contract.ClassInfra, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			for _, m := range peers() {
+				f.fails[saying(7, m, c.turn)] = fault.New(c.class, contract.CodeUnauthorized, "no")
+			}
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Recoveries, in.Settings.Iterations = 1, 1 })
+			last := f.last(7)
+			require.Equal(t, contract.PipelineFailed, last.Status)
+			require.Equal(t, reasonAgents, last.FailureCtx.Reason)
+			require.Equal(t, c.class, last.Failure.Class)
+			require.Contains(t, f.reports(7), reportCheckpoint)
+			require.Len(t, f.created, c.recoveries)
+			if c.recoveries == 0 {
+				require.Equal(t, contract.PipelineFailed, result.Status)
+			}
+		})
+	}
+}
+
+func TestAnOpeningThatTimesOutIsNotWaitedForAndStillCounts(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.slow(contract.Beta, 1, 75*time.Second) // of 60
+	f.say(contract.Alpha, 2, tells("", "where are you"))
+	for turn := 3; turn < 9; turn++ {
+		f.say(contract.Alpha, turn, accepts("s1", 1))
+	}
+	var status contract.MemberStatus
+	f.after(65*time.Second, func() { status = f.view().Members[1].Status })
+	result := f.deliberate()
+	require.Equal(t, contract.MemberTimedOut, status)
+	require.Equal(t, contract.PipelineCompleted, result.Status, "%v", f.events(7))
+	require.Equal(t, "s1", result.Key, "what came late was taken")
+	require.Equal(t, phaseOpening, f.turnsOf(contract.Beta)[0].Phase)
+}
+
+func TestAReportWaitsForContinueUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	var waiting string
+	f.after(time.Minute, func() { waiting = f.view().WaitingFor })
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
+	require.Equal(t, contract.PipelineStopped, result.Status)
+	require.Equal(t, contract.UpdateContinue, waiting)
+	require.Equal(t, contract.CodeApprovalExpired, result.Failure.Code)
+	require.NotContains(t, f.events(7), contract.EventOrchestrationStarted)
+}
+
+func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	other := contract.ModelChoice{Provider: "openrouter", Model: "large"}
+	var first, again, wrong *pipelineAnswer
+	f.after(time.Minute, func() {
+		wrong = f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "0", Mode: "dream"})
+		c := contract.PipelineCommand{ID: "1", By: "me", Models: map[contract.Agent]contract.ModelChoice{contract.AgentBeta: other}, Timeout: time.Hour}
+		first = f.command(contract.UpdateContinue, c)
+		again = f.command(contract.UpdateContinue, c)
+	})
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Error(t, wrong.err)
+	require.True(t, first.ack.Applied)
+	require.NoError(t, again.err)
+	models := map[string]string{}
+	for _, in := range f.thinks {
+		models[fmt.Sprint(in.Brief.Member, in.Turn)] = in.Model.Model
+	}
+	require.Equal(t, map[string]string{"ALPHA1": "scripted", "BETA1": "scripted", "ALPHA2": "scripted", "BETA2": "large"}, models)
+}
+
+func TestContinueWithoutNeedIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.slow(contract.Alpha, 1, 10*time.Second)
+	f.slow(contract.Alpha, 2, 10*time.Second)
+	var early, late *pipelineAnswer
+	f.after(time.Second, func() { early = f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "1"}) })
+	f.after(15*time.Second, func() { late = f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "2"}) })
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.True(t, early.ack.Applied)
+	require.Equal(t, contract.PipelineRunning, early.ack.Status)
+	require.True(t, late.ack.Applied)
+	require.Equal(t, contract.PipelineOrchestrating, late.ack.Status)
+}
+
+func TestStopEndsADeliberationAtAnyMomentWithWhatItHas(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		at     time.Duration
+		status contract.PipelineStatus
+		auto   bool
+	}{
+		"in the opening":  {time.Second, contract.PipelineRunning, true},
+		"at its report":   {20 * time.Second, contract.PipelineReport, false},
+		"in the exchange": {15 * time.Second, contract.PipelineOrchestrating, true},
+	} {
+		for how, stop := range map[string]func(f *forum){
+			"by update":       func(f *forum) { f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}) },
+			"by cancellation": func(f *forum) { f.env.CancelWorkflow() },
+			"by signal": func(f *forum) {
+				require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s"}))
+			},
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				f := newForum(t)
+				f.agrees()
+				f.slow(contract.Alpha, 1, 10*time.Second)
+				f.slow(contract.Alpha, 2, 10*time.Second)
+				f.slow(contract.Beta, 2, 10*time.Second)
+				var at contract.PipelineStatus
+				f.after(c.at, func() { at = f.view().Status; stop(f) })
+				f.begin(func(in *contract.DeliberationInput) { in.Settings.AutoContinue, in.Settings.Recoveries = c.auto, 3 })
+				require.Equal(t, c.status, at)
+				require.True(t, f.env.IsWorkflowCompleted())
+				last := f.last(7)
+				require.Equal(t, contract.PipelineStopped, last.Status)
+				require.True(t, last.Finished)
+				require.Equal(t, contract.CodeCancelled, last.Failure.Code)
+				require.Contains(t, f.reports(7), reportPartial)
+				require.Empty(t, f.created, "what was stopped is not recovered")
+				require.Len(t, f.ends, 2, "its members ended")
+			})
+		}
+	}
+}
+
+func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == 8 })).Return(f.think).After(10 * time.Second).Maybe()
+	var stop, late *pipelineAnswer
+	f.after(5*time.Second, func() {
+		late = f.command(contract.UpdateRevoke, contract.PipelineCommand{ID: "r", Member: contract.Alpha})
+		stop = f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"})
+	})
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
+	require.Equal(t, contract.PipelineStopped, result.Status)
+	require.Equal(t, int64(8), result.PipelineID)
+	require.True(t, stop.ack.Applied)
+	require.ErrorContains(t, late.err, "recovered by pipeline 8")
+	require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status)
+}
+
+func TestARevokedMemberIsCancelledAndThePartnerGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.say(contract.Alpha, 1, proposes("p1"))
+	f.say(contract.Beta, 1, synthesises("s1"))
+	f.slow(contract.Beta, 2, 20*time.Second)
+	f.slow(contract.Alpha, 2, time.Hour)
+	f.say(contract.Beta, 2, accepts("s1", 1))
+	var revoke, again *pipelineAnswer
+	f.after(5*time.Second, func() {
+		revoke = f.command(contract.UpdateRevoke, contract.PipelineCommand{ID: "1", Member: contract.Alpha, By: "me", Reason: "it rambles"})
+		again = f.command(contract.UpdateRevoke, contract.PipelineCommand{ID: "2", Member: contract.Alpha, By: "me"})
+	})
+	result := f.deliberate()
+	require.True(t, revoke.ack.Applied)
+	require.Error(t, again.err, "it is not there any more")
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Equal(t, contract.MemberRevoked, f.last(7).Members[0].Status)
+	require.Contains(t, f.last(7).Members[0].Failure.Message, "it rambles")
+	require.Contains(t, slices.Collect(maps.Values(f.ends)), contract.ExecutionCancelled, "its call was")
+}
+
+func TestErrorsThatOthersSawCountAgainstAMember(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.slow(contract.Alpha, 1, 10*time.Second)
+	var answers []*pipelineAnswer
+	f.after(time.Second, func() {
+		for i := range 3 {
+			answers = append(answers, f.command(contract.UpdateRecordError, contract.PipelineCommand{
+				ID: fmt.Sprint(i), Member: contract.Alpha, Error: &contract.Error{Class: contract.ClassLLM, Code: contract.CodeHallucination, Message: "it made that up"},
+			}))
+		}
+		answers = append(answers, f.command(contract.UpdateRecordError, contract.PipelineCommand{ID: "x", Member: contract.Beta}),
+			f.command(contract.UpdateFailureContext, contract.PipelineCommand{ID: "n", Context: "the network was slow"}))
+	})
+	f.say(contract.Beta, 2, isDone())
+	f.say(contract.Gamma, 1, isDone())
+	f.deliberate()
+	require.Contains(t, answers[2].ack.Message, "revoked", "the same error for the third time")
+	require.Error(t, answers[3].err)
+	require.True(t, answers[4].ack.Applied)
+	require.Equal(t, contract.MemberRevoked, f.last(7).Members[0].Status)
+	require.Equal(t, 3, f.last(7).FailureCtx.ErrorCount)
+	require.Contains(t, f.last(7).FailureCtx.Notes, "the network was slow")
+	require.Len(t, f.errors(), 3)
+}
+
+func TestRefusedMovesAreToldToTheirMemberAndTheOthersOfItsTurnCount(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.say(contract.Alpha, 1, proposes("p1"), evaluates("nothing", 0.5), decides("p1"), accepts("p1", 1))
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	errs := f.turnsOf(contract.Alpha)[1].Errors
+	require.Len(t, errs, 3)
+	require.Equal(t, []string{"ALPHA-1-2", "ALPHA-1-3", "ALPHA-1-4"}, []string{errs[0].ID, errs[1].ID, errs[2].ID})
+	require.Equal(t, []contract.Class{contract.ClassLLM, contract.ClassSafety, contract.ClassLLM}, []contract.Class{errs[0].Class, errs[1].Class, errs[2].Class})
+	require.Equal(t, []contract.Code{contract.CodeInvalidOutput, contract.CodeForbidden, contract.CodeInvalidOutput}, []contract.Code{errs[0].Code, errs[1].Code, errs[2].Code})
+	require.Equal(t, 3, result.Metrics.Refused)
+	require.Len(t, f.errors(), 3)
+	require.Equal(t, "proposal p1", f.entries(7)["solutions/p1"].Value.Head)
+}
+
+func TestAMemberThatBreaksTheRulesTwiceIsRevoked(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.say(contract.Alpha, 1, decides("x"), decides("y"), proposes("p1"))
+	f.say(contract.Beta, 2, accepts("s1", 1))
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Equal(t, contract.MemberRevoked, f.last(7).Members[0].Status)
+	require.Equal(t, contract.ClassSafety, f.last(7).Members[0].Failure.Class)
+	require.NotContains(t, f.entries(7), "solutions/p1", "what follows the last straw does not count")
+}
+
+func TestAnswersThatCannotBeUsedAreErrorsOfTheirMember(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.bad["7/ALPHA-1"] = "it is no JSON"
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Contains(t, f.turnsOf(contract.Alpha)[1].Errors[0].Message, "it is no JSON")
+	require.Equal(t, 1, result.Metrics.Refused)
+}
+
+func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.slow(contract.Alpha, 1, 10*time.Second)
+	const flood = 500 // more is what the test environment does not take at once; see the council's tests
+	f.after(time.Second, func() {
+		for i := range flood {
+			m := contract.Moves{Token: "guessed", Member: contract.Alpha, Turn: 1, Moves: []contract.Move{synthesises("evil")}}
+			if i%2 == 0 {
+				m.Token, m.Member = "", "PERSON"
+			}
+			require.NoError(t, f.env.SignalWorkflowByID("pipeline-7", contract.SignalMoves, m))
+		}
+	})
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Equal(t, "s1", result.Key)
+	require.Equal(t, flood, result.Metrics.Refused)
+	require.Len(t, f.errors(), toldErrors, "the rest is counted")
+	require.NotContains(t, f.entries(7), "synthesis/evil")
+	require.Equal(t, contract.MemberDone, f.last(7).Members[0].Status, "nobody is blamed for what others say in its name")
+}
+
+func TestAHandoffThatCannotBeWrittenIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.broken[contract.ActivityWriteHandoff] = fault.ToTemporal(fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no store"), 1)
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations = 1 })
+	require.Equal(t, contract.AbortIterationLimit, result.AbortReason)
+	require.Contains(t, f.last(7).FailureCtx.Notes[0], "no store")
+}
+
+func TestNobodyReadsAnythingButTheTaskBeforeTheExchange(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.slow(contract.Beta, 1, 10*time.Second)
+	f.deliberate()
+	opening := f.turnsOf(contract.Beta)[0]
+	require.Equal(t, phaseOpening, opening.Phase)
+	require.Len(t, opening.News.Entries, 1)
+	require.Equal(t, contract.KeyTask, opening.News.Entries[0].Key)
+	exchange := f.turnsOf(contract.Beta)[1]
+	require.Equal(t, phaseExchange, exchange.Phase)
+	keys := []string{}
+	for _, e := range exchange.News.Entries {
+		keys = append(keys, e.Key)
+	}
+	require.ElementsMatch(t, []string{"analysis", "p1"}, keys, "what it was not told yet, and nothing of its own")
+}
+
+func TestRecordsSayEverythingOnceInOrder(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.say(contract.Alpha, 2, tells("BETA", "one"), tells("", "two"), objects("s1"))
+	f.say(contract.Beta, 2, tells("ALPHA", "three"), resolves("s1"), accepts("s1", 1))
+	for turn := 3; turn < 6; turn++ {
+		f.say(contract.Alpha, turn, accepts("s1", 1))
+		f.say(contract.Beta, turn, accepts("s1", 1), resolves("s1"))
+	}
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	for i, rec := range f.records {
+		require.Equal(t, int64(i+1), rec.Seq)
+		require.NotNil(t, rec.Change)
+	}
+	var seqs []int
+	for _, rec := range f.records {
+		for _, m := range rec.Messages {
+			seqs = append(seqs, m.Seq)
+		}
+	}
+	require.Equal(t, []int{1, 2, 3}, seqs)
+	require.Equal(t, 3, result.Metrics.TotalMessages)
+	require.Equal(t, 2, result.Metrics.DirectMessages)
+	require.Equal(t, result.Metrics.ConflictsDetected, result.Metrics.ConflictsResolved)
+	require.Equal(t, count(f.events(7), contract.EventConflictDetected), result.Metrics.ConflictsDetected)
+	require.Equal(t, count(f.events(7), contract.EventConflictResolved), result.Metrics.ConflictsResolved)
+}

@@ -1,0 +1,130 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Member is ALPHA, BETA or GAMMA: it waits for its turn, lets its model think
+// about what happened since its last one, and tells its deliberation what the
+// model does. Each turn is one model call. It ends when it is cancelled, or when a
+// call fails for good; a member that failed is a result with a failure, not an
+// error.
+func Member(ctx workflow.Context, in contract.MemberInput) (contract.MemberResult, error) {
+	m := &member{in: in, rows: newRecorder(ctx, in.RunID), log: log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "member", in.Member), model: in.Model}
+	failure := m.open(ctx)
+	for failure == nil {
+		var turn contract.Turn
+		if turn, failure = m.next(ctx); failure == nil {
+			failure = m.take(ctx, turn)
+		}
+	}
+	return m.finish(ctx, failure)
+}
+
+// member is the state of a member's workflow.
+type member struct {
+	in        contract.MemberInput
+	log       log.Logger
+	rows      *recorder
+	model     contract.ModelChoice
+	execution contract.ExecutionRef
+	turns     int
+	usage     contract.Usage
+	calling   bool // a model call was interrupted
+}
+
+// open begins the member's execution and its conversation.
+func (m *member) open(ctx workflow.Context) *contract.Failure {
+	if ctx.Err() != nil {
+		return fault.Of(ctx.Err()) // it never began
+	}
+	agent := m.in.Member.Agent()
+	began, err := m.rows.writeFor(ctx, func() contract.Record {
+		return contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Step: string(agent), Agent: agent, Model: m.model}}
+	})
+	if err != nil {
+		return fault.Of(err)
+	}
+	m.execution = began.Execution
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	return fault.Of(workflow.ExecuteLocalActivity(short(last), contract.ActivityOpenMember, contract.OpenMemberInput{
+		Execution: m.execution, PipelineID: m.in.PipelineID, Member: m.in.Member, Attempt: m.in.Attempt,
+	}).Get(last, nil))
+}
+
+// next waits for the member's next turn. One that it has taken is dropped.
+func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
+	turns := workflow.GetSignalChannel(ctx, contract.SignalTurn)
+	var turn contract.Turn
+	for turn.Number <= m.turns {
+		if ctx.Err() != nil {
+			return turn, fault.Of(ctx.Err())
+		}
+		turn = contract.Turn{}
+		selector := workflow.NewSelector(ctx)
+		selector.AddReceive(turns, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &turn) })
+		selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+		selector.Select(ctx)
+	}
+	return turn, nil
+}
+
+// take is one model call, and word of what came of it.
+func (m *member) take(ctx workflow.Context, turn contract.Turn) *contract.Failure {
+	if turn.Model != nil {
+		m.model = *turn.Model
+	}
+	m.turns, m.calling = turn.Number, true
+	var think contract.ThinkResult
+	err := workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, m.in.ModelTimeout+modelWait), contract.ActivityThink, contract.ThinkInput{
+		Execution: m.execution, Turn: m.turns, Model: m.model, Budget: m.in.Budget, Timeout: m.in.ModelTimeout,
+		Brief: &contract.Brief{PipelineID: m.in.PipelineID, Member: m.in.Member, Turn: turn, MovesPerTurn: m.in.MovesPerTurn, TextLimit: m.in.TextLimit},
+	}).Get(ctx, &think)
+	if err != nil {
+		return fault.Of(err)
+	}
+	m.calling = false
+	m.usage = m.usage.Add(think.Usage)
+	moves := contract.Moves{
+		Token: m.in.Token, Member: m.in.Member, Turn: m.turns, ExecutionID: m.execution.ID, Attempt: m.execution.Attempt, Moves: think.Moves, Usage: think.Usage,
+	}
+	if think.Bad != "" {
+		code := think.Code
+		if code == "" {
+			code = contract.CodeInvalidOutput
+		}
+		moves.Moves = nil
+		moves.Bad = &fault.New(contract.ClassLLM, code, "the model's answer could not be used: %s", think.Bad).Failure
+	}
+	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
+	if parent == nil {
+		return &fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s belongs to no deliberation; pipelines start their members themselves", m.in.Member).Failure
+	}
+	return fault.Of(workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.SignalMoves, moves).Get(ctx, nil))
+}
+
+// finish closes the execution. One that was cancelled between its turns has done
+// what it was there for.
+func (m *member) finish(ctx workflow.Context, failure *contract.Failure) (contract.MemberResult, error) {
+	end := &contract.ExecutionEnd{ExecutionID: m.execution.ID, Status: contract.ExecutionFailed, Failure: failure}
+	if ctx.Err() != nil {
+		end.Status, end.Failure = contract.ExecutionCompleted, nil
+		if m.calling || m.turns == 0 {
+			end.Status = contract.ExecutionCancelled
+		}
+	}
+	result := contract.MemberResult{
+		Member: m.in.Member, ExecutionID: m.execution.ID, Attempt: m.execution.Attempt, Turns: m.turns, Usage: m.usage, Failure: end.Failure,
+	}
+	if m.execution.ID == 0 {
+		return result, nil
+	}
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	return result, m.rows.write(last, contract.Record{End: end})
+}
