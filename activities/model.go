@@ -26,6 +26,9 @@ import (
 // stored already, because a worker died after it, is answered from there and
 // pays nothing.
 func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	if in.Brief != nil {
+		return a.deliberate(ctx, in)
+	}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.Tools.Definitions(), strict: in.Schema,
 	})
@@ -105,6 +108,7 @@ type question struct {
 	schema    *model.Schema
 	strict    bool   // send the strict forms of schemas
 	prompt    string // version
+	member    bool   // of a deliberation: more turns may follow
 }
 
 // stored is an answer as the database keeps it.
@@ -215,6 +219,9 @@ func (q question) request(messages []model.Message, maxOutput int64) model.Reque
 		},
 		IdempotencyKey: fmt.Sprintf("rgpt-%d-%d-%d", e.RunID, e.ID, q.turn),
 	}
+	if q.member {
+		r.Headers.Step = "" // its agent says it
+	}
 	for _, d := range q.tools {
 		r.Tools = append(r.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
 	}
@@ -307,7 +314,7 @@ func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 // said returns what the answer adds to the conversation. An answer that could
 // not be used is kept as text, and the model is told what was wrong with it.
 func said(q question, answer stored) []model.Message {
-	if q.schema != nil {
+	if q.schema != nil && (answer.Failure == nil || !q.member) {
 		return []model.Message{answer.Message()}
 	}
 	var wrong string

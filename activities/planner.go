@@ -56,8 +56,13 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
+	consensus, err := a.agreement(ctx, in)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
 	p, err := plannerPrompt(prompt.PlannerTask{
 		Lessons:   lessons,
+		Consensus: consensus.text,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
 	if err != nil {
@@ -66,12 +71,16 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err := a.open(ctx, in.Execution, p); err != nil {
 		return contract.PlanResult{}, err
 	}
+	turn, err := a.planTurn(ctx, in.Execution, consensus.text)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
 	schema := verdict.PlanSchema()
 	if in.Lessons.Schema {
 		schema = strictPlanSchema
 	}
 	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: 1, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
+		execution: in.Execution, turn: turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
 		schema: &schema, strict: in.Lessons.Schema, prompt: p.Version,
 	})
 	if err != nil {
@@ -81,7 +90,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, in.Execution.ID, string(in.Execution.Agent), plan)
+	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, consensus.owner, string(in.Execution.Agent), plan)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}

@@ -61,9 +61,16 @@ func Roles() []Role {
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
+			register(r, contract.ActivityPipelineRecord, a.PipelineRecord)
+			register(r, contract.ActivityCreatePipeline, a.CreatePipeline)
+			register(r, contract.ActivityWriteHandoff, a.WriteHandoff)
+			register(r, contract.ActivityMinutes, a.Minutes)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityPlan, a.Plan)
+			register(r, contract.ActivityRecord, a.Record)
+			register(r, contract.ActivityOpenMember, a.OpenMember)
+			register(r, contract.ActivityThink, a.Think)
 		}},
 		{"builder", contract.QueueBuilder, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRecord, a.Record)

@@ -41,6 +41,7 @@ type Excerpt struct {
 type PlannerTask struct {
 	GoalTitle       string
 	GoalDescription string
+	Consensus       string // of a deliberation about the goal; empty: there was none
 	Lessons         Lessons
 	Branch          string
 	Base            string
@@ -90,7 +91,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf names the present text of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -42,6 +42,19 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 		"open the conversation of execution %d", executionID)
 }
 
+// TellBefore adds messages that a model is to read before it takes a turn, after
+// all that was said in the turn before. What was told before that turn already
+// stays as it is.
+func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
+	doc, err := encode(messages)
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	return explain(s.q.AppendMessages(ctx, db.AppendMessagesParams{
+		ExecutionID: executionID, Turn: int32(turn - 1), StartAt: toolResults, Messages: doc,
+	}), "add to the conversation of execution %d before turn %d", executionID, turn)
+}
+
 // Conversation returns the messages of an execution in the order in which a
 // model is to read them.
 func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message, error) {

@@ -1,0 +1,419 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
+)
+
+const (
+	// newsBytes bounds the texts that a member is told whole before a turn; of the
+	// others it is told the beginnings.
+	newsBytes = 192 << 10
+	// movesBytes bounds what a history holds of the moves of one turn.
+	movesBytes = 48 << 10
+	// deliberationAuthor is the author of plans that are a consensus as they are.
+	deliberationAuthor = "deliberation"
+)
+
+// PipelineRecord writes one step of a pipeline: rows and events, once, in order.
+func (a *Activities) PipelineRecord(ctx context.Context, rec contract.PipelineRecord) error {
+	execution := activity.GetInfo(ctx).WorkflowExecution
+	return a.Store.PipelineRecord(ctx, store.Source{WorkflowID: execution.ID, WorkflowRunID: execution.RunID}, rec)
+}
+
+// CreatePipeline stores the pipeline that a workflow is about to start: of a
+// recovery, or of a run's planner. A repeat answers with the same.
+func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
+	p, err := a.Store.CreatePipeline(ctx, in)
+	return p.Input(), err
+}
+
+// OpenMember opens the conversation of a member with its prompt, made of the
+// whole task.
+func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput) (contract.OpenMemberResult, error) {
+	pipeline, err := a.Store.Pipeline(ctx, in.PipelineID)
+	if err != nil {
+		return contract.OpenMemberResult{}, err
+	}
+	p, err := prompt.Member(prompt.MemberTask{
+		Member: in.Member, Moves: contract.MovesOf(in.Member), MovesPerTurn: pipeline.Settings.MovesPerTurn, TextLimit: pipeline.Settings.TextLimit,
+		Task: pipeline.Task, Attempt: pipeline.Attempt, Inherited: pipeline.Inherited, Plan: pipeline.ForRun,
+	})
+	if err != nil {
+		return contract.OpenMemberResult{}, err
+	}
+	return contract.OpenMemberResult{Prompt: p.Version}, a.open(ctx, in.Execution, p)
+}
+
+// deliberate makes the model call of a member's turn: it tells the news, and
+// reads the answer as moves. An answer that cannot be used is a result.
+func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	brief := in.Brief
+	version, err := prompt.MemberVersion(brief.Member)
+	if err != nil {
+		return contract.ThinkResult{}, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "nobody is called %q in a deliberation", brief.Member)
+	}
+	if err := a.tellNews(ctx, in); err != nil {
+		return contract.ThinkResult{}, err
+	}
+	schema := verdict.MovesSchema()
+	answer, err := a.ask(ctx, question{
+		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
+		schema: &schema, strict: in.Schema, prompt: version, member: true,
+	})
+	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
+		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}, nil
+	}
+	if err != nil {
+		return contract.ThinkResult{}, err
+	}
+	moves, err := a.movesOf(ctx, *brief, answer.Text)
+	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM {
+		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}, nil
+	}
+	return contract.ThinkResult{Usage: answer.Usage, Moves: moves}, err
+}
+
+// tellNews adds what a member has to know before a turn to its conversation, once.
+func (a *Activities) tellNews(ctx context.Context, in contract.ThinkInput) error {
+	news := prompt.MemberNews{Member: in.Brief.Member, Turn: in.Brief.Turn}
+	texts := textsOf(&news.Turn.News)
+	heads := make([]string, len(texts))
+	for i, t := range texts {
+		heads[i] = t.Head
+	}
+	if err := a.Store.ResolvePipelineTexts(ctx, in.Brief.PipelineID, texts...); err != nil {
+		return err
+	}
+	left := newsBytes
+	for i, t := range texts {
+		if left -= len(t.Head); left < 0 && t.Ref != "" {
+			t.Head = heads[i]
+		}
+	}
+	if in.Turn == 1 {
+		if err := a.addRepository(ctx, in.Brief.PipelineID, &news); err != nil {
+			return err
+		}
+	}
+	text, err := prompt.News(news)
+	if err != nil {
+		return err
+	}
+	messages, err := encode([]model.Message{{Role: model.RoleUser, Text: text}})
+	if err != nil {
+		return err
+	}
+	return a.Store.TellBefore(ctx, in.Execution.ID, in.Turn, messages)
+}
+
+// textsOf returns the texts of news. The lists of it are this call's own, as they
+// come from its input.
+func textsOf(n *contract.News) []*contract.Text {
+	var out []*contract.Text
+	for i := range n.Entries {
+		out = append(out, &n.Entries[i].Value)
+	}
+	for i := range n.Messages {
+		out = append(out, &n.Messages[i].Text)
+	}
+	for i := range n.Votes {
+		out = append(out, &n.Votes[i].Text)
+	}
+	return out
+}
+
+// addRepository adds what the planner would be told of the repository, where a
+// run is planned.
+func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *prompt.MemberNews) error {
+	pipeline, err := a.Store.Pipeline(ctx, pipelineID)
+	if err != nil || !pipeline.ForRun {
+		return err
+	}
+	run, err := a.Store.Run(ctx, pipeline.RunID)
+	if err != nil {
+		return err
+	}
+	workspace := run.Settings.Repo.Workspace()
+	files, err := a.Workspaces.Files(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	news.Files = listing(files)
+	news.Excerpts, err = a.excerpts(ctx, workspace, files)
+	return err
+}
+
+// movesOf reads an answer as moves and keeps their long texts.
+func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer string) ([]contract.Move, error) {
+	said, err := verdict.ReadMoves(answer, verdict.MoveBounds{Moves: brief.MovesPerTurn, Text: brief.TextLimit})
+	if err != nil {
+		return nil, err
+	}
+	moves := make([]contract.Move, len(said))
+	var long []store.PipelineText
+	for i, s := range said {
+		moves[i] = s.Move
+		whole := telemetry.Redact(strings.ToValidUTF8(strings.ReplaceAll(s.Whole, "\x00", "\uFFFD"), "\uFFFD"))
+		if moves[i].Text = shortText(whole); moves[i].Text.Ref != "" {
+			long = append(long, store.PipelineText{Ref: moves[i].Text.Ref, Text: whole})
+		}
+	}
+	size, err := json.Marshal(moves)
+	if err != nil {
+		return nil, fmt.Errorf("measure the moves: %w", err)
+	}
+	if len(size) > movesBytes {
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the moves take %d bytes, more than the %d allowed; make fewer in a turn", len(size), movesBytes)
+	}
+	return moves, a.Store.SavePipelineTexts(ctx, brief.PipelineID, long...)
+}
+
+// WriteHandoff keeps what a deliberation leaves for the one that recovers it, with
+// the whole of its texts, as an artifact. Nothing removes artifacts before their
+// run, so it is there for longer than contract.HandoffKept.
+func (a *Activities) WriteHandoff(ctx context.Context, in contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
+	h := in.Handoff
+	if h.KeptUntil.IsZero() {
+		h.KeptUntil = h.WrittenAt.Add(contract.HandoffKept)
+	}
+	news := contract.News{Votes: h.ConsensusState}
+	texts := textsOf(&news)
+	for _, list := range [][]contract.Entry{h.Proposals, h.Syntheses, h.Analysis} {
+		texts = append(texts, textsOf(&contract.News{Entries: list})...)
+	}
+	for _, list := range h.LastMessages {
+		texts = append(texts, textsOf(&contract.News{Messages: list})...)
+	}
+	if err := a.Store.ResolvePipelineTexts(ctx, h.PipelineID, texts...); err != nil {
+		return contract.WriteHandoffResult{}, err
+	}
+	name := contract.PipelineWorkflowID(h.PipelineID) + "/handoff.json"
+	return contract.WriteHandoffResult{Ref: name}, a.keepDocument(ctx, contract.ExecutionRef{RunID: in.RunID}, name, h)
+}
+
+// keepDocument keeps a value as an artifact of type json.
+func (a *Activities) keepDocument(ctx context.Context, of contract.ExecutionRef, name string, v any) error {
+	doc, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return a.keep(ctx, of, name, contract.ArtifactJSON, string(doc))
+}
+
+// keep keeps a text as an artifact, without secrets.
+func (a *Activities) keep(ctx context.Context, of contract.ExecutionRef, name string, kind contract.ArtifactType, text string) error {
+	text = telemetry.Redact(text)
+	digest, err := a.Artifacts.Put(ctx, []byte(text))
+	if err != nil {
+		return err
+	}
+	return a.Store.AddArtifacts(ctx, of.RunID, []contract.Artifact{{
+		ExecutionID: of.ID, Name: name, Type: kind, Size: int64(len(text)), Digest: digest,
+	}})
+}
+
+// minutes is what is kept of a run's deliberation, as JSON.
+type minutes struct {
+	Pipeline   store.Pipeline              `json:"pipeline"`
+	Blackboard []contract.Entry            `json:"blackboard"`
+	Messages   []contract.Message          `json:"messages"`
+	Votes      []contract.Vote             `json:"votes"`
+	Result     contract.DeliberationResult `json:"result"`
+}
+
+// Minutes keeps the minutes of a run's deliberation as artifacts, and stores its
+// consensus as a plan of the run where it is one as it is.
+func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (contract.MinutesResult, error) {
+	m, err := a.minutesOf(ctx, in.Result)
+	if err != nil {
+		return contract.MinutesResult{}, err
+	}
+	of := in.Execution
+	of.RunID = in.RunID
+	base := "deliberation/minutes"
+	if of.Attempt > 1 {
+		base = fmt.Sprintf("%s-%d", base, of.Attempt)
+	}
+	if err := a.keepDocument(ctx, of, base+".json", m); err != nil {
+		return contract.MinutesResult{}, err
+	}
+	out := contract.MinutesResult{Artifact: base + ".md"}
+	if err := a.keep(ctx, of, out.Artifact, contract.ArtifactReport, m.markdown()); err != nil {
+		return out, err
+	}
+	if !in.Result.Consensus {
+		return out, nil
+	}
+	plan, err := verdict.ReadPlan(verdict.PlanSchema(), m.Result.Final.Head)
+	if err != nil {
+		return out, nil //nolint:nilerr // prose: the planner makes a plan of it
+	}
+	if out.PlanID, err = a.Store.SavePlan(ctx, in.RunID, planOwner(m.Pipeline, in.Execution), deliberationAuthor, plan); err != nil {
+		return contract.MinutesResult{}, err
+	}
+	out.Plan = plan.Skeleton()
+	return out, nil
+}
+
+// minutesOf reads all that is kept of a deliberation, with whole texts.
+func (a *Activities) minutesOf(ctx context.Context, result contract.DeliberationResult) (minutes, error) {
+	m := minutes{Result: result}
+	var err error
+	if m.Pipeline, err = a.Store.Pipeline(ctx, result.PipelineID); err != nil {
+		return m, err
+	}
+	if m.Blackboard, err = a.Store.PipelineEntries(ctx, result.PipelineID, false, true); err != nil {
+		return m, err
+	}
+	if m.Messages, err = a.Store.PipelineMessages(ctx, result.PipelineID, 0, 0, true); err != nil {
+		return m, err
+	}
+	if m.Votes, err = a.Store.PipelineVotes(ctx, result.PipelineID, true); err != nil {
+		return m, err
+	}
+	return m, a.Store.ResolvePipelineTexts(ctx, result.PipelineID, &m.Result.Final)
+}
+
+// planOwner returns the execution that a plan of a pipeline's consensus is the
+// work of: that of the member that began first. The planner's own may have made a
+// plan already, which gave rise to the deliberation, and an execution has one.
+func planOwner(p store.Pipeline, planner contract.ExecutionRef) int64 {
+	for _, member := range p.Members {
+		if member.ExecutionID != 0 {
+			return member.ExecutionID
+		}
+	}
+	return planner.ID
+}
+
+// markdown is the minutes for people.
+func (m minutes) markdown() string {
+	var b strings.Builder
+	p := m.Pipeline
+	fmt.Fprintf(&b, "# Minutes of deliberation %d\n\n%s, attempt %d, %d iterations.\n\n## Objective\n\n%s\n", p.ID, m.Result.Status, p.Attempt, m.Result.Metrics.Iterations, quoted(p.Objective))
+	b.WriteString("\n## Members\n\n")
+	for _, v := range p.Members {
+		fmt.Fprintf(&b, "- %s (%s): %s, %d turns, %d errors, %d tokens\n", v.Member, v.Role, v.Status, v.Turns, v.Errors, v.Usage.Tokens())
+	}
+	if m.Result.Metrics.GammaSpawned {
+		fmt.Fprintf(&b, "\nGAMMA joined for the reason %s.\n", m.Result.Metrics.GammaReason)
+	}
+	b.WriteString("\n## Blackboard\n")
+	for _, e := range m.Blackboard {
+		fmt.Fprintf(&b, "\n### %s/%s, version %d, by %s%s\n\n%s\n", e.Section, e.Key, e.Version, e.Author, prefixed(", ", string(e.State)), quoted(e.Value.Head))
+	}
+	b.WriteString("\n## Votes\n\n")
+	for _, v := range m.Votes {
+		answer := "accepts"
+		if !v.Accept {
+			answer = "does not accept"
+		}
+		fmt.Fprintf(&b, "- %s %s %s, version %d\n", v.Voter, answer, v.Key, v.Version)
+	}
+	r := m.Result.Metrics
+	fmt.Fprintf(&b, "\n## Metrics\n\n- %d messages, %d of them direct\n- %d writes and %d reads of the blackboard\n- %d conflicts, %d resolved\n- %d votes\n- performance score %.2f\n",
+		r.TotalMessages, r.DirectMessages, r.BlackboardWrites, r.BlackboardReads, r.ConflictsDetected, r.ConflictsResolved, r.Votes, r.PerformanceScore)
+	for _, line := range r.Analysis() {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	b.WriteString("\n## Consensus\n\n")
+	if !m.Result.Consensus {
+		fmt.Fprintf(&b, "None%s.\n", prefixed(": ", string(m.Result.AbortReason)))
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s, version %d, by %s.\n\n%s\n", m.Result.Key, m.Result.Version, cmp.Or(string(m.Result.By), "votes"), quoted(m.Result.Final.Head))
+	return b.String()
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// quoted makes what somebody wrote a quotation, so that it passes for no heading.
+func quoted(s string) string {
+	return "> " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n> ")
+}
+
+// agreed is what a run's deliberation agreed on, for the planner.
+type agreed struct {
+	text  string // empty: nothing
+	owner int64  // execution that a plan of it is the work of
+}
+
+func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agreed, error) {
+	out := agreed{owner: in.Execution.ID}
+	if in.Consensus == nil || !in.Consensus.Consensus {
+		return out, nil
+	}
+	pipeline, err := a.Store.Pipeline(ctx, in.Consensus.PipelineID)
+	if err != nil {
+		return out, err
+	}
+	final := in.Consensus.Final
+	out.owner = planOwner(pipeline, in.Execution)
+	err = a.Store.ResolvePipelineTexts(ctx, pipeline.ID, &final)
+	out.text = final.Head
+	return out, err
+}
+
+// planTurn returns the turn in which the planner makes its plan: the first. One
+// that made a plan before the deliberation is told of the agreement, and makes
+// another in the second. What a conversation was opened with never changes, so a
+// repeat comes to the same turn.
+func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionRef, consensus string) (int, error) {
+	if consensus == "" {
+		return 1, nil
+	}
+	opening, err := a.conversation(ctx, execution.ID, 1)
+	if err != nil {
+		return 0, err
+	}
+	const second = 2
+	told, err := prompt.Agreement(consensus)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range opening {
+		if strings.Contains(m.Text, told) {
+			return 1, nil
+		}
+	}
+	messages, err := encode([]model.Message{{Role: model.RoleUser, Text: told}})
+	if err != nil {
+		return 0, err
+	}
+	return second, a.Store.TellBefore(ctx, execution.ID, second, messages)
+}
+
+// textRef names a text that is too long for histories.
+func textRef(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// shortText is a text as histories have it.
+func shortText(whole string) contract.Text {
+	if len(whole) <= contract.TextHead {
+		return contract.Text{Head: whole, Size: len(whole)}
+	}
+	return contract.Text{Head: fault.Clip(whole, contract.TextHead), Ref: textRef(whole), Size: len(whole)}
+}

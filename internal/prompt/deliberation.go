@@ -1,0 +1,77 @@
+package prompt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// MemberTask is what a member of a deliberation must know from the start.
+type MemberTask struct {
+	Member       contract.Member
+	Moves        []contract.MoveKind // that it has
+	MovesPerTurn int
+	TextLimit    int
+	Task         contract.DeliberationTask
+	Attempt      int
+	Inherited    *contract.Inherited // of a recovery
+	Plan         bool                // the consensus is to be a plan
+}
+
+// MemberNews is what a member is told before a turn. Texts are whole where their
+// Head is.
+type MemberNews struct {
+	Member   contract.Member
+	Turn     contract.Turn
+	Files    string // a listing of the repository, where there is one
+	Excerpts []Excerpt
+}
+
+// Member renders the prompt of a member of a deliberation.
+func Member(task MemberTask) (Prompt, error) {
+	version, err := MemberVersion(task.Member)
+	if err != nil {
+		return Prompt{}, err
+	}
+	name := string(task.Member.Agent())
+	system, err := executed(name+".md.tmpl", task)
+	if err != nil {
+		return Prompt{}, err
+	}
+	user, err := executed("member_task.md.tmpl", task)
+	return Prompt{Name: name, Version: version, System: system, Task: user}, err
+}
+
+// MemberVersion names the present text of all that a member is told by templates.
+func MemberVersion(m contract.Member) (string, error) {
+	if !m.Valid() {
+		return "", fmt.Errorf("there is no prompt for the member %q", m)
+	}
+	name := string(m.Agent())
+	hash := sha256.New()
+	for _, file := range []string{name + ".md.tmpl", "member_moves.md.tmpl", "member_task.md.tmpl", "member_news.md.tmpl"} {
+		text, err := files.ReadFile("templates/" + file)
+		if err != nil {
+			return "", fmt.Errorf("read the prompt template %s: %w", file, err)
+		}
+		fmt.Fprintf(hash, "%d:%s", len(text), text)
+	}
+	return name + "@" + hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// News renders what a member is told before a turn.
+func News(news MemberNews) (string, error) { return executed("member_news.md.tmpl", news) }
+
+// Agreement renders what a planner is told of a deliberation's consensus.
+func Agreement(consensus string) (string, error) { return executed("agreement", consensus) }
+
+func executed(name string, data any) (string, error) {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
+		return "", fmt.Errorf("render the prompt %s: %w", name, err)
+	}
+	return b.String(), nil
+}
