@@ -81,6 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	if has(o, "run") {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
 		group.Go(func() error { return closeAbandoned(ctx, c, parts.Store, o.Log) })
+		group.Go(func() error { return reconcilePipelines(ctx, c, parts.Store, o.Log) })
 	}
 	group.Go(func() error { return sweep(ctx, parts, o.Log) })
 	group.Go(func() error { return newAgents(parts, o).run(ctx) })
@@ -211,11 +212,14 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			continue
 		}
 		options := workerOptions(o)
-		options.DisableWorkflowWorker = role.Name != "run" && role.Name != "builder" && role.Name != "repair"
+		options.DisableWorkflowWorker = role.Name != "run" && role.Name != "planner" && role.Name != "builder" && role.Name != "repair"
 		w := worker.New(c, role.Queue, options)
 		switch role.Name {
 		case "run":
 			workflows.RegisterRun(w)
+			workflows.RegisterDeliberation(w)
+		case "planner":
+			workflows.RegisterMember(w)
 		case "builder":
 			workflows.RegisterStep(w)
 		case "repair":

@@ -1,0 +1,125 @@
+package workerhost
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/workflows"
+)
+
+// StartPipeline starts the workflow of a pipeline and notes that it runs. Called
+// twice, at the same time or after a crash in between, it starts one.
+func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p store.Pipeline) error {
+	id := contract.PipelineWorkflowID(p.ID)
+	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                       id,
+		TaskQueue:                contract.QueueRun,
+		WorkflowTaskTimeout:      workflows.TaskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(p.Tenant),
+			temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(p.RunID),
+			temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.PipelineSpawned)),
+		),
+	}, contract.WorkflowDeliberation, p.Input())
+	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
+		return db.MarkPipelineStarted(ctx, p.ID, id, "") // it ran, and has ended already
+	}
+	if err != nil {
+		return fmt.Errorf("start the workflow of pipeline %d: %w", p.ID, err)
+	}
+	return db.MarkPipelineStarted(ctx, p.ID, started.GetID(), started.GetRunID())
+}
+
+// reconcilePipelines starts the workflows of pipelines whose creator vanished
+// between the row and the start, and ends the rows of those whose workflow ended
+// without saying so.
+func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
+	var looked time.Time
+	return every(ctx, reconcileEvery, func() {
+		waiting, err := db.UnstartedPipelines(ctx, reconcileAfter, 100)
+		if err != nil {
+			log.Warn("Could not look for pipelines without a workflow", "error", err)
+			return
+		}
+		for _, p := range waiting {
+			if err := StartPipeline(ctx, c, db, p); err != nil {
+				log.Warn("Could not start a pipeline that had no workflow", "pipeline", p.ID, "error", err)
+				continue
+			}
+			log.Info("Started a pipeline that had no workflow", "pipeline", p.ID)
+		}
+		if time.Since(looked) < abandonedEvery {
+			return
+		}
+		looked = time.Now()
+		closeAbandonedPipelines(ctx, c, db, log)
+	})
+}
+
+// closeAbandonedPipelines looks through the newest pipelines that are not over for
+// workflows that ended without a word.
+func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
+	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
+	if err != nil {
+		log.Warn("Could not look for pipelines whose workflow has ended", "error", err)
+		return
+	}
+	for _, p := range open {
+		if p.WorkflowID == "" || time.Since(p.UpdatedAt) < abandonedQuiet {
+			continue
+		}
+		if err := closePipelineIfEnded(ctx, latestOf(c), db, p.ID); err != nil {
+			log.Warn("Could not see whether a pipeline still has its workflow", "pipeline", p.ID, "error", err)
+		}
+	}
+}
+
+func openPipelines() (out []contract.PipelineStatus) {
+	for _, s := range contract.PipelineStatuses() {
+		if !s.Terminal() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// closePipelineIfEnded ends the row of a pipeline whose workflow ended without
+// saying so, and what its members had begun where it has an account of its own; a
+// run closes what it began by itself. What the pipeline told before is kept.
+func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
+	workflow := contract.PipelineWorkflowID(id)
+	ended, state, err := look(ctx, workflow)
+	if err != nil || ongoing(state) {
+		return err
+	}
+	p, err := db.Pipeline(ctx, id) // after the look: a workflow writes its end before it ends
+	if err != nil || p.Status.Terminal() {
+		return err
+	}
+	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
+		"the pipeline's workflow ended (%s) without saying how the deliberation ended; what it found is kept, spawn it anew", state).Failure
+	from := store.Source{WorkflowID: workflow, WorkflowRunID: ended}
+	if !p.ForRun {
+		if err := closeExecutions(ctx, db, from, p.RunID, &failure); err != nil {
+			return err
+		}
+	}
+	return db.PipelineRecord(ctx, from, contract.PipelineRecord{
+		PipelineID: id, RunID: p.RunID, ForRun: p.ForRun, Seq: lastRecord,
+		Change: &contract.PipelineChange{
+			Status: contract.PipelineFailed, Iteration: p.Iteration, Members: p.Members, Metrics: p.Metrics, Failure: &failure, Finished: true,
+		},
+		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineFailed, "failure": failure}}},
+	})
+}
