@@ -90,7 +90,11 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, consensus.owner, string(in.Execution.Agent), plan)
+	owner := in.Execution.ID
+	if turn > 1 { // which has the plan that gave rise to the deliberation
+		owner = consensus.owner
+	}
+	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, owner, string(in.Execution.Agent), plan)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}

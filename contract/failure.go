@@ -69,6 +69,7 @@ const (
 	CodeIntegrity       Code = "integrity"          // something fetched is not what its checksum says
 	CodeHallucination   Code = "hallucination"      // a model named a tool or file that does not exist
 	CodeEmptyOutput     Code = "empty_output"       // a model answered nothing
+	CodeNoConsensus     Code = "no_consensus"       // a deliberation came to nothing that its members agree on
 	CodeUnknown         Code = "unknown"            // nothing more is known
 )
 

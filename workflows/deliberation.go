@@ -311,7 +311,7 @@ func (d *deliberation) giveUp(ctx workflow.Context, out *outcome) {
 	d.ending.abort = out.abort
 	d.ending.failure = out.failure
 	if d.ending.failure == nil {
-		d.ending.failure = &fault.New(contract.ClassLogic, contract.CodeUnknown, "the deliberation found no consensus (%s): %s", reason, d.hint(reason)).Failure
+		d.ending.failure = &fault.New(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation found no consensus (%s): %s", reason, d.hint(reason)).Failure
 	}
 	if out.abort != "" {
 		d.tell(contract.EventOrchestrationAborted, map[string]any{"abort_reason": out.abort, "iteration": d.metrics.Iterations})

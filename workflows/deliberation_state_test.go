@@ -333,7 +333,7 @@ type letter struct {
 func (p *party) invent(m contract.Member) []contract.Move {
 	keys := []string{"p1", "p2", "p3", "s1", "s2", "nothing", "not a key"}
 	key := func() string { return keys[p.r.IntN(len(keys))] }
-	any := []func() contract.Move{
+	anything := []func() contract.Move{
 		func() contract.Move { return proposes(string(m) + key()) }, func() contract.Move { return proposes(key()) },
 		func() contract.Move { return synthesises(key(), key()) }, func() contract.Move { return synthesises(fmt.Sprint("s", 1+p.r.IntN(2))) },
 		func() contract.Move { return evaluates(key(), p.r.Float64()) }, func() contract.Move { return objects(key()) }, func() contract.Move { return resolves(key()) },
@@ -345,7 +345,7 @@ func (p *party) invent(m contract.Member) []contract.Move {
 	}
 	out := make([]contract.Move, p.r.IntN(6))
 	for i := range out {
-		out[i] = any[p.r.IntN(len(any))]()
+		out[i] = anything[p.r.IntN(len(anything))]()
 	}
 	return out
 }

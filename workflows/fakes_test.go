@@ -51,6 +51,7 @@ type world struct {
 	spent       int              // repairs that the branch had from other runs
 	infra       bool             // checks fail for want of a machine
 	releases    func(commit int) // called while a release is at work
+	planned     []contract.PlanInput
 }
 
 func newWorld(t *testing.T) *world {
@@ -70,7 +71,10 @@ func newWorld(t *testing.T) *world {
 		w.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 	register(contract.ActivityRecord, w.record)
-	register(contract.ActivityPlan, func(context.Context, contract.PlanInput) (contract.PlanResult, error) {
+	register(contract.ActivityPlan, func(_ context.Context, in contract.PlanInput) (contract.PlanResult, error) {
+		w.mu.Lock()
+		w.planned = append(w.planned, in)
+		w.mu.Unlock()
 		return contract.PlanResult{ID: madePlan, Plan: w.plan.Skeleton(), Usage: contract.Usage{Calls: 1, PromptTokens: 10}}, w.failing(contract.ActivityPlan)
 	})
 	register(contract.ActivityAdoptPlan, func(_ context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {

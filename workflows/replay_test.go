@@ -34,6 +34,8 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			RegisterRun(replayer)
 			RegisterStep(replayer)
 			RegisterSelfHeal(replayer)
+			RegisterDeliberation(replayer)
+			RegisterMember(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, readHistory(t, file)))
 		})
 		return nil

@@ -42,10 +42,12 @@ type run struct {
 	done       map[string]contract.Change       // by step
 	failed     failed                           // what the phase failed in
 	heals      heals
-	blamed     bool                 // Temporal shows the class of a failure
-	changes    []contract.Change    // what the steps did, in plan order
-	workspace  contract.Workspace   // all changes together
-	stages     []contract.Workspace // after each change
+	blamed     bool                         // Temporal shows the class of a failure
+	minutes    *contract.MinutesResult      // of the deliberation; nil: they are not kept yet
+	consensus  *contract.DeliberationResult // that the plan is made of; nil: no deliberation agreed on anything
+	changes    []contract.Change            // what the steps did, in plan order
+	workspace  contract.Workspace           // all changes together
+	stages     []contract.Workspace         // after each change
 }
 
 func newRun(ctx workflow.Context, in contract.RunInput) *run {
@@ -328,25 +330,39 @@ func (r *run) cleanUp(ctx workflow.Context) {
 	}
 }
 
-// plan gets the run's plan: from the model, or the one that came with the run.
+// plan gets the run's plan: from the model, from a deliberation, or the one that
+// came with the run.
 func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
-	s := r.in.Settings
 	var result contract.PlanResult
 	var err error
-	if s.PlanGiven {
+	switch {
+	case r.in.Settings.PlanGiven:
 		result, err = r.adopt(ctx, r.in.PlanID)
-	} else {
-		err = r.placeOf(contract.PhasePlanner, "").activity(ctx, s.ModelTimeout+modelWait, contract.ActivityPlan, contract.PlanInput{
-			Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
-			Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""),
-		}).Get(ctx, &result)
+	case r.mayDeliberate(ctx):
+		result, err = r.planTogether(ctx, execution)
+	default:
+		result, err = r.askPlanner(ctx, execution)
 	}
 	if err != nil {
 		return nil, fault.Of(err)
 	}
 	r.setPlan(result.ID, result.Plan)
 	r.usage = r.usage.Add(result.Usage)
-	return planOutput{PlanID: result.ID, Steps: len(result.Plan.Steps), Complexity: result.Plan.ComplexityScore, Usage: result.Usage}, nil
+	return planOutput{
+		PlanID: result.ID, Steps: len(result.Plan.Steps), Complexity: result.Plan.ComplexityScore, Usage: result.Usage, PipelineID: r.pipelineID(),
+	}, nil
+}
+
+// askPlanner asks the planner's model for a plan: one that is made of what a
+// deliberation agreed on, if there was one.
+func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
+	s := r.in.Settings
+	var result contract.PlanResult
+	err := r.placeOf(contract.PhasePlanner, "").activity(ctx, s.ModelTimeout+modelWait, contract.ActivityPlan, contract.PlanInput{
+		Execution: execution, Repo: s.Repo, Model: r.models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
+		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.consensus,
+	}).Get(ctx, &result)
+	return result, err
 }
 
 // adopt reads a plan that a person gave or edited, and checks it.
@@ -374,6 +390,7 @@ type planOutput struct {
 	Steps      int            `json:"steps"`
 	Complexity float64        `json:"complexity_score"`
 	Usage      contract.Usage `json:"usage"`
+	PipelineID int64          `json:"pipeline_id,omitempty"` // of the deliberation that the plan came from
 }
 
 // deadline stops the run when its time is up.

@@ -67,6 +67,8 @@ func (h History) Replay(tb testing.TB) {
 	workflows.RegisterRun(replayer)
 	workflows.RegisterStep(replayer)
 	workflows.RegisterSelfHeal(replayer)
+	workflows.RegisterDeliberation(replayer)
+	workflows.RegisterMember(replayer)
 	err = replayer.ReplayWorkflowHistoryWithOptions(silent{}, h.History, worker.ReplayWorkflowHistoryOptions{
 		OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
 	})

@@ -1,0 +1,108 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// mayDeliberate reports whether a deliberation may plan the run. Runs that began
+// before there were any go on without.
+func (r *run) mayDeliberate(ctx workflow.Context) bool {
+	return r.in.Settings.Deliberation != nil &&
+		workflow.GetVersion(ctx, "planner deliberates", workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// planTogether gets the run's plan from a deliberation, where that was asked for
+// or the planner finds the goal too complex for itself alone. What was agreed on
+// is kept: an attempt that follows makes another plan of it, and pays for no other
+// deliberation.
+func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
+	if r.minutes != nil {
+		return r.askPlanner(ctx, execution)
+	}
+	if r.consensus == nil && r.in.Settings.PlanBy != contract.PlanByDeliberation {
+		alone, err := r.askPlanner(ctx, execution)
+		if over := r.in.Settings.Deliberation.GammaComplexityOver; err != nil || over <= 0 || alone.Plan.ComplexityScore <= over {
+			return alone, err
+		}
+		r.usage = r.usage.Add(alone.Usage)
+	}
+	if r.consensus == nil {
+		if err := r.deliberate(ctx, execution); err != nil {
+			return contract.PlanResult{}, err
+		}
+	}
+	if err := r.keepMinutes(ctx, execution); err != nil {
+		return contract.PlanResult{}, err
+	}
+	if failure := r.unheld(ctx); failure != nil { // a paused run asks no model
+		return contract.PlanResult{}, fault.Restore(*failure)
+	}
+	if r.minutes.PlanID != 0 {
+		return contract.PlanResult{ID: r.minutes.PlanID, Plan: r.minutes.Plan}, nil
+	}
+	return r.askPlanner(ctx, execution)
+}
+
+// deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of
+// the run ends them; a pause lets what is under way come to its end, as everywhere.
+func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
+	var in contract.DeliberationInput
+	if err := workflow.ExecuteActivity(recording(ctx), contract.ActivityCreatePipeline, contract.NewPipeline{
+		RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: *r.in.Settings.Deliberation,
+	}).Get(ctx, &in); err != nil {
+		return err
+	}
+	var result contract.DeliberationResult
+	err := workflow.ExecuteChildWorkflow(
+		childOptions(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &result)
+	r.usage = r.usage.Add(result.Usage)
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !result.Consensus:
+		return noConsensus(result)
+	}
+	r.consensus = &result
+	return nil
+}
+
+// keepMinutes keeps what was said as artifacts of the run, and learns whether what
+// was agreed on is a plan as it is.
+func (r *run) keepMinutes(ctx workflow.Context, execution contract.ExecutionRef) error {
+	var minutes contract.MinutesResult
+	err := workflow.ExecuteActivity(recording(ctx), contract.ActivityMinutes, contract.MinutesInput{
+		RunID: r.in.RunID, Execution: execution, Result: *r.consensus,
+	}).Get(ctx, &minutes)
+	if err == nil {
+		r.minutes = &minutes
+	}
+	return err
+}
+
+// noConsensus is the failure of a planner whose deliberation came to nothing. What
+// a person, a budget or a machine ended is not its plan's fault.
+func noConsensus(result contract.DeliberationResult) error {
+	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed) {
+		return fault.Restore(*f)
+	}
+	why := reasonNoConsensus
+	if result.AbortReason != "" {
+		why = string(result.AbortReason)
+	}
+	return fault.New(contract.ClassLogic, contract.CodeNoConsensus,
+		"the deliberation about the plan found no consensus in %d attempts (%s; the last is pipeline %d); see rgpt pipeline status %d",
+		result.Attempts, why, result.PipelineID, result.PipelineID)
+}
+
+// pipelineID returns the deliberation that the plan came from, 0 for none.
+func (r *run) pipelineID() int64 {
+	if r.consensus == nil {
+		return 0
+	}
+	return r.consensus.PipelineID
+}

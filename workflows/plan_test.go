@@ -1,0 +1,239 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// planners are a world in which ALPHA and BETA deliberate about a run's plan.
+type planners struct {
+	*world
+	created []contract.NewPipeline
+	kept    []contract.MinutesInput
+	minutes contract.MinutesResult
+	ended   []contract.PipelineStatus
+}
+
+func newPlanners(t *testing.T) *planners {
+	t.Helper()
+	p := &planners{world: newWorld(t), minutes: contract.MinutesResult{Artifact: "deliberation/minutes.md"}}
+	RegisterDeliberation(p.env)
+	RegisterMember(p.env)
+	register := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	register(contract.ActivityCreatePipeline, func(_ context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.created = append(p.created, in)
+		return contract.DeliberationInput{
+			PipelineID: 20 + int64(len(p.created)), RunID: in.RunID, Tenant: "local", ForRun: in.ForRun, Attempt: in.Attempt, Task: task(), Settings: in.Settings,
+		}, p.failingLocked(contract.ActivityCreatePipeline)
+	})
+	register(contract.ActivityPipelineRecord, func(_ context.Context, rec contract.PipelineRecord) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if rec.Change.Finished {
+			p.ended = append(p.ended, rec.Change.Status)
+		}
+		return nil
+	})
+	register(contract.ActivityOpenMember, func(context.Context, contract.OpenMemberInput) (contract.OpenMemberResult, error) {
+		return contract.OpenMemberResult{}, nil
+	})
+	register(contract.ActivityWriteHandoff, func(context.Context, contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
+		return contract.WriteHandoffResult{Ref: "handoff.json"}, nil
+	})
+	register(contract.ActivityMinutes, func(_ context.Context, in contract.MinutesInput) (contract.MinutesResult, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.kept = append(p.kept, in)
+		return p.minutes, nil
+	})
+	p.answers["alpha"] = []contract.ThinkResult{{Moves: []contract.Move{synthesises("s1")}}, {Moves: []contract.Move{accepts("s1", 1)}}}
+	p.answers["beta"] = []contract.ThinkResult{{Moves: []contract.Move{analyses(0.3)}}, {Moves: []contract.Move{accepts("s1", 1)}}}
+	return p
+}
+
+func (p *planners) failingLocked(name string) error {
+	if e := p.fail[name]; e != nil {
+		return fault.ToTemporal(e, fault.RetryOf(e.Class).Attempts)
+	}
+	return nil
+}
+
+// disagree lets ALPHA and BETA never vote.
+func (p *planners) disagree() {
+	for _, m := range []string{"alpha", "beta"} {
+		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{tells("", "hm")}}}
+	}
+}
+
+// together is what a run has whose planner deliberates.
+func together(s *contract.Settings) {
+	d := deliberationInput().Settings
+	s.PlanBy, s.Deliberation = contract.PlanByDeliberation, &d
+}
+
+// ifComplex is what a run has whose planner deliberates about what is complex.
+func ifComplex(s *contract.Settings) {
+	together(s)
+	s.PlanBy = ""
+}
+
+func TestAPlanIsMadeOfWhatADeliberationAgreedOn(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
+	require.Len(t, p.created, 1)
+	require.True(t, p.created[0].ForRun)
+	require.NotZero(t, p.created[0].Execution)
+	require.Len(t, p.kept, 1)
+	require.True(t, p.kept[0].Result.Consensus)
+	require.Len(t, p.planned, 1, "the planner is asked once, with the consensus")
+	require.Equal(t, "synthesis s1", p.planned[0].Consensus.Final.Head)
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, p.ended)
+	for _, rec := range p.records {
+		if rec.End != nil && rec.Run != nil && rec.Run.PlanID != 0 {
+			require.Contains(t, string(rec.End.Output), `"pipeline_id":21`)
+			return
+		}
+	}
+	require.Fail(t, "no record tells of the plan")
+}
+
+func TestAConsensusThatIsAPlanIsTheRunsPlan(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.minutes.PlanID, p.minutes.Plan = 77, onePlan("step-001", "step-002")
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
+	require.Empty(t, p.planned)
+	require.Contains(t, p.opened, "step-002")
+	require.Equal(t, int64(77), p.view(t).PlanID)
+}
+
+func TestOnlyAComplexPlanIsDeliberatedAboutUnasked(t *testing.T) {
+	t.Parallel()
+	for complexity, deliberations := range map[float64]int{0.8: 0, 0.81: 1} {
+		p := newPlanners(t)
+		p.plan.ComplexityScore = complexity
+		require.Equal(t, contract.StatusDone, p.orchestrate(t, ifComplex).Status)
+		require.Len(t, p.created, deliberations, "%g", complexity)
+		require.Len(t, p.planned, 1+deliberations)
+		require.Nil(t, p.planned[0].Consensus)
+		if deliberations > 0 {
+			require.NotNil(t, p.planned[1].Consensus)
+			require.Equal(t, p.planned[0].Execution, p.planned[1].Execution)
+		}
+	}
+}
+
+func TestAPlanThatAPersonGaveIsNotDeliberatedAbout(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.edited[0] = onePlan("step-001")
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together, func(s *contract.Settings) { s.PlanGiven = true }).Status)
+	require.Empty(t, p.created)
+}
+
+func TestRunsFromBeforeDeliberationsGoOnWithoutThem(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.env.OnGetVersion("planner deliberates", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
+	p.env.OnGetVersion(mock.Anything, workflow.DefaultVersion, workflow.Version(1)).Return(workflow.Version(1))
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
+	require.Empty(t, p.created)
+	require.Len(t, p.planned, 1)
+}
+
+func TestNoConsensusIsAFailureOfThePlannerThatIsHealedLikeOthers(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.disagree()
+	result := p.orchestrate(t, together, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 1, time.Hour })
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Len(t, p.created, 2, "the heal let the planner try again")
+	var failed *contract.Failure
+	for _, rec := range p.records {
+		if rec.End != nil && rec.End.Failure != nil && rec.Run != nil {
+			failed = rec.End.Failure
+		}
+	}
+	require.Equal(t, contract.ClassLogic, failed.Class)
+	require.Equal(t, contract.CodeNoConsensus, failed.Code)
+	require.Contains(t, failed.Message, "pipeline status 22")
+	require.Contains(t, p.events(), contract.PhasePlanner.ErrorEvent())
+}
+
+func TestWhatWasAgreedOnIsKeptWhenThePlanMadeOfItFails(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.fail[contract.ActivityPlan] = fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON")
+	p.left = map[string]int{contract.ActivityPlan: 1}
+	result := p.orchestrate(t, together, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 2, time.Hour })
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Len(t, p.created, 1, "nobody deliberates twice about the same")
+	require.Len(t, p.kept, 1)
+	require.Len(t, p.planned, 2)
+	require.NotNil(t, p.planned[1].Consensus)
+	require.NotEmpty(t, p.planned[1].Lessons.Heals)
+}
+
+func TestAgentsThatABudgetEndedEndTheRunAsItDoes(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	for _, m := range []string{"alpha", "beta"} {
+		p.fail[contract.ActivityThink+"/"+m] = fault.New(contract.ClassConfig, contract.CodeBudgetExceeded, "the day's money is spent")
+	}
+	result := p.orchestrate(t, together, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 2, time.Hour })
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Equal(t, contract.CodeBudgetExceeded, result.Failure.Code)
+	require.Len(t, p.created, 1, "no heal spends more")
+}
+
+func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.slowly("alpha", time.Hour)
+	var stopped, ended time.Time
+	p.after(5*time.Second, func() {
+		stopped = p.env.Now()
+		p.update(contract.UpdateStop, contract.Command{ID: "1", By: "me"})
+	})
+	result := p.orchestrate(t, together)
+	ended = p.env.Now()
+	require.Equal(t, contract.StatusCancelled, result.Status)
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, p.ended)
+	require.LessOrEqual(t, ended.Sub(stopped), 10*time.Second)
+	require.Empty(t, p.planned)
+}
+
+func TestAPausedRunWaitsForItsDeliberationAndBeginsNothingNew(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.slowly("alpha", 20*time.Second)
+	p.after(5*time.Second, func() { p.update(contract.UpdatePause, contract.Command{ID: "1", By: "me"}) })
+	var status contract.Status
+	var opened int
+	p.after(time.Hour, func() {
+		status, opened = p.view(t).Status, len(p.planned)+len(p.opened)
+		p.update(contract.UpdateResume, contract.Command{ID: "2", By: "me"})
+	})
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
+	require.Equal(t, contract.StatusPaused, status)
+	require.Zero(t, opened)
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, p.ended)
+}
+
+// slowly lets the turns of a member take a while, in the time of the workflow.
+func (p *planners) slowly(member string, d time.Duration) {
+	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Execution.Step == member })).Return(p.think).After(d).Maybe()
+	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(p.think).Maybe()
+}
