@@ -37,6 +37,9 @@ type forum struct {
 	created  []contract.NewPipeline
 	broken   map[string]error // activity → how it fails
 	always   func(in contract.ThinkInput) []contract.Move
+	onDeed   func(n int) // called at each activity, with its number
+	done     int         // activities so far
+	away     int         // how often the database does not answer yet
 }
 
 // pipelineUnderTest is the id of the first deliberation; recoveries count on.
@@ -90,7 +93,19 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 	})
 }
 
+// deed counts an activity.
+func (f *forum) deed() {
+	f.mu.Lock()
+	f.done++
+	n := f.done
+	f.mu.Unlock()
+	if f.onDeed != nil {
+		f.onDeed(n)
+	}
+}
+
 func (f *forum) execution(_ context.Context, rec contract.Record) (contract.RecordResult, error) {
+	f.deed()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out contract.RecordResult
@@ -110,6 +125,7 @@ func saying(pipeline int64, m contract.Member, turn int) string {
 }
 
 func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	f.deed()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.thinks = append(f.thinks, in)
@@ -128,8 +144,16 @@ func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.Think
 }
 
 func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
+	f.deed()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.away > 0 {
+		f.away--
+		return fault.ToTemporal(fault.New(contract.ClassInfra, contract.CodeDatabaseDown, "the database is away"), 1)
+	}
+	if err := f.broken[contract.ActivityPipelineRecord]; err != nil {
+		return err
+	}
 	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Seq)
 	if f.numbers[key] {
 		return nil

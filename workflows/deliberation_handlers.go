@@ -71,15 +71,25 @@ func (d *deliberation) handleCommand(ctx workflow.Context, c pipelineCommand) er
 				return
 			}
 			if err := d.validate(c, args); err != nil {
-				// It cannot be answered, so that is recorded, as long as anything is.
-				why := fault.Of(err)
-				d.refused(contract.Error{ID: fault.Clip(args.ID, keyLength), Class: why.Class, Code: why.Code, Message: fault.Clip(c.name+": "+why.Message, contract.TextHead)}, 1)
+				d.refuse(c, args, fault.Of(err))
 				continue
 			}
 			d.obey(ctx, c, args)
 		}
 	})
 	return nil
+}
+
+// refuse says why a signal had no effect. It cannot be answered, so that is
+// recorded, as long as the pipeline is not over.
+func (d *deliberation) refuse(c pipelineCommand, args contract.PipelineCommand, why *contract.Failure) {
+	d.log.Warn("Refused a signal", "signal", c.name, "reason", why.Message)
+	if d.ending.finished {
+		return
+	}
+	d.refused(contract.Error{
+		ID: fault.Clip(args.ID, keyLength), Class: why.Class, Code: why.Code, Message: fault.Clip(c.name+": "+why.Message, contract.TextHead),
+	}, 1)
 }
 
 // validate says why a command cannot be accepted. It must not change anything.
@@ -117,7 +127,7 @@ func (d *deliberation) obey(ctx workflow.Context, c pipelineCommand, args contra
 	}
 	d.seen[args.ID] = struct{}{}
 	words := c.apply(d, ctx, args)
-	d.stirred, d.changed = true, true
+	d.stirred = true
 	return contract.PipelineAck{Applied: true, Status: d.status, Message: words}
 }
 

@@ -651,3 +651,65 @@ func TestRecordsSayEverythingOnceInOrder(t *testing.T) {
 	require.Equal(t, count(f.events(7), contract.EventConflictDetected), result.Metrics.ConflictsDetected)
 	require.Equal(t, count(f.events(7), contract.EventConflictResolved), result.Metrics.ConflictsResolved)
 }
+
+// TestAStopAtAnyPointLeavesNothingOpen stops a deliberation with GAMMA at each of
+// its activities in turn.
+func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	points := 0
+	for at := 1; ; at++ {
+		f := newForum(t)
+		f.say(contract.Alpha, 1, analyses(0.9), proposes("p1"))
+		f.say(contract.Beta, 1, synthesises("s1"))
+		f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+		f.say(contract.Gamma, 3, decides("s1"))
+		stopped := false
+		f.onDeed = func(n int) {
+			if n == at {
+				stopped = true
+				require.NoError(t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
+			}
+		}
+		result := f.deliberate()
+		last := f.last(7)
+		require.True(t, last.Finished, "stopped at %d", at)
+		require.Equal(t, result.Status, last.Status, "stopped at %d", at)
+		require.Len(t, f.ends, len(f.begun), "stopped at %d: each execution that began has ended", at)
+		require.Contains(t, []contract.PipelineStatus{contract.PipelineStopped, contract.PipelineCompleted}, result.Status)
+		events := f.events(7)
+		require.Equal(t, 1, count(events, contract.EventOrchestrationComplete), "stopped at %d", at)
+		require.Equal(t, contract.EventOrchestrationComplete, events[len(events)-1], "stopped at %d", at)
+		if !stopped {
+			require.Equal(t, contract.PipelineCompleted, result.Status)
+			break
+		}
+		points++
+	}
+	require.Greater(t, points, 20)
+}
+
+func TestADatabaseThatIsAwayHoldsNobodyUpButTheEnd(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.away = 8 // Temporal's test environment gives up after ten
+	result := f.deliberate()
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Zero(t, f.away)
+	require.True(t, f.last(7).Finished)
+	require.Equal(t, []contract.PipelineStatus{"RUNNING", "REPORT", "ORCHESTRATING", "COMPLETED"}, f.statuses(7), "what gathered was written, in order")
+	require.LessOrEqual(t, len(f.records), 4, "together")
+	for i, rec := range f.records {
+		require.Equal(t, int64(i+1), rec.Seq)
+	}
+}
+
+func TestARecordThatCanNeverBeWrittenIsAnErrorOfTheWorkflow(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	f.broken[contract.ActivityPipelineRecord] = fault.ToTemporal(fault.New(contract.ClassHuman, "not_found", "there is no pipeline 7"), 1)
+	f.begin()
+	require.ErrorContains(t, f.env.GetWorkflowError(), "there is no pipeline 7")
+	require.Len(t, f.ends, 2, "its members ended nevertheless")
+}
