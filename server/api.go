@@ -34,12 +34,14 @@ func (s *server) api(mux *http.ServeMux) huma.API {
 	config.Tags = []*huma.Tag{
 		{Name: "runs", Description: "Make, read and compare runs"},
 		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
+		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's answer"},
 		{Name: "webhooks", Description: "Who is sent events, and what came of it"},
 		{Name: "system", Description: "Agents, models and what waits for people"},
 	}
 	api := humago.New(mux, config)
 	s.runOperations(api)
 	s.steeringOperations(api)
+	s.pipelineOperations(api)
 	s.webhookOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {
@@ -132,11 +134,11 @@ func problemOf(err error) problem {
 	case f.Code == store.CodeConflict:
 		return problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
-		return problem{Title: "The run does not take this now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return problem{Title: "This is not taken now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
 		return problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case errors.Is(err, control.ErrSilent):
-		return problem{Title: "The run does not answer", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return problem{Title: "No answer came", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassInfra:
 		return problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
 	default:

@@ -221,7 +221,7 @@ func (s *server) createRun(ctx context.Context, in *newRun) (*body[createdRun], 
 		}
 	}
 	made, err := s.Runs.Create(ctx, control.Creation{
-		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly,
+		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
 	})
 	return answered(createdOf(made), err)

@@ -81,6 +81,9 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	made, err := webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)).Register(t.Context(), webhook.Registration{URL: hook.URL})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(made.Webhook.ID), "one id is known everywhere")
+	pipeline := b.spawnRow(t, "Design a caching strategy")
+	b.checkpoint(t, pipeline)
+	require.Equal(t, id, fmt.Sprint(pipeline.ID), "one id is known everywhere")
 	for path, methods := range b.document(t).Paths {
 		for method, op := range methods {
 			method = strings.ToUpper(method)

@@ -98,6 +98,7 @@ func New(o Options) *Handler {
 	get("/api/runs/{id}/artifacts/{artifact}", s.getArtifact)
 	get("/api/runs/{id}/zip", s.getZip)
 	get("/api/runs/{id}/stream", s.streamEvents)
+	get("/api/pipelines/{id}/stream", s.streamPipeline)
 	get("/api/stream", s.streamEvents)
 	get("/ws", s.socket)
 	s.pages(mux)

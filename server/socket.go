@@ -19,10 +19,23 @@ type socketMessage struct {
 	Event contract.Event `json:"event"`
 }
 
-// socket sends events over a WebSocket: those of the run in the query, else of
-// all runs. It sends only; what a client says is not read.
+// followedBy returns the follower of what the query names: a run, a pipeline, or
+// nothing, which is all runs.
+func (s *server) followedBy(r *http.Request) (follower, error) {
+	run, pipeline := r.URL.Query().Get("run"), r.URL.Query().Get("pipeline")
+	switch {
+	case pipeline == "":
+		return s.followed(r, run)
+	case run != "":
+		return nil, badRequest("run and pipeline: name one of them")
+	}
+	return s.followedPipeline(r, pipeline)
+}
+
+// socket sends events over a WebSocket: those of the run or the pipeline in the
+// query, else of all runs. It sends only; what a client says is not read.
 func (s *server) socket(w http.ResponseWriter, r *http.Request) {
-	follow, err := s.followed(r, r.URL.Query().Get("run"))
+	follow, err := s.followedBy(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return

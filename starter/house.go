@@ -57,6 +57,8 @@ type house interface {
 	TestWebhook(ctx context.Context, id int64) (store.Delivery, error)
 	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
 	RemoveWebhook(ctx context.Context, id int64) error
+
+	pipelineHouse
 }
 
 var (

@@ -41,7 +41,7 @@ func main() {
 func execute(ctx context.Context, a *app, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
@@ -51,7 +51,7 @@ func execute(ctx context.Context, a *app, args []string) int {
 	if !silent {
 		a.reportError(err)
 	}
-	return code
+	return exitIn(cmd, code)
 }
 
 // wantsJSON reports whether a command line asks for JSON, whatever else it says.
@@ -113,11 +113,12 @@ Start with:
   rgpt dev --detach                                      everything on this machine
   rgpt run create --repo . --goal "…" --wait             a run, followed to its end
 
-With --server URL (or RGPT_SERVER) the commands run, agents, models and webhook work through the HTTP
-API of a server and print the same. Folders of repositories are then those of its host.
+With --server URL (or RGPT_SERVER) the commands run, pipeline, agents, models and webhook work through the
+HTTP API of a server and print the same. Folders of repositories are then those of its host.
 
 Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
-4 the input cannot be used and nothing was done.`,
+4 the input cannot be used and nothing was done. Those of rgpt pipeline are others:
+see rgpt pipeline --help.`,
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           version.Version,
@@ -137,7 +138,7 @@ Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
 	flags.StringVar(&a.serverFlag, "server", "", "work through the HTTP API of the server at this address (default: RGPT_SERVER, else the parts on this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
-	root.AddCommand(newRun(a), newAgents(a), newModels(a), newWebhook(a))
+	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newWebhook(a))
 	root.AddCommand(local(newDev(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)

@@ -52,6 +52,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.StringVar(&c.Model, "model", "", "model of all agents, as provider/model")
 	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")
 	f.BoolVar(&c.PlanOnly, "plan-only", false, "end with the plan")
+	f.StringVar(&c.PlanBy, "plan-by", "", "who plans: planner, deliberation (of ALPHA and BETA), or auto: one where the planner finds the goal too complex (deliberation.plan_by)")
 	f.BoolVar(&c.ApprovePlan, "approve-plan", false, "wait for a person before building")
 	f.BoolVar(&c.ApproveRelease, "approve-release", false, "wait for a person before releasing")
 	f.BoolVar(&c.Push, "push", false, "push the branch to --remote as well")
@@ -60,6 +61,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and mends failing checks (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "longest time that the run may take (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
+	complete(cmd, "plan-by", []string{"auto", "planner", "deliberation"})
 	return cmd
 }
 

@@ -88,6 +88,7 @@ type CreateRequest struct {
 	Model          string            `json:"model,omitempty" doc:"model of all agents, as provider/model"`
 	Plan           *contract.Plan    `json:"plan,omitempty" doc:"carried out instead of asking the planner"`
 	PlanOnly       bool              `json:"plan_only,omitempty" doc:"end with the plan"`
+	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"who plans: the planner, a deliberation of ALPHA and BETA, or (auto) one where the planner finds the goal too complex; default: as configured"`
 	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for a person before building"`
 	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for a person before releasing"`
 	Push           bool              `json:"push,omitempty" doc:"push the branch as well"`

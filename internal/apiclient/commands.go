@@ -16,7 +16,7 @@ import (
 // so that a lost answer makes no second run.
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
 	r := command(api.CreateRequest{
-		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly,
+		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
 	}, "api", "runs")
 	r.key, r.time = cmp.Or(n.Key, r.key), createTime

@@ -75,10 +75,24 @@ func (f *flowing) Close() error {
 // made again, and the stream goes on after the last event; a server that is away
 // for longer than Patience ends it with an error.
 func (c *Client) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
+	return c.followed(ctx, streamed{
+		path: runPath(id, "stream"), again: fmt.Sprintf("rgpt run watch %d", id), ours: func(e contract.Event) bool { return e.RunID == id },
+	}, after, fn)
+}
+
+// streamed is a stream that can be followed.
+type streamed struct {
+	path  []string
+	again string // the command that follows it
+	ours  func(contract.Event) bool
+	gaps  bool // its events are some of those that are numbered
+}
+
+func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(contract.Event) error) error {
 	last := time.Now()
 	for {
 		before := after
-		opened, err := c.follow(ctx, id, &after, fn)
+		opened, err := c.follow(ctx, s, &after, fn)
 		var ended stopped
 		var again retriable
 		switch {
@@ -97,7 +111,7 @@ func (c *Client) Follow(ctx context.Context, id, after int64, fn func(contract.E
 		}
 		if away := time.Since(last); away > Patience {
 			return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-				"the server at %s has been away for %s; the run goes on without it: follow it later with rgpt run watch %d --after %d", c.Address(), away.Round(time.Second), id, after)
+				"the server at %s has been away for %s; the work goes on without it: follow it later with %s --after %d", c.Address(), away.Round(time.Second), s.again, after)
 		}
 		if wait(ctx, reconnectPause) != nil {
 			return ctx.Err()
@@ -110,8 +124,8 @@ type stopped struct{ error }
 
 // follow reads the stream of a run until it ends, and moves after on with each
 // event. It says whether the stream was opened.
-func (c *Client) follow(ctx context.Context, id int64, after *int64, fn func(contract.Event) error) (opened bool, err error) {
-	r := read(runPath(id, "stream")...)
+func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(contract.Event) error) (opened bool, err error) {
+	r := read(s.path...)
 	header := http.Header{}
 	header.Set("Accept", "text/event-stream")
 	header.Set(api.LastEventHeader, strconv.FormatInt(*after, 10))
@@ -132,14 +146,14 @@ func (c *Client) follow(ctx context.Context, id int64, after *int64, fn func(con
 			continue // an event is whole when an empty line follows
 		}
 		var e contract.Event
-		if err := json.Unmarshal([]byte(data), &e); err != nil || e.RunID != id {
-			return true, c.stranger("its stream has something else than events of the run")
+		if err := json.Unmarshal([]byte(data), &e); err != nil || !s.ours(e) {
+			return true, c.stranger("its stream has something else than the events that were asked for")
 		}
 		data = ""
 		switch {
 		case e.Seq <= *after: // known
 			continue
-		case e.Seq > *after+1:
+		case e.Seq > *after+1 && !s.gaps:
 			return true, retriable{error: c.unreachable(fmt.Errorf("event %d is missing in its stream", *after+1)), sent: true}
 		}
 		*after = e.Seq

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,7 @@ type Creation struct {
 	Model          string         // of all agents, as provider/model; empty: those of the configuration
 	Plan           *contract.Plan // carried out instead of asking the planner
 	PlanOnly       bool           // the run ends with the plan
+	PlanBy         string         `json:",omitempty"` // planner, deliberation or auto; empty: as configured (deliberation.plan_by)
 	ApprovePlan    bool           // a person approves it before it is built
 	ApproveRelease bool
 	Push           bool
@@ -58,10 +60,10 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if err := c.Check(); err != nil {
 		return out, err
 	}
-	if len(c.Settings) > 0 {
+	if settings := c.settings(); len(settings) > 0 {
 		asked := *r
 		var err error
-		if asked.Config, err = config.LoadRequest(r.Config, c.Settings); err != nil {
+		if asked.Config, err = config.LoadRequest(r.Config, settings); err != nil {
 			return out, err
 		}
 		r = &asked
@@ -90,6 +92,16 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	}
 	r.start(ctx, &out)
 	return out, nil
+}
+
+// settings are those of the configuration that hold for this run alone.
+func (c Creation) settings() map[string]string {
+	if c.PlanBy == "" {
+		return c.Settings
+	}
+	out := map[string]string{"deliberation.plan_by": c.PlanBy}
+	maps.Copy(out, c.Settings) // what is named by its key is the more definite word
+	return out
 }
 
 // known returns what was made under a key already, nil if nothing was. It is

@@ -1,16 +1,405 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/google/uuid"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
-// StartPipeline starts the workflow of a pipeline that was spawned, once. Where
-// that fails the worker's reconciler does it when it can: the pipeline is there.
-func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p store.Pipeline) error {
-	return workerhost.StartPipeline(ctx, c, db, p)
+// Pipelines does things with the pipelines of one installation: deliberations of
+// their own, and those that plan runs.
+type Pipelines struct {
+	Store     *store.Store
+	Temporal  client.Client
+	Artifacts *artifact.Store
+	Config    *config.Config // the operator's; each pipeline freezes its own from it
+}
+
+// Pipelines returns what can be done with the pipelines of the same installation.
+func (r *Runs) Pipelines() *Pipelines {
+	return &Pipelines{Store: r.Store, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config}
+}
+
+// Spawning says which pipeline is to be made.
+type Spawning struct {
+	Objective    string
+	Task         *Task                 // more about the objective
+	Project      string                // whose budgets pay; empty: that of pipelines
+	AutoContinue *bool                 // nil: as configured
+	ForceGamma   bool                  // GAMMA is there from the start
+	Mode         contract.PipelineMode // empty: as configured
+	Model        string                // of all members, as provider/model; empty: those of the configuration
+	Timeout      int                   // seconds of the exchange; 0: the task's, or as configured
+	Key          string                // of idempotency: the same makes one pipeline, however often it is asked for
+}
+
+// Spawned is a pipeline that was made, or that the same key had made before.
+type Spawned struct {
+	Pipeline store.Pipeline
+	Fresh    bool
+	// Waiting says why the pipeline is not at work yet: the worker starts it when it can.
+	Waiting string
+}
+
+// Check says what can be seen to be wrong without looking anywhere.
+func (s Spawning) Check() error {
+	_, err := s.task()
+	if err == nil {
+		err = s.checkModels()
+	}
+	if err == nil && (s.Timeout < 0 || s.Timeout > longestSeconds) {
+		err = wrong("the timeout is %d; give 1 to %d seconds, or leave it out", s.Timeout, longestSeconds)
+	}
+	return err
+}
+
+func (s Spawning) checkModels() error {
+	if err := checkMode(s.Mode); err != nil || s.Model == "" {
+		return err
+	}
+	return CheckModel(s.Model)
+}
+
+func checkMode(mode contract.PipelineMode) error {
+	switch mode {
+	case "", contract.ModeOpenRouter, contract.ModeLocal:
+		return nil
+	}
+	return wrong("the mode %q is none of a deliberation; use openrouter or local", mode)
+}
+
+// task is the task with the objective, which may stand in either.
+func (s Spawning) task() (t Task, err error) {
+	if s.Task != nil {
+		t = *s.Task
+	}
+	own, said := strings.TrimSpace(t.Objective), strings.TrimSpace(s.Objective)
+	if own != "" && said != "" && own != said {
+		return t, wrong("the task has another objective than the request; give one of them")
+	}
+	if t.Objective = cmp.Or(said, own); t.Objective == "" {
+		return t, wrong(`the objective is empty; say what is to be deliberated, such as --objective "Design a caching strategy"`)
+	}
+	return t, t.Check()
+}
+
+// Spawn checks everything first and then makes the pipeline and starts it: what
+// is met by an error leaves nothing behind.
+func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
+	if err := s.Check(); err != nil {
+		return Spawned{}, err
+	}
+	task, err := s.task()
+	if err != nil {
+		return Spawned{}, err
+	}
+	if most := p.Config.Execution.MaxGoalBytes.Int64(); int64(task.size()) > most {
+		return Spawned{}, wrong("objective and task have %d bytes, more than the %d allowed (execution.max_goal_bytes); say it shorter", task.size(), most)
+	}
+	digest, err := digestOf(s)
+	if err != nil {
+		return Spawned{}, err
+	}
+	if known, err := p.known(ctx, s.Key, digest); known != nil || err != nil {
+		return giveSpawned(known), err
+	}
+	settings, err := p.settings(ctx, s)
+	if err != nil {
+		return Spawned{}, err
+	}
+	task.TaskID = cmp.Or(task.TaskID, "task-"+uuid.NewString()[:8])
+	if s.Timeout > 0 { // what is asked for now counts before what the task says
+		task.TimeoutSeconds = s.Timeout
+	}
+	var out Spawned
+	out.Pipeline, out.Fresh, err = p.Store.SpawnPipeline(ctx, store.NewPipelineRow{
+		Tenant: store.DefaultTenant, Project: s.Project, Objective: task.Objective, Task: task.resolved(), Settings: settings,
+		IdempotencyKey: s.Key, RequestDigest: digest,
+	})
+	if err != nil {
+		return Spawned{}, err
+	}
+	p.start(ctx, &out)
+	return out, nil
+}
+
+func giveSpawned(s *Spawned) (out Spawned) {
+	if s != nil {
+		out = *s
+	}
+	return out
+}
+
+// known returns what was made under a key already, nil if nothing was.
+func (p *Pipelines) known(ctx context.Context, key, digest string) (*Spawned, error) {
+	if key == "" {
+		return nil, nil
+	}
+	made, err := p.Store.PipelineByKey(ctx, store.DefaultTenant, key, digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := Spawned{Pipeline: made}
+	p.start(ctx, &out)
+	return &out, nil
+}
+
+// start starts the workflow of a pipeline that was made. Where that fails the
+// worker's reconciler does it when it can: the pipeline is there.
+func (p *Pipelines) start(ctx context.Context, s *Spawned) {
+	if s.Pipeline.WorkflowID != "" {
+		return
+	}
+	if err := workerhost.StartPipeline(ctx, p.Temporal, p.Store, s.Pipeline); err != nil {
+		s.Waiting = fault.Of(err).Message
+	}
+}
+
+// settings resolves and freezes what a pipeline decides by, and sees that its
+// models can be reached.
+func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.DeliberationSettings, error) {
+	settings, err := p.models(s.Mode, s.Model)
+	if err != nil {
+		return settings, err
+	}
+	settings.ForceGamma = s.ForceGamma
+	if s.AutoContinue != nil {
+		settings.AutoContinue = *s.AutoContinue
+	}
+	if s.Timeout > 0 {
+		settings.Timeout = time.Duration(s.Timeout) * time.Second
+	}
+	return settings, p.probe(ctx, settings)
+}
+
+// models returns the settings with the models of a mode, or with one model for
+// all members. What is scripted is the mode local, whatever it is called.
+func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.DeliberationSettings, error) {
+	settings, err := setup.Deliberation(p.Config, mode)
+	if err != nil || name == "" {
+		return settings, err
+	}
+	chosen, err := Model(p.Config, name)
+	if err != nil {
+		return settings, err
+	}
+	scripted := p.Config.Models.Providers[chosen.Provider].Kind == string(model.KindScripted)
+	if mode == contract.ModeLocal && !scripted {
+		return settings, wrong("mode local deliberates with the scripted model, and %s is another one; leave the model out, or use mode openrouter", name)
+	}
+	settings.Mode = contract.ModeOpenRouter
+	if scripted {
+		settings.Mode = contract.ModeLocal
+	}
+	for agent := range settings.Models {
+		settings.Models[agent] = chosen
+	}
+	return settings, nil
+}
+
+// probe sees that the members' models can be reached, before anything is made.
+func (p *Pipelines) probe(ctx context.Context, s contract.DeliberationSettings) error {
+	used := map[string]bool{}
+	for _, m := range s.Models {
+		used[m.Provider] = true
+	}
+	for _, provider := range setup.Providers(p.Config) {
+		if !used[provider.Name] {
+			continue
+		}
+		if err := model.Probe(ctx, provider); err != nil {
+			return fault.Wrap(err, contract.ClassConfig, fault.Of(err).Code, "the pipeline was not made: %s", fault.Of(err).Message)
+		}
+	}
+	return nil
+}
+
+// Continuation says how a pipeline goes on to its exchange.
+type Continuation struct {
+	Mode    contract.PipelineMode // empty: that of the spawn
+	Model   string                // of all members, as provider/model; empty: those of the spawn
+	Timeout int                   // seconds of the exchange; 0: as it is
+	contract.PipelineCommand
+}
+
+// Continue lets a pipeline that has reported its opening work go on. Said before
+// the report it counts when that is there.
+func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (contract.PipelineAck, error) {
+	if err := (Spawning{Mode: c.Mode, Model: c.Model}).checkModels(); err != nil {
+		return contract.PipelineAck{}, err
+	}
+	if c.Timeout < 0 || c.Timeout > longestSeconds {
+		return contract.PipelineAck{}, wrong("the timeout is %d; give 1 to %d seconds, or leave it out", c.Timeout, longestSeconds)
+	}
+	now, err := p.Store.Pipeline(ctx, id)
+	if err != nil {
+		return contract.PipelineAck{}, err
+	}
+	command := c.PipelineCommand
+	command.Timeout = time.Duration(c.Timeout) * time.Second
+	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // else what was frozen stays
+		settings, err := p.models(c.Mode, c.Model)
+		if err != nil {
+			return contract.PipelineAck{}, err
+		}
+		command.Mode, command.Models = settings.Mode, settings.Models
+	}
+	return p.tell(ctx, id, contract.UpdateContinue, command)
+}
+
+// Stop ends a pipeline, or the recovery that it waits for; what it found is kept.
+func (p *Pipelines) Stop(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	return p.tell(ctx, id, contract.UpdateStop, c)
+}
+
+// Revoke takes a member out of a pipeline; the others go on.
+func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	var err error
+	if c.Member, err = member(m); err != nil {
+		return contract.PipelineAck{}, err
+	}
+	return p.tell(ctx, id, contract.UpdateRevoke, c)
+}
+
+// RecordError counts an error that somebody else saw against a member. Secrets
+// are taken out before it becomes part of a history.
+func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	var err error
+	if e.Member, err = member(e.Member); err != nil {
+		return contract.PipelineAck{}, err
+	}
+	if !slices.Contains(contract.Classes(), e.Class) {
+		return contract.PipelineAck{}, wrong("the error_type %q is none of %v", e.Class, contract.Classes())
+	}
+	if e.Message = strings.TrimSpace(telemetry.Redact(e.Message)); e.Message == "" {
+		return contract.PipelineAck{}, wrong("the error has no message; say what went wrong")
+	}
+	e.Code = cmp.Or(e.Code, contract.CodeUnknown)
+	e.Message = fault.Clip(e.Message, contract.TextHead)
+	c.Member, c.Error = e.Member, &e
+	return p.tell(ctx, id, contract.UpdateRecordError, c)
+}
+
+// KeptFailure is what is kept of a pipeline that failed, and what came of a
+// note for it.
+type KeptFailure struct {
+	PipelineID     int64                    `json:"pipeline_id"`
+	Status         contract.PipelineStatus  `json:"status"`
+	Message        string                   `json:"message"`
+	FailureContext *contract.FailureContext `json:"failure_context,omitempty" doc:"absent while the pipeline has not failed"`
+}
+
+// FailureContext returns what is kept of a pipeline that failed. A note is kept
+// with it for a pipeline that is under way, should that fail.
+func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.PipelineCommand) (KeptFailure, error) {
+	var out KeptFailure
+	if c.Context = strings.TrimSpace(telemetry.Redact(c.Context)); c.Context != "" {
+		c.Context = fault.Clip(c.Context, contract.TextHead)
+		ack, err := p.tell(ctx, id, contract.UpdateFailureContext, c)
+		if err != nil {
+			return out, err
+		}
+		out.Message = ack.Message
+	}
+	now, err := p.Store.Pipeline(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	out.PipelineID, out.Status, out.FailureContext = now.ID, now.Status, now.FailureContext
+	if out.FailureContext == nil && out.Message == "" {
+		out.Message = "the pipeline has not failed; its failure context is recorded when it does"
+	}
+	return out, nil
+}
+
+// member reads the name of a member, in any case.
+func member(m contract.Member) (contract.Member, error) {
+	known := contract.Member(strings.ToUpper(string(m)))
+	if !known.Valid() {
+		return "", wrong("%q is no agent of a pipeline; these are %v", m, contract.Members())
+	}
+	return known, nil
+}
+
+// tell sends a command, by the name of an update, to a pipeline and waits for
+// its answer. Commands with the same ID are one command. What a pipeline refuses
+// is a HUMAN_ERROR with its reason.
+func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	now, err := p.Store.Pipeline(ctx, id) // its error is the clearer one
+	if err != nil {
+		return contract.PipelineAck{}, err
+	}
+	limited, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	again := c.ID != ""
+	c.ID = cmp.Or(c.ID, uuid.NewString())
+	c.Reason = telemetry.Redact(c.Reason)
+	ack, err := p.update(limited, id, name, c.ID, c)
+	var refusal *temporal.ApplicationError
+	if again && errors.As(err, &refusal) {
+		// Temporal answers a refused update the same for good: the command is
+		// still the same one, under another update.
+		ack, err = p.update(limited, id, name, uuid.NewString(), c)
+	}
+	if err != nil {
+		return ack, p.untold(ctx, now, name, err)
+	}
+	return ack, nil
+}
+
+// update sends an update to a pipeline's workflow and returns its answer.
+func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	var ack contract.PipelineAck
+	handle, err := p.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: contract.PipelineWorkflowID(id), UpdateID: updateID, UpdateName: name, Args: []any{c}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &ack)
+	}
+	return ack, err
+}
+
+// untold says why a command had no effect.
+func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string, err error) error {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return refused("%s", app.Message())
+	}
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		now, lookup := p.Store.Pipeline(context.WithoutCancel(ctx), was.ID)
+		switch {
+		case lookup != nil || !now.Status.Terminal():
+			return refused("pipeline %d has not started yet; try again in a moment", was.ID)
+		case now.RecoveredBy != 0:
+			return refused("pipeline %d has ended (%s) and was recovered by pipeline %d; %s changes nothing any more", was.ID, now.Status, now.RecoveredBy, name)
+		}
+		return refused("pipeline %d has ended (%s); %s changes nothing any more", was.ID, now.Status, name)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Wrap(errors.Join(ErrSilent, err), contract.ClassInfra, contract.CodeTimeout,
+			"pipeline %d did not answer %s within %s; see that a worker runs (rgpt dev status)", was.ID, name, answerTime)
+	}
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to pipeline %d", name, was.ID)
 }

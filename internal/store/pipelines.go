@@ -126,12 +126,18 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return Pipeline{}, false, explain(err, "create the pipeline")
 	}
-	p, err := s.pipelineByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
+	p, err := s.PipelineByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
 	return p, false, err
 }
 
-func (s *Store) pipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
+// PipelineByKey returns the pipeline that a tenant's idempotency key has made, or
+// ErrNotFound. If the request was another one, it is a HUMAN_ERROR with
+// CodeConflict.
+func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Pipeline{}, notFound("no pipeline was made under this key")
+	}
 	if err != nil {
 		return Pipeline{}, explain(err, "look for the pipeline that a key made")
 	}
@@ -498,6 +504,16 @@ func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full 
 		texts = append(texts, &report.Votes[i].Text)
 	}
 	return report, s.resolve(ctx, id, texts...)
+}
+
+// NewestReported returns the newest pipeline that has a report of a kind, or
+// ErrNotFound.
+func (s *Store) NewestReported(ctx context.Context, kind string) (int64, error) {
+	id, err := s.q.NewestReport(ctx, kind)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, notFound("no pipeline has a %s report yet", kind)
+	}
+	return id, explain(err, "look for the newest %s report", kind)
 }
 
 // PipelineEvents returns the events that name a pipeline, after a number, in

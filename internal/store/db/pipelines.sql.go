@@ -294,6 +294,21 @@ func (q *Queries) MarkPipelineStarted(ctx context.Context, arg MarkPipelineStart
 	return result.RowsAffected(), nil
 }
 
+const newestReport = `-- name: NewestReport :one
+SELECT p.id FROM orchestrator_pipelines p
+WHERE EXISTS (SELECT FROM orchestrator_pipeline_reports r WHERE r.pipeline_id = p.id AND r.kind = $1)
+ORDER BY p.created_at DESC, p.id DESC
+LIMIT 1
+`
+
+// The newest pipeline that has a report of a kind.
+func (q *Queries) NewestReport(ctx context.Context, kind string) (int64, error) {
+	row := q.db.QueryRow(ctx, newestReport, kind)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const pipelineByKey = `-- name: PipelineByKey :one
 SELECT r.id AS run_id, r.request_digest, coalesce(p.id, 0)::bigint AS id
 FROM orchestrator_runs r LEFT JOIN orchestrator_pipelines p ON p.run_id = r.id AND p.attempt = 1 AND NOT p.for_run

@@ -235,3 +235,10 @@ FROM orchestrator_pipelines p JOIN orchestrator_pipelines o ON o.run_id = p.run_
 JOIN orchestrator_pipeline_texts t ON t.pipeline_id = o.id AND t.ref = ANY (@refs::text[])
 WHERE p.id = @pipeline_id
 ORDER BY t.ref, o.id DESC;
+
+-- name: NewestReport :one
+-- The newest pipeline that has a report of a kind.
+SELECT p.id FROM orchestrator_pipelines p
+WHERE EXISTS (SELECT FROM orchestrator_pipeline_reports r WHERE r.pipeline_id = p.id AND r.kind = @kind)
+ORDER BY p.created_at DESC, p.id DESC
+LIMIT 1;

@@ -1,0 +1,108 @@
+package apiclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func pipelinePath(id int64, rest ...string) []string {
+	return append([]string{"api", "pipelines", fmt.Sprint(id)}, rest...)
+}
+
+// Spawn makes and starts a pipeline. Without a key of its own the request gets
+// one, so that a lost answer makes no second pipeline.
+func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
+	r := command(api.SpawnRequest{
+		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project,
+	}, "api", "spawn")
+	var known bool
+	r.key, r.known = cmp.Or(s.Key, r.key), &known
+	made, err := ask[api.SpawnedPipeline](ctx, c, r)
+	if err != nil {
+		return control.Spawned{}, err
+	}
+	out := control.Spawned{Fresh: s.Key == "" || made.Created && !known}
+	if len(made.Notes) > 0 {
+		out.Waiting = made.Notes[0]
+	}
+	out.Pipeline, err = c.Pipeline(ctx, made.PipelineID)
+	if !known {
+		out.Pipeline.Status = cmp.Or(made.Status, out.Pipeline.Status)
+	}
+	return out, err
+}
+
+// ListPipelines returns the newest pipelines that a filter selects: one page.
+func (c *Client) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error) {
+	r := read("api", "pipelines")
+	r.query = parameters("text", f.Text)
+	for _, status := range f.Status {
+		r.query.Add("status", string(status))
+	}
+	if f.RunID > 0 {
+		r.query.Set("run", strconv.FormatInt(f.RunID, 10))
+	}
+	if f.Limit > 0 {
+		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
+	}
+	page, err := ask[api.PipelineList](ctx, c, r)
+	return page.Pipelines, err
+}
+
+// Pipeline reads how a pipeline is.
+func (c *Client) Pipeline(ctx context.Context, id int64) (store.Pipeline, error) {
+	return ask[store.Pipeline](ctx, c, read(pipelinePath(id)...))
+}
+
+// Orchestration reads a whole pipeline.
+func (c *Client) Orchestration(ctx context.Context, id int64, every bool) (control.Orchestration, error) {
+	r := read("api", "pipeline", fmt.Sprint(id), "orchestration")
+	if every {
+		r.query = parameters("versions", "true")
+	}
+	return ask[control.Orchestration](ctx, c, r)
+}
+
+// PipelineLogs reads what happened in a pipeline after a number.
+func (c *Client) PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error) {
+	r := read("api", "pipeline", "logs")
+	r.query = url.Values{"pipeline_id": {strconv.FormatInt(id, 10)}, "after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(min(limit, pageMost))}}
+	logs, err := ask[api.PipelineLogs](ctx, c, r)
+	return logs.Entries, err
+}
+
+// ContinuePipeline lets a pipeline go on after its report.
+func (c *Client) ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error) {
+	return ask[contract.PipelineAck](ctx, c, command(api.ContinueRequest{
+		OfPipeline: api.OfPipeline{PipelineID: id, By: n.By}, Mode: n.Mode, Model: n.Model, Timeout: n.Timeout,
+	}, "api", "pipeline", "continue"))
+}
+
+// StopPipeline stops a pipeline.
+func (c *Client) StopPipeline(ctx context.Context, id int64, w contract.PipelineCommand) (contract.PipelineAck, error) {
+	return ask[contract.PipelineAck](ctx, c, command(api.Why{By: w.By, Reason: w.Reason}, "api", "pipeline", fmt.Sprint(id), "stop"))
+}
+
+// RevokeMember takes an agent out of a pipeline.
+func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, w contract.PipelineCommand) (contract.PipelineAck, error) {
+	return ask[contract.PipelineAck](ctx, c, command(api.RevokeRequest{
+		OfPipeline: api.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Reason: w.Reason,
+	}, "api", "pipeline", "revoke"))
+}
+
+// FollowPipeline is Follow for the events of a pipeline. Their numbers are those
+// of the run that they belong to, so there are gaps between them.
+func (c *Client) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
+	return c.followed(ctx, streamed{
+		path: pipelinePath(id, "stream"), again: fmt.Sprintf("rgpt pipeline watch %d", id),
+		ours: func(e contract.Event) bool { return control.PipelineOf(e) == id }, gaps: true,
+	}, after, fn)
+}

@@ -1,0 +1,270 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// The kinds of reports of a pipeline.
+const (
+	ReportCheckpoint = "checkpoint" // after the opening work
+	ReportPartial    = "partial"    // what there was when it ended without a consensus
+	ReportFinal      = "final"
+)
+
+// ReportKinds returns the kinds of reports in the order in which they are written.
+func ReportKinds() []string { return []string{ReportCheckpoint, ReportPartial, ReportFinal} }
+
+// Orchestration is a whole pipeline.
+type Orchestration struct {
+	store.Pipeline
+	Blackboard []contract.Entry              `json:"blackboard" doc:"by section, in the order in which places were first written"`
+	Votes      []contract.Vote               `json:"votes" doc:"the last one of each voter on each version"`
+	Messages   []contract.Message            `json:"messages" doc:"the last 50 of each agent"`
+	Errors     []store.PipelineError         `json:"errors" doc:"what was refused of agents, and recorded of them"`
+	Reports    []contract.DeliberationReport `json:"reports" doc:"checkpoint, partial, final: those that there are"`
+}
+
+// Orchestration returns a whole pipeline, with texts in full: of the blackboard
+// the newest version of each place, or every one.
+func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Orchestration, error) {
+	row, err := p.Store.Pipeline(ctx, id)
+	if err != nil {
+		return Orchestration{}, err
+	}
+	out := Orchestration{Pipeline: row, Reports: []contract.DeliberationReport{}}
+	if out.Blackboard, err = p.Store.PipelineEntries(ctx, id, every, true); err != nil {
+		return out, err
+	}
+	if out.Votes, err = p.Store.PipelineVotes(ctx, id, true); err != nil {
+		return out, err
+	}
+	if out.Messages, err = p.Store.PipelineLastMessages(ctx, id, contract.MessageTail, true); err != nil {
+		return out, err
+	}
+	if out.Errors, err = p.Store.PipelineErrors(ctx, id); err != nil {
+		return out, err
+	}
+	for _, kind := range ReportKinds() {
+		report, err := p.Store.PipelineReport(ctx, id, kind, false) // its texts stand on the blackboard
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Reports = append(out.Reports, report)
+	}
+	return out, nil
+}
+
+// Report returns a report of a pipeline, with texts in full; of the newest
+// pipeline that has one where id is 0.
+func (p *Pipelines) Report(ctx context.Context, id int64, kind string) (contract.DeliberationReport, error) {
+	if id == 0 {
+		var err error
+		if id, err = p.Store.NewestReported(ctx, kind); err != nil {
+			return contract.DeliberationReport{}, err
+		}
+	} else if _, err := p.Store.Pipeline(ctx, id); err != nil {
+		return contract.DeliberationReport{}, err
+	}
+	return p.Store.PipelineReport(ctx, id, kind, true)
+}
+
+// Newest returns the newest pipeline, or ErrNotFound.
+func (p *Pipelines) Newest(ctx context.Context) (store.Pipeline, error) {
+	list, err := p.Store.ListPipelines(ctx, store.PipelineFilter{Limit: 1})
+	if err == nil && len(list) == 0 {
+		err = fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, `there is no pipeline yet; spawn one: rgpt pipeline spawn --objective "…"`)
+	}
+	if err != nil {
+		return store.Pipeline{}, err
+	}
+	return list[0], nil
+}
+
+// LogKind says what an entry of a pipeline's log is.
+type LogKind string
+
+// What a pipeline's log has.
+const (
+	LogMessage LogKind = "message"
+	LogWrite   LogKind = "write" // on the blackboard
+	LogVote    LogKind = "vote"
+	LogError   LogKind = "error"
+	LogStatus  LogKind = "status" // of the pipeline
+	LogEvent   LogKind = "event"  // anything else: agents, conflicts, GAMMA, the end
+)
+
+// PipelineLog is one thing that happened in a pipeline.
+type PipelineLog struct {
+	Seq       int64                   `json:"seq" doc:"number of the event, to go on after"`
+	At        time.Time               `json:"at"`
+	Kind      LogKind                 `json:"kind" enum:"message,write,vote,error,status,event"`
+	Type      contract.EventType      `json:"event_type"`
+	Agent     contract.Member         `json:"agent,omitempty" doc:"who did it"`
+	To        contract.Member         `json:"to,omitempty" doc:"of a message; absent: everybody"`
+	Section   contract.Section        `json:"section,omitempty"`
+	Key       string                  `json:"key,omitempty"`
+	Version   int                     `json:"version,omitempty"`
+	Move      contract.MoveKind       `json:"move,omitempty"`
+	Accept    *bool                   `json:"accept,omitempty" doc:"of a vote"`
+	Status    contract.PipelineStatus `json:"status,omitempty"`
+	ErrorType contract.Class          `json:"error_type,omitempty"`
+	ErrorCode contract.Code           `json:"error_code,omitempty"`
+	Text      string                  `json:"text,omitempty" doc:"in full"`
+	Details   json.RawMessage         `json:"details,omitempty" doc:"the event's payload, of kind event"`
+}
+
+// Logs returns what happened in a pipeline after a number, in order, at most
+// limit of it.
+func (p *Pipelines) Logs(ctx context.Context, id, after int64, limit int) ([]PipelineLog, error) {
+	if _, err := p.Store.Pipeline(ctx, id); err != nil {
+		return nil, err
+	}
+	events, err := p.Store.PipelineEvents(ctx, id, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]PipelineLog, len(events))
+	for i, e := range events {
+		out[i] = LogOf(e)
+	}
+	return out, p.complete(ctx, id, events, out)
+}
+
+// LogOf reads an event of a pipeline. Of a long text it has the beginning.
+func LogOf(e contract.Event) PipelineLog {
+	var said struct {
+		Member       contract.Member   `json:"member"`
+		From         string            `json:"from"` // a member, or a status
+		To           contract.Member   `json:"to"`
+		Author       contract.Member   `json:"author"`
+		Voter        contract.Member   `json:"voter"`
+		Section      contract.Section  `json:"section"`
+		Key          string            `json:"key"`
+		Version      int               `json:"version"`
+		Move         contract.MoveKind `json:"move"`
+		Accept       *bool             `json:"accept"`
+		Status       string            `json:"status"` // of the pipeline, or of a member
+		WaitingFor   string            `json:"waiting_for"`
+		ErrorType    contract.Class    `json:"error_type"`
+		ErrorCode    contract.Code     `json:"error_code"`
+		ErrorMessage string            `json:"error_message"`
+		Text         string            `json:"text"`
+	}
+	out := PipelineLog{Seq: e.Seq, At: e.CreatedAt, Type: e.Type, Kind: LogEvent}
+	if json.Unmarshal(e.Payload, &said) != nil {
+		out.Details = e.Payload
+		return out
+	}
+	out.Agent, out.Text = said.Member, said.Text
+	switch e.Type {
+	case contract.EventAgentMessage:
+		out.Kind, out.Agent, out.To = LogMessage, contract.Member(said.From), said.To
+	case contract.EventBlackboardWritten:
+		out.Kind, out.Agent, out.Section, out.Key, out.Version, out.Move = LogWrite, said.Author, said.Section, said.Key, said.Version, said.Move
+	case contract.EventVoteCast:
+		out.Kind, out.Agent, out.Key, out.Version, out.Accept = LogVote, said.Voter, said.Key, said.Version, said.Accept
+	case contract.EventAgentError:
+		out.Kind, out.ErrorType, out.ErrorCode, out.Text = LogError, said.ErrorType, said.ErrorCode, said.ErrorMessage
+	case contract.EventPipelineSpawned, contract.EventPipelineUpdated:
+		out.Kind, out.Status = LogStatus, contract.PipelineStatus(said.Status)
+		if said.WaitingFor != "" {
+			out.Text = "waits for " + said.WaitingFor
+		}
+	default:
+		out.Details = e.Payload
+	}
+	return out
+}
+
+// complete gives entries of a log the whole of their texts, of which events have
+// the beginning.
+func (p *Pipelines) complete(ctx context.Context, id int64, events []contract.Event, log []PipelineLog) error {
+	long := func(kind LogKind) bool {
+		return slices.ContainsFunc(log, func(l PipelineLog) bool { return l.Kind == kind && len(l.Text) >= contract.TextHead/2 })
+	}
+	whole := map[string]string{}
+	if long(LogMessage) {
+		messages, err := p.Store.PipelineMessages(ctx, id, 0, 0, true)
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			whole[m.ID] = m.Text.Head
+		}
+	}
+	if long(LogVote) {
+		votes, err := p.Store.PipelineVotes(ctx, id, true)
+		if err != nil {
+			return err
+		}
+		for _, v := range votes {
+			whole[v.ID] = v.Text.Head
+		}
+	}
+	if long(LogWrite) {
+		entries, err := p.Store.PipelineEntries(ctx, id, true, true)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			whole[place(e.Section, e.Key, e.Version)] = e.Value.Head
+		}
+	}
+	for i := range log {
+		key := place(log[i].Section, log[i].Key, log[i].Version)
+		if log[i].Kind == LogMessage || log[i].Kind == LogVote {
+			var named struct{ ID string }
+			if json.Unmarshal(events[i].Payload, &named) != nil {
+				continue
+			}
+			key = named.ID
+		}
+		if text, ok := whole[key]; ok {
+			log[i].Text = text
+		}
+	}
+	return nil
+}
+
+// place names a version of an entry of the blackboard.
+func place(section contract.Section, key string, version int) string {
+	return fmt.Sprintf("%s/%s/%d", section, key, version)
+}
+
+// Follow calls fn with each event of a pipeline after a number, in order and each
+// exactly once, and waits for more, as Store.Follow does.
+func (p *Pipelines) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
+	row, err := p.Store.Pipeline(ctx, id)
+	if err != nil {
+		return err
+	}
+	return p.Store.Follow(ctx, row.RunID, after, func(e contract.Event) error {
+		if PipelineOf(e) != id {
+			return nil
+		}
+		return fn(e)
+	})
+}
+
+// PipelineOf returns the pipeline that an event tells of, 0 for none.
+func PipelineOf(e contract.Event) int64 {
+	var named struct {
+		ID int64 `json:"pipeline_id"`
+	}
+	if json.Unmarshal(e.Payload, &named) != nil {
+		return 0
+	}
+	return named.ID
+}

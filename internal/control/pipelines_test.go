@@ -1,0 +1,104 @@
+package control
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+func TestAComplexityIsANumberOrAWord(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Complexity{"0": 0, "0.85": 0.85, "1": 1, `"low"`: 0.3, `"medium"`: 0.6, `"high"`: 0.9} {
+		var asJSON, asYAML Task
+		require.NoError(t, json.Unmarshal([]byte(`{"complexity": `+text+`}`), &asJSON), text)
+		require.Equal(t, want, asJSON.Complexity, text)
+		require.NoError(t, yaml.UnmarshalWithOptions([]byte("complexity: "+text), &asYAML, yaml.Strict(), yaml.UseJSONUnmarshaler()), text)
+		require.Equal(t, want, asYAML.Complexity, text)
+	}
+	require.Greater(t, float64(complexityWords["high"]), config.Default().Deliberation.GammaComplexityOver, "high lets GAMMA join")
+	for _, text := range []string{"1.1", "-0.1", `"huge"`, "true", "[]", "{}", `"HIGH"`} {
+		var task Task
+		require.Error(t, json.Unmarshal([]byte(`{"complexity": `+text+`}`), &task), text)
+	}
+}
+
+func TestASpawningThatCannotBeUsedSaysWhy(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxTaskName+1)
+	subtasks := func(s ...contract.Subtask) *Task { return &Task{Objective: "o", Subtasks: s} }
+	for why, s := range map[string]Spawning{
+		"the objective is empty":             {},
+		"no text":                            {Objective: "a\x00b"},
+		"another objective":                  {Objective: "a", Task: &Task{Objective: "b"}},
+		`the mode "remote" is none`:          {Objective: "a", Mode: "remote"},
+		"not of the form provider/model":     {Objective: "a", Model: "gpt"},
+		"the timeout is -1":                  {Objective: "a", Timeout: -1},
+		"timeout_seconds is 86401":           {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
+		"task_id has 101 bytes":              {Objective: "a", Task: &Task{TaskID: long}},
+		"a subtask needs an id":              {Task: subtasks(contract.Subtask{Description: "d"})},
+		`two subtasks are called "a"`:        {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
+		`"a" cannot depend on "b"`:           {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
+		`"a" cannot depend on "a"`:           {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
+		"101 subtasks":                       {Task: subtasks(make([]contract.Subtask, 101)...)},
+		"more than the 100 constraints or":   {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
+		"that are not UTF-8":                 {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
+		"complexity is 2; give a number":     {Objective: "a", Task: &Task{Complexity: 2}},
+		"a subtask needs an id of at most 1": {Task: subtasks(contract.Subtask{ID: "a", Status: long})},
+	} {
+		err := s.Check()
+		require.ErrorContains(t, err, why)
+		require.Equal(t, contract.ClassHuman, fault.Of(err).Class, why)
+	}
+	require.NoError(t, Spawning{Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "b", Dependencies: []string{"a"}}), Mode: contract.ModeLocal}.Check())
+	require.NoError(t, Spawning{Objective: " o ", Task: &Task{Objective: "o"}}.Check(), "the same objective twice is one")
+}
+
+// scriptedConfig is a configuration whose only models are scripted.
+func scriptedConfig() *config.Config {
+	cfg := config.Default()
+	cfg.Models.Providers["scripted"] = config.Provider{Kind: "scripted", BaseURL: "http://127.0.0.1:1/v1", MaxConcurrent: 1}
+	cfg.Models.Default = config.Choice{Provider: "scripted", Model: "scripted"}
+	return cfg
+}
+
+func TestTheModeOfAPipelineIsThatOfItsModels(t *testing.T) {
+	t.Parallel()
+	p := &Pipelines{Config: scriptedConfig()}
+	for _, mode := range []contract.PipelineMode{"", contract.ModeOpenRouter, contract.ModeLocal} {
+		s, err := p.models(mode, "")
+		require.NoError(t, err)
+		require.Equal(t, contract.ModeLocal, s.Mode, "nothing but the scripted model is there")
+		require.Len(t, s.Models, 3)
+	}
+	s, err := p.models("", "openai/gpt-5")
+	require.NoError(t, err)
+	require.Equal(t, contract.ModeOpenRouter, s.Mode)
+	for _, m := range contract.Members() {
+		require.Equal(t, "gpt-5", s.Models[m.Agent()].Model)
+	}
+	s, err = p.models(contract.ModeLocal, "scripted/other")
+	require.NoError(t, err)
+	require.Equal(t, "other", s.Models[contract.AgentGamma].Model)
+	_, err = p.models(contract.ModeLocal, "openai/gpt-5")
+	require.ErrorContains(t, err, "mode local deliberates with the scripted model")
+	_, err = p.models("", "nowhere/x")
+	require.ErrorContains(t, err, `no model provider is called "nowhere"`)
+}
+
+func TestWhoPlansARunIsASettingOfItsRequest(t *testing.T) {
+	t.Parallel()
+	require.Nil(t, Creation{}.settings())
+	require.Equal(t, map[string]string{"deliberation.plan_by": "deliberation"}, Creation{PlanBy: "deliberation"}.settings())
+	both := Creation{PlanBy: "deliberation", Settings: map[string]string{"deliberation.plan_by": "planner", "git.stay": "1h"}}
+	require.Equal(t, both.Settings, both.settings())
+	raw, err := json.Marshal(Creation{})
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "PlanBy", "requests of before are still the same ones")
+}

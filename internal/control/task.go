@@ -1,0 +1,138 @@
+package control
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Bounds of a task of a pipeline. All its texts together have at most
+// execution.max_goal_bytes.
+const (
+	maxSubtasks    = 100
+	maxConditions  = 100 // constraints, and success criteria
+	maxTaskName    = 100 // bytes of a task's id, and of what names or marks a subtask
+	longestSeconds = 24 * 60 * 60
+)
+
+// What the words for a complexity stand for. High is more than the 0.8 from which
+// on GAMMA joins where nothing else is configured.
+var complexityWords = map[string]Complexity{"low": 0.3, "medium": 0.6, "high": 0.9}
+
+// Complexity is how hard an objective is, from 0 (unknown) to 1. As JSON or YAML
+// it is a number or one of the words low, medium and high.
+type Complexity float64
+
+// UnmarshalJSON reads a number or a word.
+func (c *Complexity) UnmarshalJSON(raw []byte) error {
+	var word string
+	if json.Unmarshal(raw, &word) == nil {
+		known, ok := complexityWords[word]
+		if !ok {
+			return wrong("complexity %q is neither a number from 0 to 1 nor low, medium or high", word)
+		}
+		*c = known
+		return nil
+	}
+	var share float64
+	if err := json.Unmarshal(raw, &share); err != nil || share < 0 || share > 1 {
+		return wrong("complexity %.40s is neither a number from 0 to 1 nor low, medium or high", raw)
+	}
+	*c = Complexity(share)
+	return nil
+}
+
+// Schema describes it for the API.
+func (Complexity) Schema(huma.Registry) *huma.Schema {
+	least, most := 0.0, 1.0
+	return &huma.Schema{
+		Description: "a number from 0 (unknown) to 1, or low (0.3), medium (0.6), high (0.9)",
+		OneOf: []*huma.Schema{
+			{Type: huma.TypeNumber, Minimum: &least, Maximum: &most},
+			{Type: huma.TypeString, Enum: []any{"low", "medium", "high"}},
+		},
+	}
+}
+
+// Task is what a pipeline is about, as people write it.
+type Task struct {
+	TaskID          string             `json:"task_id,omitempty" maxLength:"100" doc:"names it in results; default: one is made"`
+	Objective       string             `json:"objective,omitempty" doc:"default: the objective of the request"`
+	Complexity      Complexity         `json:"complexity,omitempty"`
+	Subtasks        []contract.Subtask `json:"subtasks,omitempty" maxItems:"100"`
+	Constraints     []string           `json:"constraints,omitempty" maxItems:"100"`
+	SuccessCriteria []string           `json:"success_criteria,omitempty" maxItems:"100"`
+	TimeoutSeconds  int                `json:"timeout_seconds,omitempty" minimum:"0" maximum:"86400" doc:"of the exchange; 0: as configured"`
+}
+
+// Check says what is wrong with a task, whatever its length.
+func (t Task) Check() error {
+	for _, text := range t.texts() {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return wrong("the task holds something that is no text: bytes that are not UTF-8, or NUL")
+		}
+	}
+	switch {
+	case len(t.TaskID) > maxTaskName:
+		return wrong("task_id has %d bytes, more than the %d allowed", len(t.TaskID), maxTaskName)
+	case len(t.Subtasks) > maxSubtasks:
+		return wrong("the task has %d subtasks, more than the %d allowed", len(t.Subtasks), maxSubtasks)
+	case len(t.Constraints) > maxConditions, len(t.SuccessCriteria) > maxConditions:
+		return wrong("the task has more than the %d constraints or success criteria allowed", maxConditions)
+	case t.TimeoutSeconds < 0 || t.TimeoutSeconds > longestSeconds:
+		return wrong("timeout_seconds is %d; give 1 to %d, or leave it out", t.TimeoutSeconds, longestSeconds)
+	case t.Complexity < 0 || t.Complexity > 1:
+		return wrong("complexity is %g; give a number from 0 to 1, or low, medium or high", float64(t.Complexity))
+	}
+	return t.checkSubtasks()
+}
+
+func (t Task) checkSubtasks() error {
+	known := map[string]bool{}
+	for _, s := range t.Subtasks {
+		switch {
+		case s.ID == "" || len(s.ID) > maxTaskName || len(s.Status) > maxTaskName:
+			return wrong("a subtask needs an id of at most %d bytes, and so many for its status", maxTaskName)
+		case known[s.ID]:
+			return wrong("two subtasks are called %q", s.ID)
+		}
+		known[s.ID] = true
+	}
+	for _, s := range t.Subtasks {
+		if i := slices.IndexFunc(s.Dependencies, func(id string) bool { return !known[id] || id == s.ID }); i >= 0 {
+			return wrong("subtask %q cannot depend on %q: there is no other subtask of that id", s.ID, s.Dependencies[i])
+		}
+	}
+	return nil
+}
+
+// texts are all that is written in a task.
+func (t Task) texts() []string {
+	out := slices.Concat([]string{t.TaskID, t.Objective}, t.Constraints, t.SuccessCriteria)
+	for _, s := range t.Subtasks {
+		out = append(out, s.ID, s.Description, s.Status)
+		out = append(out, s.Dependencies...)
+	}
+	return out
+}
+
+// size is how many bytes are written in it.
+func (t Task) size() (bytes int) {
+	for _, text := range t.texts() {
+		bytes += len(text)
+	}
+	return bytes
+}
+
+// resolved is the task as agents are given it.
+func (t Task) resolved() contract.DeliberationTask {
+	return contract.DeliberationTask{
+		TaskID: t.TaskID, Objective: t.Objective, Complexity: float64(t.Complexity), Subtasks: t.Subtasks,
+		Constraints: t.Constraints, SuccessCriteria: t.SuccessCriteria, TimeoutSeconds: t.TimeoutSeconds,
+	}
+}

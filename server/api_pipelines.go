@@ -1,0 +1,224 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// OfPipeline is a request about one pipeline.
+type OfPipeline struct {
+	ID int64 `path:"id" minimum:"1" doc:"the pipeline's number"`
+}
+
+func (s *server) pipelineOperations(api huma.API) {
+	get := func(path, id, summary string) huma.Operation {
+		return operation(http.MethodGet, path, id, "pipelines", summary)
+	}
+	post := func(path, id, summary string) huma.Operation {
+		return operation(http.MethodPost, path, id, "pipelines", summary, http.StatusConflict, http.StatusUnprocessableEntity)
+	}
+	spawn := post("/api/spawn", "spawn-pipeline", "Let ALPHA and BETA deliberate about an objective")
+	spawn.DefaultStatus = http.StatusCreated
+	handle(s, api, spawn, s.spawn)
+	handle(s, api, get("/api/pipelines", "list-pipelines", "List pipelines, the newest first"), s.listPipelines)
+	handle(s, api, get("/api/pipelines/{id}", "get-pipeline", "How a pipeline is"), func(ctx context.Context, in *OfPipeline) (*body[store.Pipeline], error) {
+		return answered(s.Store.Pipeline(ctx, in.ID))
+	})
+	handle(s, api, get("/api/pipeline/{id}/orchestration", "get-orchestration", "The whole pipeline: blackboard, votes, messages, errors, reports"), func(ctx context.Context, in *struct {
+		OfPipeline
+		Versions bool `query:"versions" doc:"every version of what stands on the blackboard"`
+	}) (*body[control.Orchestration], error) {
+		return answered(s.pipelines().Orchestration(ctx, in.ID, in.Versions))
+	})
+	handle(s, api, get("/api/pipeline/logs", "get-pipeline-logs", "Messages, writes, votes, errors and changes of status, in order"), s.pipelineLogs)
+	handle(s, api, get("/api/checkpoint/report", "get-report", "What agents found so far"), func(ctx context.Context, in *struct {
+		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline that has the report"`
+		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: after the opening work"`
+	}) (*body[contract.DeliberationReport], error) {
+		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, control.ReportCheckpoint)))
+	})
+	handle(s, api, post("/api/pipeline/continue", "continue-pipeline", "Let a pipeline go on after its report"), s.continuePipeline)
+	handle(s, api, post("/api/pipeline/{id}/stop", "stop-pipeline", "Stop a pipeline; what it found is kept"), func(ctx context.Context, in *struct {
+		OfPipeline
+		Keyed
+		Body *whyStopped
+	}) (*body[contract.PipelineAck], error) {
+		b := given(in.Body)
+		c := in.pipelineCommand("stop-pipeline", in.ID, b.By)
+		c.Reason = b.Reason
+		return answered(s.pipelines().Stop(ctx, in.ID, c))
+	})
+	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Count an error against an agent"), s.recordPipelineError)
+	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Take an agent out of a pipeline; the others go on"), s.revokeMember)
+	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Read why a pipeline failed, or have something kept with that"), s.failureContext)
+}
+
+// pipelines is what can be done with pipelines.
+func (s *server) pipelines() *control.Pipelines { return s.Runs.Pipelines() }
+
+// whyStopped is why somebody stops a pipeline.
+type whyStopped = api.Why
+
+// pipelineCommand makes a command to a pipeline. Its id comes from the key, so
+// that what is sent twice counts once.
+func (k Keyed) pipelineCommand(what string, id int64, by string) contract.PipelineCommand {
+	return contract.PipelineCommand{ID: k.id(what, id), By: cmp.Or(by, "api")}
+}
+
+type spawned = api.SpawnedPipeline
+
+func (s *server) spawn(ctx context.Context, in *struct {
+	Keyed
+	Body api.SpawnRequest
+}) (*body[spawned], error) {
+	b := in.Body
+	for _, field := range [][2]string{{"project", b.Project}, {"Idempotency-Key", in.Key}} {
+		if err := checkText(field[0], field[1]); err != nil {
+			return nil, err
+		}
+	}
+	made, err := s.pipelines().Spawn(ctx, control.Spawning{
+		Objective: b.Objective, Task: b.Task, Project: b.Project, AutoContinue: b.AutoContinue, ForceGamma: b.ForceGamma,
+		Mode: b.Mode, Model: b.Model, Timeout: b.Timeout, Key: in.Key,
+	})
+	out := spawned{
+		PipelineID: made.Pipeline.ID, Status: made.Pipeline.Status, WorkflowID: contract.PipelineWorkflowID(made.Pipeline.ID), Created: made.Fresh,
+	}
+	if made.Waiting != "" {
+		out.Notes = append(out.Notes, "it was made but not started yet; a worker will start it")
+	}
+	return answered(out, err)
+}
+
+type pipelineList = api.PipelineList
+
+func (s *server) listPipelines(ctx context.Context, in *struct {
+	Status []string `query:"status,explode" maxItems:"20" doc:"only with one of these statuses; may be given several times"`
+	Text   string   `query:"text" doc:"only with this text in the objective"`
+	Run    int64    `query:"run" minimum:"1" doc:"only those that plan this run"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
+	Cursor string   `query:"cursor" doc:"next of the page before"`
+}) (*body[pipelineList], error) {
+	f := store.PipelineFilter{Text: in.Text, RunID: in.Run, Limit: in.Limit}
+	for _, status := range in.Status {
+		for one := range strings.SplitSeq(status, ",") {
+			if err := oneOf("status", contract.PipelineStatus(one), contract.PipelineStatuses()); err != nil {
+				return nil, err
+			}
+			if one != "" {
+				f.Status = append(f.Status, contract.PipelineStatus(one))
+			}
+		}
+	}
+	if err := checkText("text", f.Text); err != nil {
+		return nil, err
+	}
+	var err error
+	if f.Before, err = readCursor[store.Cursor](in.Cursor); err != nil {
+		return nil, err
+	}
+	list, err := s.Store.ListPipelines(ctx, f)
+	page := pipelineList{Pipelines: notNil(list)}
+	if err == nil && len(list) == f.Limit {
+		page.Next = writeCursor(list[len(list)-1].Cursor())
+	}
+	return answered(page, err)
+}
+
+type pipelineLogs = api.PipelineLogs
+
+func (s *server) pipelineLogs(ctx context.Context, in *struct {
+	Pipeline int64 `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline"`
+	After    int64 `query:"after" minimum:"0" doc:"number of the last entry that is known; 0: from the first on"`
+	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+}) (*body[pipelineLogs], error) {
+	p := s.pipelines()
+	if in.Pipeline == 0 {
+		newest, err := p.Newest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		in.Pipeline = newest.ID
+	}
+	entries, err := p.Logs(ctx, in.Pipeline, in.After, in.Limit)
+	return answered(pipelineLogs{PipelineID: in.Pipeline, Entries: notNil(entries)}, err)
+}
+
+func (s *server) continuePipeline(ctx context.Context, in *struct {
+	Keyed
+	Body api.ContinueRequest
+}) (*body[contract.PipelineAck], error) {
+	b := in.Body
+	return answered(s.pipelines().Continue(ctx, b.PipelineID, control.Continuation{
+		Mode: b.Mode, Model: b.Model, Timeout: b.Timeout, PipelineCommand: in.pipelineCommand("continue-pipeline", b.PipelineID, b.By),
+	}))
+}
+
+func (s *server) recordPipelineError(ctx context.Context, in *struct {
+	Keyed
+	Body api.RecordErrorRequest
+}) (*body[contract.PipelineAck], error) {
+	b := in.Body
+	e := contract.Error{Member: b.Agent, Class: b.ErrorType, Code: b.ErrorCode, Message: b.Message}
+	return answered(s.pipelines().RecordError(ctx, b.PipelineID, e, in.pipelineCommand("record-error", b.PipelineID, b.By)))
+}
+
+func (s *server) revokeMember(ctx context.Context, in *struct {
+	Keyed
+	Body api.RevokeRequest
+}) (*body[contract.PipelineAck], error) {
+	b := in.Body
+	c := in.pipelineCommand("revoke-agent", b.PipelineID, b.By)
+	c.Reason = b.Reason
+	return answered(s.pipelines().Revoke(ctx, b.PipelineID, b.Agent, c))
+}
+
+func (s *server) failureContext(ctx context.Context, in *struct {
+	Keyed
+	Body api.FailureContextRequest
+}) (*body[control.KeptFailure], error) {
+	b := in.Body
+	c := in.pipelineCommand("failure-context", b.PipelineID, b.By)
+	c.Context = b.Context
+	return answered(s.pipelines().FailureContext(ctx, b.PipelineID, c))
+}
+
+// streamPipeline sends the events of a pipeline as they come, as server-sent
+// events.
+func (s *server) streamPipeline(w http.ResponseWriter, r *http.Request) {
+	follow, err := s.followedPipeline(r, r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.stream(w, r, follow)
+}
+
+// followedPipeline returns the follower of a pipeline's events from a number on.
+// They are numbered with all events of the run that they belong to.
+func (s *server) followedPipeline(r *http.Request, pipeline string) (follower, error) {
+	id, err := strconv.ParseInt(pipeline, 10, 64)
+	if err != nil || id <= 0 {
+		return nil, store.ErrNotFound
+	}
+	after, err := strconv.ParseInt(lastID(r, "0"), 10, 64)
+	if err != nil || after < 0 {
+		return nil, badRequest("Last-Event-ID and after are numbers of events of the pipeline")
+	}
+	if _, err := s.Store.Pipeline(r.Context(), id); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, each func(string, contract.Event) error) error {
+		return s.pipelines().Follow(ctx, id, after, func(e contract.Event) error { return each(strconv.FormatInt(e.Seq, 10), e) })
+	}, nil
+}

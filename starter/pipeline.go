@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Exit codes of commands about pipelines. Input that cannot be used is an error
+// like others here.
+const (
+	exitConsensus   = 0
+	exitNoConsensus = 2
+	exitAborted     = 3 // stuck, too many rounds, out of time, or stopped
+)
+
+// pipelineExits marks commands that have these exit codes.
+const pipelineExits = "exits as pipelines do"
+
+// exitIn returns the exit code that an error has in a command.
+func exitIn(cmd *cobra.Command, code int) int {
+	for c := cmd; c != nil && code == exitInput; c = c.Parent() {
+		if c.Annotations[pipelineExits] != "" {
+			return exitError
+		}
+	}
+	return code
+}
+
+// pipelineHouse is the part of a house that is about pipelines.
+type pipelineHouse interface {
+	Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error)
+	ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error)
+	Pipeline(ctx context.Context, id int64) (store.Pipeline, error)
+	Orchestration(ctx context.Context, id int64, every bool) (control.Orchestration, error)
+	PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error)
+	FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error
+	ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error)
+	StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error)
+	RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error)
+}
+
+func (h here) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
+	return h.Pipelines().Spawn(ctx, s)
+}
+
+func (h here) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error) {
+	return h.Store.ListPipelines(ctx, f)
+}
+
+func (h here) Pipeline(ctx context.Context, id int64) (store.Pipeline, error) {
+	return h.Store.Pipeline(ctx, id)
+}
+
+func (h here) Orchestration(ctx context.Context, id int64, every bool) (control.Orchestration, error) {
+	return h.Pipelines().Orchestration(ctx, id, every)
+}
+
+func (h here) PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error) {
+	return h.Pipelines().Logs(ctx, id, after, limit)
+}
+
+func (h here) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
+	return h.Pipelines().Follow(ctx, id, after, fn)
+}
+
+func (h here) ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error) {
+	return h.Pipelines().Continue(ctx, id, n)
+}
+
+func (h here) StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	return h.Pipelines().Stop(ctx, id, c)
+}
+
+func (h here) RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	return h.Pipelines().Revoke(ctx, id, m, c)
+}
+
+func newPipeline(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pipeline",
+		Short: "Let ALPHA and BETA deliberate about an objective",
+		Long: `A pipeline is a deliberation: ALPHA and BETA work on an objective, each on its own,
+then exchange what they found until they agree. GAMMA joins where it is needed.
+
+With --wait, and in watch, the last line is ORCHESTRATION_RESULT: and a JSON document
+with consensus, task_id, metrics, abort_reason, requires_auto_recovery (it was
+aborted, and none of the recoveries that followed came to a consensus), pipeline_id,
+status and final.
+
+Exit codes: 0 consensus (or the command worked), 1 error, 2 no consensus,
+3 aborted or stopped.`,
+		Args:        noArgs,
+		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Annotations: map[string]string{pipelineExits: "true"},
+	}
+	cmd.AddCommand(newPipelineSpawn(a), newPipelineContinue(a), newPipelineStatus(a), newPipelineWatch(a), newPipelineLogs(a),
+		newPipelineList(a), newPipelineStop(a), newPipelineRevoke(a))
+	return cmd
+}
+
+// spawning is what `pipeline spawn` was asked.
+type spawning struct {
+	control.Spawning
+	taskFile   string
+	auto, wait bool
+}
+
+func newPipelineSpawn(a *app) *cobra.Command {
+	var s spawning
+	var mode string
+	cmd := &cobra.Command{
+		Use: "spawn --objective TEXT", Short: "Start a pipeline", Args: noArgs,
+		Example: `  rgpt pipeline spawn --objective "Design a caching strategy" --auto-continue --wait
+  rgpt pipeline spawn --task task.yaml --mode openrouter --timeout 300 --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("auto-continue") {
+				s.AutoContinue = &s.auto
+			}
+			s.Mode = contract.PipelineMode(mode)
+			return a.spawnPipeline(cmd.Context(), s)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.Objective, "objective", "", "what is to be deliberated")
+	f.StringVar(&s.taskFile, "task", "", "file (YAML or JSON) with task_id, objective, complexity, subtasks, constraints, success_criteria, timeout_seconds; - is standard input")
+	f.StringVar(&s.Project, "project", "", "whose budgets pay (default: pipeline)")
+	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted one)")
+	f.StringVar(&s.Model, "model", "", "model of all agents, as provider/model")
+	f.StringVar(&s.Key, "idempotency-key", "", "the same key makes one pipeline, however often it is asked for")
+	f.IntVar(&s.Timeout, "timeout", 0, "seconds of the exchange (deliberation.timeout)")
+	f.BoolVar(&s.auto, "auto-continue", false, "go on by itself after the report of the opening work")
+	f.BoolVar(&s.ForceGamma, "gamma", false, "GAMMA is there from the start")
+	f.BoolVar(&s.wait, "wait", false, "follow the pipeline, and what recovers it, to the end")
+	complete(cmd, "mode", contract.PipelineModes())
+	return cmd
+}
+
+// spawnPipeline makes a pipeline, or nothing where something is wrong.
+func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
+	if s.taskFile != "" {
+		task, err := a.readTask(s.taskFile)
+		if err != nil {
+			return err
+		}
+		s.Task = task
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	return a.withPipelines(ctx, needTemporal, func(h house) error {
+		made, err := h.Spawn(ctx, s.Spawning)
+		if err != nil {
+			return err
+		}
+		p := made.Pipeline
+		if made.Waiting != "" {
+			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was made but not started yet; the worker will:", clean(made.Waiting))
+		}
+		switch {
+		case s.wait:
+			return a.watchPipeline(ctx, h, p.ID, 0)
+		case a.json:
+			a.printJSON(map[string]any{"pipeline_id": p.ID, "status": p.Status, "created": made.Fresh, "workflow_id": contract.PipelineWorkflowID(p.ID)})
+		default:
+			fmt.Fprintf(a.out, "Pipeline %d spawned: %s\n", p.ID, clean(p.Objective))
+			fmt.Fprintf(a.out, "Follow it with: rgpt pipeline watch %d\n", p.ID)
+		}
+		return nil
+	})
+}
+
+// readTask reads a task that a person wrote.
+func (a *app) readTask(file string) (*control.Task, error) {
+	text, err := a.read(file)
+	if err != nil {
+		return nil, err
+	}
+	var task control.Task
+	if err := yaml.UnmarshalWithOptions([]byte(text), &task, yaml.Strict(), yaml.UseJSONUnmarshaler()); err != nil {
+		return nil, usageError{fmt.Errorf("%s is no task: %w", file, err)}
+	}
+	return &task, nil
+}
+
+// withPipelines opens what commands about pipelines need.
+func (a *app) withPipelines(ctx context.Context, needs need, do func(house) error) error {
+	h, err := a.open(ctx, needs)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return do(h)
+}
+
+// onePipeline takes the id of a pipeline as the only argument.
+func onePipeline(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s needs the id of one pipeline, such as 7; see rgpt pipeline list", cmd.CommandPath())}
+	}
+	_, err := pipelineID(args[0])
+	return err
+}
+
+// perhapsPipeline takes the id of a pipeline, or nothing.
+func perhapsPipeline(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return onePipeline(cmd, args)
+}
+
+// pipelineID reads a pipeline's id in the forms in which people meet it: 7, #7,
+// pipeline-7.
+func pipelineID(text string) (int64, error) {
+	id, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(text, "#"), "pipeline-"), 10, 64)
+	if err != nil || id <= 0 {
+		return 0, usageError{fmt.Errorf("%q is no pipeline; pipelines have numbers, such as 7 (see rgpt pipeline list)", text)}
+	}
+	return id, nil
+}
+
+// chosenPipeline is the pipeline of an argument, else the newest one.
+func chosenPipeline(ctx context.Context, h house, args []string) (int64, error) {
+	if len(args) > 0 {
+		return pipelineID(args[0])
+	}
+	newest, err := h.ListPipelines(ctx, store.PipelineFilter{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	if len(newest) == 0 {
+		return 0, usageError{errors.New(`there is no pipeline yet; spawn one: rgpt pipeline spawn --objective "…"`)}
+	}
+	return newest[0].ID, nil
+}
+
+func newPipelineContinue(a *app) *cobra.Command {
+	var n control.Continuation
+	var mode string
+	var wait bool
+	cmd := &cobra.Command{
+		Use: "continue PIPELINE", Short: "Let a pipeline go on after its report", Args: onePipeline,
+		Example: `  rgpt pipeline continue 7
+  rgpt pipeline continue 7 --mode openrouter --model openrouter/some-model --timeout 300 --wait`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n.Mode, n.By = contract.PipelineMode(mode), caller()
+			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+				return h.ContinuePipeline(cmd.Context(), id, n)
+			}, wait)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&mode, "mode", "", "openrouter or local (default: that of the spawn)")
+	f.StringVar(&n.Model, "model", "", "model of all agents from now on, as provider/model")
+	f.IntVar(&n.Timeout, "timeout", 0, "seconds of the exchange")
+	f.BoolVar(&wait, "wait", false, "follow the pipeline, and what recovers it, to the end")
+	complete(cmd, "mode", contract.PipelineModes())
+	return cmd
+}
+
+func newPipelineStop(a *app) *cobra.Command {
+	var c contract.PipelineCommand
+	cmd := &cobra.Command{
+		Use: "stop PIPELINE", Short: "Stop a pipeline; what it found is kept", Args: onePipeline,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.By = caller()
+			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+				return h.StopPipeline(cmd.Context(), id, c)
+			}, false)
+		},
+	}
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+func newPipelineRevoke(a *app) *cobra.Command {
+	var c contract.PipelineCommand
+	cmd := &cobra.Command{
+		Use: "revoke PIPELINE AGENT", Short: "Take ALPHA, BETA or GAMMA out of a pipeline; the others go on",
+		Example: `  rgpt pipeline revoke 7 BETA --reason "it repeats itself"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError{fmt.Errorf("%s needs the id of a pipeline and ALPHA, BETA or GAMMA", cmd.CommandPath())}
+			}
+			return onePipeline(cmd, args[:1])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.By = caller()
+			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+				return h.RevokeMember(cmd.Context(), id, contract.Member(strings.ToUpper(args[1])), c)
+			}, false)
+		},
+	}
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// pipelineCommand gives a pipeline a command, says what it answered, and follows
+// it where that was asked.
+func (a *app) pipelineCommand(ctx context.Context, arg string, give func(house, int64) (contract.PipelineAck, error), wait bool) error {
+	id, err := pipelineID(arg)
+	if err != nil {
+		return err
+	}
+	return a.withPipelines(ctx, needTemporal, func(h house) error {
+		ack, err := give(h, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case wait:
+			return a.watchPipeline(ctx, h, id, 0)
+		case a.json:
+			a.printJSON(ack)
+		default:
+			fmt.Fprintf(a.out, "Pipeline %d: %s\n", id, clean(ack.Message))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func newPipelineList(a *app) *cobra.Command {
+	var f store.PipelineFilter
+	var statuses []string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List pipelines, the newest first", Args: noArgs,
+		Example: `  rgpt pipeline list --status COMPLETED
+  rgpt pipeline list --text caching --limit 5 --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.Limit < 1 {
+				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one pipeline", f.Limit)}
+			}
+			f.Status = nil
+			for _, text := range statuses {
+				status := contract.PipelineStatus(strings.ToUpper(text))
+				if err := oneOf("status", status, contract.PipelineStatuses()); err != nil {
+					return err
+				}
+				f.Status = append(f.Status, status)
+			}
+			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+				list, err := h.ListPipelines(cmd.Context(), f)
+				if err == nil {
+					a.printPipelines(list)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only with one of these statuses, such as COMPLETED")
+	cmd.Flags().StringVar(&f.Text, "text", "", "only with this text in the objective")
+	cmd.Flags().Int64Var(&f.RunID, "run", 0, "only those that plan this run")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "how many")
+	complete(cmd, "status", contract.PipelineStatuses())
+	return cmd
+}
+
+func (a *app) printPipelines(list []store.Pipeline) {
+	if a.json {
+		a.printJSON(map[string]any{"pipelines": list})
+		return
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, `There are no pipelines. Spawn one: rgpt pipeline spawn --objective "…"`)
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tOBJECTIVE")
+	for _, p := range list {
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%.2f\t%s\t%.80s\n", p.ID, p.Status, p.Attempt, p.Iteration, p.Metrics.GammaReason, p.Metrics.PerformanceScore, age(p.CreatedAt), clean(p.Objective))
+	}
+	_ = w.Flush()
+}
+
+func newPipelineStatus(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "status [PIPELINE]", Short: "Show a pipeline: agents, blackboard, votes, metrics (default: the newest)", Args: perhapsPipeline,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+				id, err := chosenPipeline(cmd.Context(), h, args)
+				if err != nil {
+					return err
+				}
+				o, err := h.Orchestration(cmd.Context(), id, false)
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					a.printJSON(o)
+				default:
+					a.printOrchestration(o)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printOrchestration(o control.Orchestration) {
+	p := o.Pipeline
+	fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), clean(p.Objective))
+	status := string(p.Status)
+	if p.WaitingFor != "" {
+		status += fmt.Sprintf(", waits for %s: rgpt pipeline %s %d", p.WaitingFor, p.WaitingFor, p.ID)
+	}
+	fmt.Fprintf(a.out, "  status     %s\n", status)
+	if p.ForRun {
+		fmt.Fprintf(a.out, "  plans      run %d\n", p.RunID)
+	}
+	for _, line := range [][2]string{{"aborted", string(p.AbortReason)}, {"handoff", p.HandoffRef}} {
+		if line[1] != "" {
+			fmt.Fprintf(a.out, "  %-9s  %s\n", line[0], clean(line[1]))
+		}
+	}
+	if p.RecoveredBy != 0 {
+		fmt.Fprintf(a.out, "  recovered  by pipeline %d\n", p.RecoveredBy)
+	}
+	if f := p.Failure; f != nil {
+		fmt.Fprintf(a.out, "  failure    %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+	}
+	if c := p.Consensus; c != nil {
+		fmt.Fprintf(a.out, "  consensus  %s: %s\n", clean(c.About), clean(c.Value.Head))
+	}
+	a.printMetrics(p)
+	a.printMembers(p.Members)
+	a.printBlackboard(o)
+}
+
+// printMetrics prints what is counted of a pipeline, and what is remarkable.
+func (a *app) printMetrics(p store.Pipeline) {
+	m := p.Metrics
+	fmt.Fprintf(a.out, "  rounds     %d of %d; %d messages (%d direct), %d writes, %d reads, %d votes, %d refused\n",
+		m.Iterations, p.Settings.Iterations, m.TotalMessages, m.DirectMessages, m.BlackboardWrites, m.BlackboardReads, m.Votes, m.Refused)
+	fmt.Fprintf(a.out, "  conflicts  %d detected, %d resolved\n", m.ConflictsDetected, m.ConflictsResolved)
+	if m.GammaSpawned {
+		fmt.Fprintf(a.out, "  GAMMA      %s\n", m.GammaReason)
+	}
+	if p.Status.Terminal() {
+		fmt.Fprintf(a.out, "  score      %.2f\n", m.PerformanceScore)
+	}
+	for _, line := range p.Analysis {
+		fmt.Fprintf(a.out, "  remark     %s\n", clean(line))
+	}
+}
+
+func (a *app) printMembers(members []contract.MemberView) {
+	if len(members) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AGENT\tROLE\tSTATUS\tPHASE\tPROGRESS\tTURNS\tERRORS\tTOKENS\tBLOCKED BY")
+	for _, m := range members {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f %%\t%d\t%d\t%d\t%s\n", m.Member, clean(m.Role), m.Status, clean(m.Phase), 100*m.Progress, m.Turns, m.Errors, m.Usage.Tokens(), clean(m.BlockedReason))
+	}
+	_ = w.Flush()
+}
+
+func (a *app) printBlackboard(o control.Orchestration) {
+	section := contract.Section("")
+	for _, e := range o.Blackboard {
+		if e.Section != section {
+			section = e.Section
+			fmt.Fprintf(a.out, "\n%s\n", section)
+		}
+		state := ""
+		if e.State != "" {
+			state = ", " + string(e.State)
+		}
+		fmt.Fprintf(a.out, "  %s (%s, version %d%s): %s\n", clean(e.Key), e.Author, e.Version, state, clean(e.Value.Head))
+	}
+	if len(o.Votes) > 0 {
+		fmt.Fprintln(a.out, "\nvotes")
+	}
+	for _, v := range o.Votes {
+		fmt.Fprintf(a.out, "  %s %s %s, version %d: %s\n", v.Voter, verb(v.Accept), clean(v.Key), v.Version, clean(v.Text.Head))
+	}
+}
+
+// verb says in a word how somebody votes.
+func verb(accept bool) string {
+	if accept {
+		return "accepts"
+	}
+	return "rejects"
+}
+
+func newPipelineLogs(a *app) *cobra.Command {
+	var follow bool
+	var after int64
+	cmd := &cobra.Command{
+		Use: "logs [PIPELINE]", Short: "Show messages, writes, votes, errors and changes of status, in order (default: the newest)", Args: perhapsPipeline,
+		Example: `  rgpt pipeline logs 7
+  rgpt pipeline logs 7 --follow --json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+				id, err := chosenPipeline(cmd.Context(), h, args)
+				if err != nil {
+					return err
+				}
+				return a.pipelineLogs(cmd.Context(), h, id, after, follow)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the pipeline has ended")
+	cmd.Flags().Int64Var(&after, "after", 0, "leave out entries up to this number")
+	return cmd
+}
+
+// pipelineLogs prints what happened in a pipeline, and with follow what happens
+// until it has ended.
+func (a *app) pipelineLogs(ctx context.Context, h house, id, after int64, follow bool) error {
+	p, err := h.Pipeline(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := a.showLogs(ctx, h, id, &after); err != nil || !follow || p.Status.Terminal() {
+		return err
+	}
+	return h.FollowPipeline(ctx, id, after, func(e contract.Event) error {
+		a.printPipelineLog(control.LogOf(e), true)
+		if overBy(e) {
+			return store.ErrStop
+		}
+		return nil
+	})
+}
+
+// logPage is how many entries of a log are read at once.
+const logPage = 500
+
+// showLogs prints what is there after a number, which it moves on.
+func (a *app) showLogs(ctx context.Context, h house, id int64, after *int64) error {
+	for {
+		page, err := lasting(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
+		if err != nil {
+			return err
+		}
+		for _, l := range page {
+			a.printPipelineLog(l, true)
+			*after = l.Seq
+		}
+		if len(page) < logPage {
+			return nil
+		}
+	}
+}
+
+// printPipelineLog prints one entry: as a line, or with the whole of its text.
+func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
+	if a.json {
+		if raw, err := json.Marshal(l); err == nil {
+			fmt.Fprintln(a.out, string(raw))
+		}
+		return
+	}
+	head := fmt.Sprintf("%s  %-24s %s", l.At.Local().Format("15:04:05.0"), l.Type, inWords(l))
+	lines := strings.Split(strings.TrimRight(l.Text, "\n"), "\n")
+	if !whole {
+		lines = []string{clean(l.Text)}
+	}
+	if len(lines) == 1 {
+		fmt.Fprintln(a.out, strings.TrimRight(head+" "+cleanLine(lines[0]), " "))
+		return
+	}
+	fmt.Fprintln(a.out, strings.TrimRight(head, " "))
+	for _, line := range lines {
+		fmt.Fprintln(a.out, "    "+cleanLine(line))
+	}
+}
+
+// inWords says what an entry is, without its text.
+func inWords(l control.PipelineLog) string {
+	switch l.Kind {
+	case control.LogMessage:
+		to := "everybody"
+		if l.To != "" {
+			to = string(l.To)
+		}
+		return fmt.Sprintf("%s → %s:", clean(string(l.Agent)), clean(to))
+	case control.LogWrite:
+		return clean(fmt.Sprintf("%s %s/%s, version %d:", l.Agent, l.Section, l.Key, l.Version))
+	case control.LogVote:
+		return clean(fmt.Sprintf("%s %s %s, version %d", l.Agent, verb(l.Accept != nil && *l.Accept), l.Key, l.Version))
+	case control.LogError:
+		return clean(fmt.Sprintf("%s %s (%s):", l.Agent, l.ErrorType, l.ErrorCode))
+	case control.LogStatus:
+		return clean(string(l.Status))
+	default:
+		return strings.TrimSpace(clean(string(l.Agent)) + " " + eventInWords(l.Details))
+	}
+}
+
+// eventInWords names the few things of an event's payload that people look for.
+func eventInWords(details json.RawMessage) string {
+	var m map[string]any
+	if json.Unmarshal(details, &m) != nil {
+		return ""
+	}
+	var out []string
+	for _, key := range []string{"role", "status", "reason", "kind", "key", "version", "by", "abort_reason", "handoff_ref", "recovered_by", "attempt", "error_message"} {
+		switch v := m[key].(type) {
+		case nil:
+		case string:
+			if v != "" {
+				out = append(out, clean(v))
+			}
+		case float64:
+			out = append(out, fmt.Sprintf("%s %g", strings.ReplaceAll(key, "_", " "), v))
+		}
+	}
+	return strings.Join(out, "  ")
+}

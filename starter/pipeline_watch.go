@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// recoveryPatience is how long who follows a pipeline waits for the recovery that
+// its end has announced. It comes at once, unless the worker dies in between.
+const recoveryPatience = time.Minute
+
+// resultMark begins the last line of a pipeline that was followed to its end.
+const resultMark = "ORCHESTRATION_RESULT:"
+
+// orchestrationResult is how a pipeline ended: the last one of those that
+// recovered one another.
+type orchestrationResult struct {
+	Consensus   bool                         `json:"consensus"`
+	TaskID      string                       `json:"task_id"`
+	Metrics     contract.DeliberationMetrics `json:"metrics"`
+	AbortReason contract.AbortReason         `json:"abort_reason"`
+	// RequiresAutoRecovery says that it was aborted, and that none of the recoveries
+	// that followed came to a consensus.
+	RequiresAutoRecovery bool                    `json:"requires_auto_recovery"`
+	PipelineID           int64                   `json:"pipeline_id"`
+	Status               contract.PipelineStatus `json:"status"`
+	Final                string                  `json:"final"`
+	Attempts             int                     `json:"attempts"`
+	Pipelines            []int64                 `json:"pipelines"` // that were followed, the last of which says the rest
+	Failure              *contract.Failure       `json:"failure,omitempty"`
+}
+
+func newPipelineWatch(a *app) *cobra.Command {
+	var after int64
+	cmd := &cobra.Command{
+		Use: "watch [PIPELINE]", Short: "Follow a pipeline, and what recovers it, to the end (default: the newest)", Args: perhapsPipeline,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+				id, err := chosenPipeline(cmd.Context(), h, args)
+				if err != nil {
+					return err
+				}
+				return a.watchPipeline(cmd.Context(), h, id, after)
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&after, "after", 0, "leave out events up to this number")
+	return cmd
+}
+
+// watchPipeline shows what happens in a pipeline, and in those that recover it,
+// until the last has ended, and returns the exit code that its end stands for.
+func (a *app) watchPipeline(ctx context.Context, h house, id, after int64) error {
+	var all []int64
+	aborted := false
+	for {
+		all = append(all, id)
+		p, next, err := a.followPipeline(ctx, h, id, after)
+		if ctx.Err() != nil {
+			fmt.Fprintf(a.errs, "Pipeline %d goes on without you. Follow it with: rgpt pipeline watch %d\n", id, id)
+			return ended{exitError}
+		}
+		if err != nil {
+			return err
+		}
+		aborted = aborted || p.AbortReason != ""
+		if next == 0 || slices.Contains(all, next) {
+			return a.reportPipeline(p, all, aborted)
+		}
+		id, after = next, 0
+	}
+}
+
+// followPipeline shows what happens in one pipeline. It returns how that ended,
+// and the pipeline that recovers it, 0 for none.
+func (a *app) followPipeline(ctx context.Context, h house, id, after int64) (store.Pipeline, int64, error) {
+	p, err := lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
+	if err != nil {
+		return p, 0, err
+	}
+	if !a.json {
+		fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), clean(p.Objective))
+	}
+	if settled(p) {
+		return p, p.RecoveredBy, a.showLogs(ctx, h, id, &after)
+	}
+	following, enough := context.WithCancel(ctx)
+	defer enough()
+	var next int64
+	err = h.FollowPipeline(following, id, after, func(e contract.Event) error {
+		a.printPipelineLog(control.LogOf(e), false)
+		var recovers bool
+		if recovers, next = recoveryIn(e); next != 0 || overBy(e) && !recovers {
+			return store.ErrStop
+		}
+		if recovers {
+			time.AfterFunc(recoveryPatience, enough) // it does nothing once all is over
+		}
+		return nil
+	})
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.Canceled)) {
+		return p, 0, err
+	}
+	p, err = lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
+	return p, next, err
+}
+
+// overBy reports whether an event is the last word of a pipeline: its own, or that
+// of a worker which closed one whose workflow had vanished.
+func overBy(e contract.Event) bool {
+	var said struct {
+		Status  contract.PipelineStatus `json:"status"`
+		Failure *contract.Failure       `json:"failure"`
+	}
+	closed := e.Type == contract.EventPipelineUpdated && json.Unmarshal(e.Payload, &said) == nil && said.Status.Terminal() && said.Failure != nil
+	return closed || e.Type == contract.EventOrchestrationComplete
+}
+
+// recoveryIn reads of an event whether a recovery is to follow, and which one does.
+func recoveryIn(e contract.Event) (recovers bool, next int64) {
+	var said struct {
+		Recovers    bool  `json:"requires_auto_recovery"`
+		RecoveredBy int64 `json:"recovered_by"`
+	}
+	if json.Unmarshal(e.Payload, &said) != nil {
+		return false, 0
+	}
+	switch e.Type {
+	case contract.EventOrchestrationComplete:
+		return said.Recovers, 0
+	case contract.EventRecoveryStarted:
+		return true, said.RecoveredBy
+	default:
+		return false, 0
+	}
+}
+
+// settled reports whether nothing more comes of a pipeline.
+func settled(p store.Pipeline) bool {
+	switch {
+	case !p.Status.Terminal():
+		return false
+	case p.RecoveredBy != 0, p.Status == contract.PipelineCompleted, p.Status == contract.PipelineStopped, p.Attempt > p.Settings.Recoveries:
+		return true
+	}
+	return p.FinishedAt != nil && time.Since(*p.FinishedAt) > recoveryPatience
+}
+
+// recoveryOf says which pipeline one recovers.
+func recoveryOf(p store.Pipeline) string {
+	if p.PriorID == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (attempt %d, recovers pipeline %d)", p.Attempt, p.PriorID)
+}
+
+// reportPipeline says how a pipeline ended. Its last line is for programs.
+func (a *app) reportPipeline(p store.Pipeline, all []int64, aborted bool) error {
+	consensus := p.Status == contract.PipelineCompleted
+	out := orchestrationResult{
+		Consensus: consensus, TaskID: p.Task.TaskID, Metrics: p.Metrics, AbortReason: p.AbortReason, RequiresAutoRecovery: aborted && !consensus,
+		PipelineID: p.ID, Status: p.Status, Attempts: p.Attempt, Pipelines: all, Failure: p.Failure,
+	}
+	if p.Consensus != nil {
+		out.Final = p.Consensus.Value.Head
+	}
+	if !a.json {
+		a.printPipelineEnd(p)
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("write the result of pipeline %d: %w", p.ID, err)
+	}
+	fmt.Fprintf(a.out, "%s%s\n", resultMark, visible(string(raw)))
+	if code := pipelineExit(p); code != exitConsensus {
+		return ended{code}
+	}
+	return nil
+}
+
+// visible writes what in a JSON document could do something to a terminal as its
+// escapes: it means the same.
+func visible(doc string) string {
+	var b strings.Builder
+	for _, r := range doc {
+		if !unicode.IsControl(r) && !unicode.Is(unicode.Cf, r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, "\\u%04x", unit)
+		}
+	}
+	return b.String()
+}
+
+// pipelineExit returns the exit code that a pipeline's end stands for.
+func pipelineExit(p store.Pipeline) int {
+	switch {
+	case p.Status == contract.PipelineCompleted:
+		return exitConsensus
+	case p.Status == contract.PipelineFailed:
+		return exitError
+	case p.AbortReason != "", p.Status == contract.PipelineStopped, p.Status == contract.PipelineTimeout:
+		return exitAborted
+	default:
+		return exitNoConsensus
+	}
+}
+
+// printPipelineEnd says to people how a pipeline ended.
+func (a *app) printPipelineEnd(p store.Pipeline) {
+	took := ""
+	if p.FinishedAt != nil {
+		took = " after " + p.FinishedAt.Sub(p.CreatedAt).Round(100*time.Millisecond).String()
+	}
+	fmt.Fprintf(a.out, "\nPipeline %d is %s%s.\n", p.ID, p.Status, took)
+	if p.AbortReason != "" {
+		fmt.Fprintf(a.out, "  aborted    %s\n", p.AbortReason)
+	}
+	if f := p.Failure; f != nil {
+		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+	}
+	if c := p.Consensus; c != nil {
+		fmt.Fprintf(a.out, "  consensus  %s: %s\n", clean(c.About), clean(c.Value.Head))
+	}
+	a.printMetrics(p)
+}
