@@ -38,6 +38,12 @@ func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	for _, h := range heals {
 		ids = append(ids, contract.HealWorkflowID(run, h.Number), contract.RepairWorkflowID(run, h.Number))
 	}
+	return s.historiesOf(tb, ids)
+}
+
+// historiesOf reads the histories of workflows, of which the first must be there.
+func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
+	tb.Helper()
 	c := s.Temporal(tb)
 	var all []History
 	for _, id := range ids {

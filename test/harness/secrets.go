@@ -24,6 +24,15 @@ import (
 // hold the password on purpose.
 func (s *Stack) CheckSecrets(tb testing.TB, runs ...int64) {
 	tb.Helper()
+	var all []History
+	for _, run := range runs {
+		all = append(all, s.Histories(tb, run)...)
+	}
+	s.checkSecrets(tb, all)
+}
+
+func (s *Stack) checkSecrets(tb testing.TB, histories []History) {
+	tb.Helper()
 	u, err := url.Parse(s.state(tb).Database)
 	require.NoError(tb, err)
 	password, _ := u.User.Password()
@@ -35,11 +44,9 @@ func (s *Stack) CheckSecrets(tb testing.TB, runs ...int64) {
 	s.mu.Lock()
 	hunt.look("output of commands", s.output.Bytes())
 	s.mu.Unlock()
-	for _, run := range runs {
-		for _, h := range s.Histories(tb, run) {
-			hunt.look("history of "+h.WorkflowID, h.JSON(tb))
-			hunt.payloads(h)
-		}
+	for _, h := range histories {
+		hunt.look("history of "+h.WorkflowID, h.JSON(tb))
+		hunt.payloads(h)
 	}
 	hunt.database(s.state(tb).Database)
 }

@@ -1,0 +1,274 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Spawn makes a pipeline without waiting for it and returns its id.
+func (s *Stack) Spawn(tb testing.TB, args ...string) int64 {
+	tb.Helper()
+	var made struct {
+		ID int64 `json:"pipeline_id"`
+	}
+	s.OK(tb, append([]string{"pipeline", "spawn", "--json"}, args...)...).JSON(tb, &made)
+	require.Positive(tb, made.ID)
+	return made.ID
+}
+
+// AwaitPipeline waits until a pipeline's row satisfies a condition, and returns it.
+func (s *Stack) AwaitPipeline(tb testing.TB, id int64, what string, most time.Duration, ok func(store.Pipeline) bool) store.Pipeline {
+	tb.Helper()
+	var last store.Pipeline
+	Await(tb, fmt.Sprintf("pipeline %d to be %s", id, what), most, func() (bool, string) {
+		row, err := s.Store(tb).Pipeline(tb.Context(), id)
+		if err != nil {
+			return false, err.Error()
+		}
+		last = row
+		return ok(row), string(row.Status) + " " + row.WaitingFor
+	})
+	return last
+}
+
+// PipelineHistories reads the histories of a pipeline and of its members.
+func (s *Stack) PipelineHistories(tb testing.TB, p store.Pipeline) []History {
+	tb.Helper()
+	ids := []string{contract.PipelineWorkflowID(p.ID)}
+	for _, m := range p.Members {
+		ids = append(ids, contract.MemberWorkflowID(p.ID, m.Member))
+	}
+	return s.historiesOf(tb, ids)
+}
+
+// CheckPipelines checks what must hold of pipelines of their own, and of those
+// that recovered them, whatever happened to them: what CheckInvariants checks of
+// runs, where it applies.
+func CheckPipelines(tb testing.TB, s *Stack, ids ...int64) {
+	tb.Helper()
+	accounts := map[int64][]store.Pipeline{}
+	var all []History
+	for _, id := range ids {
+		for next := id; next != 0; {
+			p, err := s.Store(tb).Pipeline(tb.Context(), next)
+			require.NoError(tb, err)
+			if slices.ContainsFunc(accounts[p.RunID], func(o store.Pipeline) bool { return o.ID == p.ID }) {
+				break
+			}
+			accounts[p.RunID] = append(accounts[p.RunID], p)
+			next = p.RecoveredBy
+		}
+	}
+	for run, pipelines := range accounts {
+		c := &account{TB: tb, s: s, db: s.Store(tb), run: run, pipelines: pipelines}
+		c.read()
+		for _, p := range pipelines {
+			c.isOver(p)
+			c.happenedOnce(p)
+			c.asHistorySays(p)
+			for _, h := range s.PipelineHistories(tb, p) {
+				h.Replay(tb)
+				all = append(all, h)
+			}
+		}
+		c.executed()
+		c.booked()
+	}
+	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a folder outside of every workspace changed")
+	s.checkSecrets(tb, all)
+}
+
+// account is what pipelines that recovered one another spent and told, being checked.
+type account struct {
+	testing.TB
+	s          *Stack
+	db         *store.Store
+	run        int64
+	pipelines  []store.Pipeline
+	events     []contract.Event
+	executions []store.Execution
+	calls      []store.ModelCall
+}
+
+func (c *account) which(p store.Pipeline, format string, args ...any) string {
+	return fmt.Sprintf("pipeline %d (%s): %s", p.ID, p.Status, fmt.Sprintf(format, args...))
+}
+
+func (c *account) read() {
+	c.Helper()
+	for {
+		var after int64
+		if n := len(c.events); n > 0 {
+			after = c.events[n-1].Seq
+		}
+		page, err := c.db.Events(c.Context(), c.run, after, 1000)
+		require.NoError(c, err)
+		if c.events = append(c.events, page...); len(page) < 1000 {
+			break
+		}
+	}
+	for i, e := range c.events {
+		require.Equal(c, int64(i+1), e.Seq, "the events of account %d are numbered without gaps", c.run)
+	}
+	var err error
+	c.executions, err = c.db.Executions(c.Context(), c.run)
+	require.NoError(c, err)
+	c.calls, err = c.db.ModelCalls(c.Context(), c.run)
+	require.NoError(c, err)
+}
+
+func (c *account) isOver(p store.Pipeline) {
+	c.Helper()
+	if !p.Status.Terminal() {
+		require.NotEmpty(c, p.WaitingFor, c.which(p, "it is neither over nor waits for somebody"))
+		return
+	}
+	require.NotNil(c, p.FinishedAt, c.which(p, "it has no end"))
+	require.NotNil(c, p.Metrics.End, c.which(p, "its metrics have no end"))
+	require.Equal(c, p.Status == contract.PipelineCompleted, p.Consensus != nil, c.which(p, "a consensus is its end"))
+	require.Equal(c, p.Consensus != nil, p.Metrics.Consensus, c.which(p, "its metrics say so too"))
+	require.Equal(c, p.Status != contract.PipelineCompleted, p.Failure != nil, c.which(p, "what has no consensus says why"))
+	_, err := c.db.Run(c.Context(), p.RunID)
+	require.ErrorIs(c, err, store.ErrNotFound, c.which(p, "what carries it is no run"))
+}
+
+// of returns the events of a pipeline of a type, of all types without one.
+func (c *account) of(p store.Pipeline, kinds ...contract.EventType) (out []contract.Event) {
+	for _, e := range c.events {
+		if control.PipelineOf(e) == p.ID && (len(kinds) == 0 || slices.Contains(kinds, e.Type)) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// happenedOnce checks rows and events for doubles and for what is missing.
+func (c *account) happenedOnce(p store.Pipeline) {
+	c.Helper()
+	require.Len(c, c.of(p, contract.EventPipelineSpawned), 1, c.which(p, "it was spawned once"))
+	require.Len(c, c.of(p, contract.EventAgentSpawned), len(p.Members), c.which(p, "each member joined once"))
+	messages, err := c.db.PipelineMessages(c.Context(), p.ID, 0, 0, false)
+	require.NoError(c, err)
+	require.Len(c, messages, p.Metrics.TotalMessages, c.which(p, "messages are counted"))
+	require.Len(c, c.of(p, contract.EventAgentMessage), len(messages), c.which(p, "each message is told once"))
+	for i, m := range messages {
+		require.Equal(c, i+1, m.Seq, c.which(p, "messages are numbered without gaps"))
+	}
+	require.Len(c, c.of(p, contract.EventVoteCast), p.Metrics.Votes, c.which(p, "each vote is told once"))
+	entries, err := c.db.PipelineEntries(c.Context(), p.ID, true, false)
+	require.NoError(c, err)
+	require.Len(c, c.of(p, contract.EventBlackboardWritten), len(entries), c.which(p, "each write is told once"))
+	if !p.Status.Terminal() {
+		return
+	}
+	require.Len(c, c.of(p, contract.EventAgentEnded), len(p.Members), c.which(p, "each member ended once"))
+	require.Len(c, c.of(p, contract.EventOrchestrationComplete), 1, c.which(p, "it ended once"))
+	require.Equal(c, p.RecoveredBy != 0, len(c.of(p, contract.EventRecoveryStarted)) == 1, c.which(p, "a recovery is told once"))
+	if p.AbortReason != "" {
+		var steps []contract.EventType
+		for _, e := range c.of(p, contract.AbortSteps()...) {
+			steps = append(steps, e.Type)
+		}
+		require.Equal(c, contract.AbortSteps(), steps, c.which(p, "an abort has its steps, in order"))
+		require.NotEmpty(c, p.HandoffRef, c.which(p, "it left a handoff"))
+		require.NotNil(c, p.FailureContext, c.which(p, "it left a failure context"))
+		_, err := c.db.PipelineReport(c.Context(), p.ID, control.ReportPartial, true)
+		require.NoError(c, err, c.which(p, "it left a partial report"))
+	}
+}
+
+// asHistorySays checks the row against what a worker makes of the history.
+func (c *account) asHistorySays(p store.Pipeline) {
+	c.Helper()
+	var view contract.DeliberationView
+	Await(c, fmt.Sprintf("pipeline %d to answer a query", p.ID), 2*time.Minute, func() (bool, string) {
+		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Second)
+		defer cancel()
+		value, err := c.s.Temporal(c).QueryWorkflow(ctx, contract.PipelineWorkflowID(p.ID), "", contract.QueryBlackboard)
+		if err == nil {
+			err = value.Get(&view)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	require.Equal(c, []any{p.Status, p.Iteration, p.WaitingFor, p.AbortReason}, []any{view.Status, view.Iteration, view.WaitingFor, view.AbortReason}, c.which(p, "status"))
+	require.Equal(c, p.Members, view.Members, c.which(p, "members"))
+	require.Equal(c, p.Metrics, view.Metrics, c.which(p, "metrics"))
+	votes, err := c.db.PipelineVotes(c.Context(), p.ID, false)
+	require.NoError(c, err)
+	require.ElementsMatch(c, votes, view.Votes, c.which(p, "votes"))
+}
+
+// executed checks that each member of each pipeline has one execution, and that
+// all have ended.
+func (c *account) executed() {
+	c.Helper()
+	attempts := map[string]int{}
+	for _, e := range c.executions {
+		attempts[e.Step]++
+		require.Equal(c, attempts[e.Step], e.Attempt, "attempts of %s of account %d are counted from 1", e.Step, c.run)
+		require.Equal(c, contract.PhasePlanner, e.Phase)
+		if last := c.pipelines[len(c.pipelines)-1]; last.Status.Terminal() {
+			require.NotEqual(c, contract.ExecutionRunning, e.Status, "%s of account %d runs for ever", e.Step, c.run)
+		}
+	}
+	for _, m := range contract.Members() {
+		joined := 0
+		for _, p := range c.pipelines {
+			if slices.ContainsFunc(p.Members, func(v contract.MemberView) bool { return v.Member == m }) {
+				joined++
+			}
+		}
+		require.LessOrEqual(c, attempts[string(m.Agent())], joined, "%s of account %d worked once for each time that it joined", m, c.run)
+	}
+}
+
+// booked checks the money: rows, budget, members and the model's own log agree.
+func (c *account) booked() {
+	c.Helper()
+	var rows, told int64
+	over := c.pipelines[len(c.pipelines)-1].Status.Terminal()
+	for _, call := range c.calls {
+		rows += call.Usage.Tokens()
+		require.False(c, over && call.Status == "reserved", "a model call of account %d is open for ever", c.run)
+	}
+	for _, p := range c.pipelines {
+		for _, m := range p.Members {
+			told += m.Usage.Tokens()
+		}
+	}
+	budget, err := c.db.Budget(c.Context(), store.ScopeRun, fmt.Sprint(c.run))
+	require.NoError(c, err)
+	require.Equal(c, rows, budget.SpentTokens, "the budget of account %d and its calls agree", c.run)
+	if over {
+		require.Zero(c, budget.ReservedTokens, "tokens of account %d are held for nothing", c.run)
+		require.LessOrEqual(c, told, rows, "members of account %d claim no more than was booked", c.run)
+	}
+	var served int64
+	answered := map[turn][]scripted.LogEntry{}
+	for _, e := range c.s.Requests(c, c.run) {
+		if e.Status == 200 {
+			key := turn{e.Agent, e.Phase, e.Step, e.Attempt, e.Turn}
+			answered[key] = append(answered[key], e)
+			served += e.PromptTokens + e.CompletionTokens
+		}
+	}
+	for key, entries := range answered {
+		for _, lost := range entries[:len(entries)-1] {
+			require.True(c, c.s.killedAfter(lost.Time), "the model answered %v of account %d more than once: %v", key, c.run, entries)
+			served -= lost.PromptTokens + lost.CompletionTokens
+			c.s.lost(c)
+		}
+	}
+	require.Equal(c, served, rows, "what was booked for account %d is what the model served", c.run)
+}
