@@ -415,7 +415,7 @@ func (c *council) continued(t *testing.T) {
 	require.Len(t, o.Errors, 1)
 	require.True(t, slices.ContainsFunc(c.Requests(t, o.RunID), func(e scripted.LogEntry) bool { return e.Model == "other" && e.Turn > 1 }), "the other model was asked")
 	c.post(t, "/api/pipeline/continue", map[string]any{"pipeline_id": made.ID}, http.StatusConflict, nil)
-	c.post(t, fmt.Sprintf("/api/pipeline/%d/stop", made.ID), nil, http.StatusConflict, nil)
+	c.post(t, fmt.Sprintf("/api/pipeline/%d/stop", made.ID), map[string]any{"reason": "late"}, http.StatusConflict, nil)
 }
 
 func (c *council) stopped(t *testing.T) {
