@@ -306,7 +306,7 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 	}{
 		"at once": {"\n  - when: {agent: planner, turn: 1, contains: say it twice}\n" + answer, false, 1},
 		"after a plan of its own": {
-			"\n  - when: {agent: planner, turn: 1}\n" + strings.Replace(answer, "agreed", "too complex", 1) + "\n  - when: {agent: planner, turn: 2, contains: say it twice}\n" + answer, true, 2,
+			"\n  - when: {agent: planner, attempt: 2, turn: 1, contains: say it twice}\n" + answer + "  - when: {agent: planner, attempt: 1, turn: 1}\n" + strings.Replace(answer, "agreed", "too complex", 1) + "\n  - when: {agent: planner, turn: 2, contains: say it twice}\n" + answer, true, 2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -334,6 +334,11 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 			plan, err := h.Store.PlanByID(t.Context(), h.run.ID, first.ID)
 			require.NoError(t, err)
 			require.Equal(t, "agreed", plan.Summary)
+
+			in.Execution = h.begin(contract.PhasePlanner, "")
+			later, failure := do[contract.PlanResult](h, h.Plan, in)
+			require.Nil(t, failure)
+			require.NotEqual(t, first.ID, later.ID, "another attempt makes another plan of the same agreement")
 		})
 	}
 }

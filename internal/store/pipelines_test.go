@@ -229,6 +229,11 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, votes, 1)
 	require.True(t, votes[0].Accept, "the last vote counts")
+	changed := contract.Vote{ID: "x", Voter: contract.Beta, Key: "s1", Version: 1, Accept: false, At: at.Add(time.Hour)}
+	b.says(t, p, 3, contract.PipelineRecord{Votes: []contract.Vote{changed}})
+	votes, err = b.PipelineVotes(t.Context(), p.ID, false)
+	require.NoError(t, err)
+	require.Equal(t, []contract.Vote{changed}, votes, "also over one of an earlier record")
 	refused, err := b.PipelineErrors(t.Context(), p.ID)
 	require.NoError(t, err)
 	require.Len(t, refused, 1)
@@ -240,7 +245,7 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"member": "ALPHA", "pipeline_id": %d}`, p.ID), string(events[1].Payload))
 	err = b.PipelineRecord(t.Context(), pipelineSource(p), contract.PipelineRecord{PipelineID: p.ID, RunID: b.run.ID, Seq: 9})
 	require.ErrorIs(t, err, store.ErrNotFound, "of another account")
-	err = b.PipelineRecord(t.Context(), store.Source{}, numbered(p, 3, contract.PipelineRecord{}))
+	err = b.PipelineRecord(t.Context(), store.Source{}, numbered(p, 4, contract.PipelineRecord{}))
 	require.Error(t, err)
 }
 
