@@ -218,6 +218,19 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 		"INSERT INTO orchestrator_webhook_attempts (delivery_id, attempt) SELECT id, 1 FROM orchestrator_webhook_deliveries",
 		`INSERT INTO orchestrator_requests (route, key, digest, created_at)
 			SELECT '/api/runs', n::text, 'd', now() - n * interval '1 minute' FROM generate_series(1, 10000) n`,
+		`INSERT INTO orchestrator_pipelines (run_id, objective, task, settings, mode, status, created_at)
+			SELECT id, 'objective', '{}', '{}', 'local', CASE WHEN id % 50 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, created_at FROM orchestrator_runs`,
+		`INSERT INTO orchestrator_pipeline_entries (pipeline_id, section, key, version, author, entry, record_seq, written_at)
+			SELECT id, 'solutions', 'p1', n, 'ALPHA', '{}', 1, now() FROM orchestrator_pipelines, generate_series(1, 2) n`,
+		`INSERT INTO orchestrator_pipeline_messages (pipeline_id, seq, message_id, sender, message, sent_at)
+			SELECT id, n, n::text, 'ALPHA', '{}', now() FROM orchestrator_pipelines, generate_series(1, 2) n`,
+		"INSERT INTO orchestrator_pipeline_votes (pipeline_id, key, version, voter, accept, vote, voted_at) SELECT id, 's1', 1, 'BETA', true, '{}', now() FROM orchestrator_pipelines",
+		"INSERT INTO orchestrator_pipeline_errors (pipeline_id, error_class, message, error, created_at) SELECT id, 'LLM_ERROR', 'm', '{}', now() FROM orchestrator_pipelines",
+		"INSERT INTO orchestrator_pipeline_reports (pipeline_id, kind, report, written_at) SELECT id, 'final', '{}', now() FROM orchestrator_pipelines",
+		"INSERT INTO orchestrator_pipeline_texts (pipeline_id, ref, text) SELECT id, 'r', 't' FROM orchestrator_pipelines",
+		"INSERT INTO orchestrator_pipeline_records (workflow_id, workflow_run_id, seq, pipeline_id) SELECT 'pipeline-' || id, 'r', 1, id FROM orchestrator_pipelines",
+		"ANALYZE orchestrator_pipelines, orchestrator_pipeline_entries, orchestrator_pipeline_messages, orchestrator_pipeline_votes, orchestrator_pipeline_errors, " +
+			"orchestrator_pipeline_reports, orchestrator_pipeline_texts, orchestrator_pipeline_records",
 		"ANALYZE orchestrator_webhooks, orchestrator_webhook_deliveries, orchestrator_webhook_attempts, orchestrator_requests",
 		"ANALYZE orchestrator_runs, orchestrator_events, orchestrator_budgets, orchestrator_executions, orchestrator_model_calls, " +
 			"orchestrator_checks, orchestrator_tool_calls, orchestrator_findings, orchestrator_transcripts, orchestrator_artifacts",
