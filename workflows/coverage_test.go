@@ -42,7 +42,7 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 		}
 		return nil
 	}))
-	for _, kind := range []string{contract.WorkflowRun, contract.WorkflowStep, contract.WorkflowSelfHeal} {
+	for _, kind := range []string{contract.WorkflowRun, contract.WorkflowStep, contract.WorkflowSelfHeal, contract.WorkflowDeliberation, contract.WorkflowMember} {
 		require.True(t, kinds[kind], "there is no history of %s", kind)
 	}
 	for _, s := range contract.Statuses() {

@@ -33,6 +33,12 @@ var reorderings = []struct{ file, first, second, broken string }{
 		second: "	r.cleanUp(last)\n",
 		broken: "v1/stopped-run",
 	},
+	{
+		file:   "deliberation.go", // members are revoked before the handoff is written
+		first:  "	d.writeHandoff(ctx, reason)\n",
+		second: "	d.dismiss(ctx)\n",
+		broken: "v4/deliberated-pipeline-1",
+	},
 }
 
 // TestSwappingTwoActivitiesTurnsTheReplayRed swaps activities in a copy of the

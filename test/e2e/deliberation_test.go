@@ -12,6 +12,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 	"github.com/rocketgpt/orchestrator/test/harness"
@@ -187,8 +188,56 @@ func TestARunIsPlannedByDeliberation(t *testing.T) {
 	require.Len(t, pipelines, 1)
 	require.Equal(t, contract.PipelineCompleted, pipelines[0].Status)
 	require.True(t, pipelines[0].ForRun)
-	require.Contains(t, fmt.Sprint(string(w.OK(t, "run", "inspect", arg(id), "--json").Stdout)), fmt.Sprintf(`"pipeline_id": %d`, pipelines[0].ID))
+	require.Contains(t, w.OK(t, "run", "inspect", arg(id), "--json").Stdout, fmt.Sprintf(`"pipeline_id": %d`, pipelines[0].ID))
 	for _, h := range append(w.pipelineHistories(t, pipelines[0]), w.Histories(t, id)...) {
 		h.Replay(t)
+	}
+}
+
+// TestKilledProcessesChangeNothingInADeliberation kills worker and Temporal while
+// deliberations are under way: they end as they would have, and nothing that was
+// said is lost or repeated.
+func TestKilledProcessesChangeNothingInADeliberation(t *testing.T) {
+	t.Parallel()
+	rules := deliberations()
+	for _, r := range rules {
+		r["latency"] = "700ms"
+	}
+	w := &world{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	names := []string{"agree", "complex", "talk"}
+	ids := map[string][]int64{}
+	start := func() {
+		for _, name := range names {
+			ids[name] = append(ids[name], w.spawn(t, name, func(s *contract.DeliberationSettings) { s.Iterations = 4 }))
+		}
+	}
+	start()
+	for _, name := range names { // undisturbed
+		w.awaitPipeline(t, ids[name][0])
+	}
+	start()
+	for _, role := range []devstack.Role{devstack.RoleWorker, devstack.RoleTemporal, devstack.RoleWorker} {
+		before := len(w.Requests(t))
+		harness.Await(t, "another model call", longest, func() (bool, string) { return len(w.Requests(t)) > before+1, "none" })
+		w.Kill(t, role)
+		w.Up(t)
+	}
+	for _, name := range names {
+		first, want := w.awaitPipeline(t, ids[name][0])
+		again, got := w.awaitPipeline(t, ids[name][1])
+		require.Equal(t, want.Status, got.Status, name)
+		require.Equal(t, want.AbortReason, got.AbortReason, name)
+		require.Equal(t, want.Key, got.Key, name)
+		messages, err := w.Store(t).PipelineMessages(t.Context(), again.ID, 0, 0, false)
+		require.NoError(t, err)
+		require.Len(t, messages, again.Metrics.TotalMessages, name)
+		for i, m := range messages {
+			require.Equal(t, i+1, m.Seq, "%s: in order, without gaps", name)
+		}
+		for _, p := range []store.Pipeline{first, again} {
+			for _, h := range w.pipelineHistories(t, p) {
+				h.Replay(t)
+			}
+		}
 	}
 }

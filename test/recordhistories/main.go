@@ -78,6 +78,12 @@ func everyAction() ending {
 // its own, whose tests take no time.
 const quick = "quick"
 
+// deliberate is a scenario on the same repository, of runs whose planner deliberates.
+const deliberate = "deliberate"
+
+// own reports whether the scenario is one of this folder.
+func (e ending) own() bool { return e.scenario == quick || e.scenario == deliberate }
+
 // unhealed lets a run end with its first failure.
 var unhealed = []string{"--set", "execution.max_retries=0"}
 
@@ -117,6 +123,10 @@ var endings = []ending{
 	{name: "replayed", scenario: quick, again: []string{"replay", "--phase", "tester"}},
 	{name: "resumed", scenario: quick, args: unhealed, again: []string{"resume"}},
 	{name: "forked", scenario: quick, again: []string{"fork", "--step", "step-002"}},
+	{
+		name: "deliberated", scenario: deliberate,
+		args: []string{"--set", "deliberation.plan_by=deliberation", "--set", "deliberation.iterations=2", "--set", "deliberation.recoveries=1"},
+	},
 	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
 	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
 	{name: "stay-mended", scenario: "stay-check", args: []string{"--stay", "20s"}, steer: []string{redCheck}, when: contract.StatusDone},
@@ -178,7 +188,7 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		return fmt.Errorf("read where the stack is: %w", err)
 	}
 	repo := sample
-	if e.scenario == quick {
+	if e.own() {
 		repo = filepath.Join(data, quick)
 	}
 	args := append([]string{"run", "create", "--json", "--data-dir", data, "--repo", repo, "--goal", "Record " + e.name}, e.args...)
@@ -252,8 +262,8 @@ func quickRepository(ctx context.Context, dir string) error {
 // begins with the faults.
 func (e ending) file(data string) (string, error) {
 	example := "examples/go/" + e.scenario + ".yaml"
-	if e.scenario == quick {
-		example = "test/recordhistories/quick.yaml"
+	if e.own() {
+		example = "test/recordhistories/" + e.scenario + ".yaml"
 	}
 	if len(e.faults) == 0 {
 		return example, nil
@@ -363,7 +373,8 @@ func write(ctx context.Context, c client.Client, out, name string, id int64) err
 			[2]string{contract.RepairWorkflowID(id, n), fmt.Sprintf("%s-heal-%d-repair", name, n)})
 	}
 	seen := map[string]bool{}
-	for _, w := range ids {
+	for i := 0; i < len(ids); i++ { // which grows by what the run began
+		w := ids[i]
 		h, err := history(ctx, c, w[0])
 		if err != nil {
 			continue // a step that never started, a heal that was not needed
@@ -378,8 +389,41 @@ func write(ctx context.Context, c client.Client, out, name string, id int64) err
 		if err := writeHistory(filepath.Join(out, w[1]+".json.gz"), h); err != nil {
 			return err
 		}
+		if w[0] == contract.RunWorkflowID(id) {
+			ids = append(ids, pipelines(ctx, c, name, h)...)
+		}
 	}
 	return nil
+}
+
+// pipelines names the deliberations that a run began, those that recovered them,
+// and their members.
+func pipelines(ctx context.Context, c client.Client, name string, of *historypb.History) [][2]string {
+	var ids [][2]string
+	for children := childrenOf(of); len(children) > 0; {
+		id := children[0]
+		children = children[1:]
+		if !strings.HasPrefix(id, "pipeline-") {
+			continue
+		}
+		_, rest, _ := strings.Cut(id, "-")
+		ids = append(ids, [2]string{id, name + "-pipeline-" + strings.ReplaceAll(rest, "/", "-")})
+		if h, err := history(ctx, c, id); err == nil {
+			children = append(children, childrenOf(h)...)
+		}
+	}
+	return ids
+}
+
+// childrenOf names the workflows that a workflow began.
+func childrenOf(h *historypb.History) []string {
+	var ids []string
+	for _, e := range h.Events {
+		if a := e.GetStartChildWorkflowExecutionInitiatedEventAttributes(); a != nil {
+			ids = append(ids, a.GetWorkflowId())
+		}
+	}
+	return ids
 }
 
 // way tells histories apart that went another way: what happened, and of a heal
