@@ -426,6 +426,11 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	}
 	if err != nil { // how this one ended stands
 		d.log.Error("Could not recover a deliberation", "recovery", next.PipelineID, "error", err)
+		if ctx.Err() == nil {
+			why := *d.ending.failure
+			why.Message += "; it could not be recovered: " + fault.Of(err).Message
+			d.ending.failure, own.Failure, d.changed = &why, &why, true
+		}
 		return own
 	}
 	result.Usage = own.Usage.Add(result.Usage)

@@ -270,6 +270,18 @@ func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 	require.Equal(t, 2, f.begun["alpha"], "executions count over recoveries")
 }
 
+func TestARecoveryThatCannotBeginIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.broken[contract.ActivityCreatePipeline] = fault.ToTemporal(fault.New(contract.ClassRuntime, contract.CodeTooLarge, "no room"), 5)
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
+	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
+	require.Contains(t, result.Failure.Message, "could not be recovered: no room")
+	require.Equal(t, result.Failure, f.last(7).Failure)
+	require.Equal(t, contract.AbortIterationLimit, f.last(7).AbortReason)
+}
+
 func TestRecoveriesRunOut(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
