@@ -36,7 +36,8 @@ const deliberate = 6 * time.Minute
 type council struct {
 	*harness.Stack
 	mu        sync.Mutex
-	pipelines []int64
+	pipelines []int64 // of their own
+	runs      []int64 // that deliberations planned
 }
 
 // TestPipelinesDeliberate shares one stack, whose time-outs are so long that only
@@ -48,6 +49,8 @@ func TestPipelinesDeliberate(t *testing.T) {
 		"forced": agreeing("forced"), "waits": agreeing("waits"), "remote": agreeing("remote"), "complex": agreeing("complex"),
 		"conflict": conflicting(), "validated": validated(), "rounds": talking("rounds"), "late": sluggish(), "silent": silent(),
 		"alone": alone(), "nobody": nobody(), "stopped": sluggish(), "revoked": alone1("revoked"),
+		"planned":  append(agreeing("planned"), oneStep(call("create_file", "path", "made.txt", "content", "made\n"))...),
+		"too-hard": append(agreeing("too-hard"), hard()...),
 	} {
 		rules = append(rules, r.Named(name)...)
 	}
@@ -73,6 +76,7 @@ func TestPipelinesDeliberate(t *testing.T) {
 		t.Run("a pipeline waits with its report until somebody continues it", parallel(c.continued))
 		t.Run("a stopped pipeline ends within 10 s", parallel(c.stopped))
 		t.Run("a server does what the machine itself does", parallel(c.remotely))
+		t.Run("a deliberation plans a run, where asked for or where it is complex", parallel(c.plans))
 	})
 	slices.Sort(c.pipelines)
 	t.Logf("%d pipelines", len(c.pipelines))
@@ -81,7 +85,8 @@ func TestPipelinesDeliberate(t *testing.T) {
 		Runs []store.Run `json:"runs"`
 	}
 	c.OK(t, "run", "list", "--json").JSON(t, &runs)
-	require.Empty(t, runs.Runs, "what carries pipelines is no run")
+	require.Len(t, runs.Runs, len(c.runs), "what carries pipelines is no run")
+	harness.CheckInvariants(t, c.Stack, c.runs...)
 }
 
 // TestPipelinesThatGetNowhereAreHelpedAndGivenUp has a stack of its own, in which
@@ -449,6 +454,42 @@ func (c *council) remotely(t *testing.T) {
 		there, here := remote(args...), c.RGPT(t, append([]string{"pipeline"}, args...)...)
 		require.Equal(t, here, there, "%v", args)
 	}
+}
+
+// plans lets deliberations plan runs.
+func (c *council) plans(t *testing.T) {
+	repo := harness.ShellRepo(t, filepath.Join(c.Dir, "repo"))
+	for scenario, args := range map[string][]string{"planned": {"--plan-by", "deliberation"}, "too-hard": nil} {
+		id := c.Create(t, append([]string{"--repo", repo, "--goal", harness.Goal(scenario)}, args...)...)
+		c.runs = append(c.runs, id)
+		run := c.AwaitEnd(t, c.Store(t), id, deliberate)
+		require.Equal(t, contract.StatusDone, run.Status, "%s: %v", scenario, run.Failure)
+		var list struct {
+			Pipelines []store.Pipeline `json:"pipelines"`
+		}
+		c.OK(t, "pipeline", "list", "--run", fmt.Sprint(id), "--json").JSON(t, &list)
+		require.Len(t, list.Pipelines, 1)
+		p := list.Pipelines[0]
+		require.Equal(t, []any{contract.PipelineCompleted, true, id}, []any{p.Status, p.ForRun, p.RunID}, scenario)
+		require.Equal(t, exitConsensus, c.RGPT(t, "pipeline", "watch", fmt.Sprint(p.ID)).Code)
+		require.True(t, slices.ContainsFunc(c.Requests(t, id), func(e scripted.LogEntry) bool { return e.Agent == "alpha" }), "the run paid for it")
+	}
+	r := c.RGPT(t, "run", "create", "--repo", repo, "--goal", "x", "--plan-by", "nobody")
+	require.Equal(t, exitInput, r.Code, "%s", r)
+	require.Contains(t, r.Stderr, "plan_by")
+}
+
+// hard is a goal that the planner finds complex until it is told what was agreed on.
+func hard() harness.Rules {
+	plan := oneStep(call("create_file", "path", "made.txt", "content", "made\n"))
+	agreed := plan[0]
+	agreed["when"] = on("agent", "planner", "contains", answer("too-hard"))
+	step := map[string]any{
+		"id": "step-001", "name": "Do all of it", "description": "At once.", "dependencies": []string{},
+		"estimated_complexity": "high", "risk_level": "high", "verification_criteria": []string{}, "files": []string{},
+	}
+	alone := rule(on("agent", "planner"), map[string]any{"reply": map[string]any{"json": map[string]any{"summary": "Hard.", "complexity_score": 0.95, "steps": []any{step}}}}, 200)
+	return append(harness.Rules{agreed, alone}, plan[1:]...)
 }
 
 // answer is what the synthesis of a scenario says.

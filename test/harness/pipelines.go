@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -146,11 +146,19 @@ func (c *account) isOver(p store.Pipeline) {
 // of returns the events of a pipeline of a type, of all types without one.
 func (c *account) of(p store.Pipeline, kinds ...contract.EventType) (out []contract.Event) {
 	for _, e := range c.events {
-		if control.PipelineOf(e) == p.ID && (len(kinds) == 0 || slices.Contains(kinds, e.Type)) {
+		if names(e, p.ID) && (len(kinds) == 0 || slices.Contains(kinds, e.Type)) {
 			out = append(out, e)
 		}
 	}
 	return out
+}
+
+// names reports whether an event tells of a pipeline.
+func names(e contract.Event, pipeline int64) bool {
+	var said struct {
+		ID int64 `json:"pipeline_id"`
+	}
+	return json.Unmarshal(e.Payload, &said) == nil && said.ID == pipeline
 }
 
 // happenedOnce checks rows and events for doubles and for what is missing.
@@ -183,7 +191,7 @@ func (c *account) happenedOnce(p store.Pipeline) {
 		require.Equal(c, contract.AbortSteps(), steps, c.which(p, "an abort has its steps, in order"))
 		require.NotEmpty(c, p.HandoffRef, c.which(p, "it left a handoff"))
 		require.NotNil(c, p.FailureContext, c.which(p, "it left a failure context"))
-		_, err := c.db.PipelineReport(c.Context(), p.ID, control.ReportPartial, true)
+		_, err := c.db.PipelineReport(c.Context(), p.ID, "partial", true)
 		require.NoError(c, err, c.which(p, "it left a partial report"))
 	}
 }
