@@ -28,6 +28,9 @@ func (s *server) planTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	if p.Versions, err = s.Store.Plans(ctx, h.Run.ID, shownPlans); err != nil {
 		return nil, err
 	}
+	if p.Planning, err = s.planning(ctx, h.Run.ID); err != nil {
+		return nil, err
+	}
 	if len(p.Versions) == 0 {
 		if q.Version != 0 || q.Against != 0 {
 			return nil, store.ErrNotFound

@@ -86,6 +86,9 @@ func (s *server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	if o.Plan, err = s.Store.Plan(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
+	if o.Planning, err = s.planning(ctx, id); err != nil {
+		return nil, err
+	}
 	executions, err := s.Store.Executions(ctx, id)
 	if err != nil {
 		return nil, err

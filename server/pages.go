@@ -29,6 +29,10 @@ func (s *server) pages(mux *http.ServeMux) {
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/agents", s.agentsPage)
 	get("/settings/models", s.modelsPage)
+	get("/pipelines", s.pipelinesPage)
+	get("/pipelines/{id}", s.pipelinePage)
+	get("/pipelines/{id}/texts/{ref}", s.pipelineText)
+	read("/pipelines/{id}/handoff", s.handoff)
 	get("/runs/{id}/heals", s.tab("heals", s.healsTab))
 	get("/runs/{id}/changes", s.tab("changes", s.changesTab))
 	get("/runs/{id}/tests", s.tab("tests", s.testsTab))
@@ -82,7 +86,10 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, status int, cont
 func (s *server) shell(r *http.Request) (ui.Shell, error) {
 	shell := plainShell(r)
 	var err error
-	shell.Waiting, err = s.Store.Waiting(r.Context())
+	if shell.Waiting, err = s.Store.Waiting(r.Context()); err != nil {
+		return shell, err
+	}
+	shell.Asking, err = s.Store.WaitingPipelines(r.Context())
 	return shell, err
 }
 

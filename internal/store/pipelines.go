@@ -314,8 +314,11 @@ type PipelineFilter struct {
 	Status []contract.PipelineStatus // any of them
 	RunID  int64
 	Text   string // is part of the objective, in any case
-	Before Cursor // pipelines after this one in the list; the zero value: from the newest on
-	Limit  int    // default 50, at most 1000
+	Abort  contract.AbortReason
+	ForRun *bool     // those that plan runs, or those that do not; nil: both
+	Since  time.Time // created then or later
+	Before Cursor    // pipelines after this one in the list; the zero value: from the newest on
+	Limit  int       // default 50, at most 1000
 }
 
 // ListPipelines returns pipelines from new to old. Pipeline.Cursor of the last
@@ -328,6 +331,10 @@ func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline
 	if f.RunID != 0 {
 		params.RunID = &f.RunID
 	}
+	if !f.Since.IsZero() {
+		params.Since = &f.Since
+	}
+	params.Abort, params.ForRun = optional(string(f.Abort)), f.ForRun
 	if f.Before.ID != 0 {
 		params.BeforeAt, params.BeforeID = &f.Before.CreatedAt, f.Before.ID
 	}

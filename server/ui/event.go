@@ -11,6 +11,17 @@ import (
 // eventState is the state that an event is shown as.
 func eventState(t contract.EventType) State {
 	name := string(t)
+	switch t {
+	case contract.EventAgentError, contract.EventOrchestrationAborted:
+		return Failed
+	case contract.EventConsensusReached, contract.EventConflictResolved:
+		return Done
+	case contract.EventOrchestrationStarted, contract.EventAgentSpawned, contract.EventGammaSpawned:
+		return Running
+	case contract.EventRecoveryStarted:
+		return Healing
+	default: // told by its name
+	}
 	switch {
 	case strings.HasSuffix(name, ".error"), strings.HasSuffix(name, ".failed"), strings.HasSuffix(name, ".rejected"), t == contract.EventAgentRevoked:
 		return Failed

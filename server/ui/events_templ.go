@@ -26,7 +26,7 @@ type EventList struct {
 
 // eventKinds are beginnings of types that people ask for.
 func eventKinds() []string {
-	return []string{"run.", "planner.", "builder.", "tester.", "releaser.", "step.", "heal.", "approval.", "intervention.", "finding.", "artifact.", "budget.", "agent."}
+	return []string{"run.", "planner.", "builder.", "tester.", "releaser.", "step.", "heal.", "approval.", "intervention.", "finding.", "artifact.", "budget.", "agent.", "pipeline.", "agent_"}
 }
 
 // Cursor is the place of an event in the list: it grows downwards.

@@ -198,15 +198,21 @@ SELECT id, run_id, for_run, execution_id, tenant, objective, task, settings, inh
 WHERE ($1::text[] IS NULL OR status = ANY ($1::text[]))
   AND ($2::bigint IS NULL OR run_id = $2::bigint)
   AND ($3::text IS NULL OR strpos(lower(objective), lower($3)) > 0)
-  AND ($4::timestamptz IS NULL OR (created_at, id) < ($4, $5::bigint))
+  AND ($4::text IS NULL OR abort_reason = $4)
+  AND ($5::bool IS NULL OR for_run = $5)
+  AND ($6::timestamptz IS NULL OR created_at >= $6)
+  AND ($7::timestamptz IS NULL OR (created_at, id) < ($7, $8::bigint))
 ORDER BY created_at DESC, id DESC
-LIMIT $6::int
+LIMIT $9::int
 `
 
 type ListPipelinesParams struct {
 	Statuses []string
 	RunID    *int64
 	Text     *string
+	Abort    *string
+	ForRun   *bool
+	Since    *time.Time
 	BeforeAt *time.Time
 	BeforeID int64
 	Most     int32
@@ -218,6 +224,9 @@ func (q *Queries) ListPipelines(ctx context.Context, arg ListPipelinesParams) ([
 		arg.Statuses,
 		arg.RunID,
 		arg.Text,
+		arg.Abort,
+		arg.ForRun,
+		arg.Since,
 		arg.BeforeAt,
 		arg.BeforeID,
 		arg.Most,

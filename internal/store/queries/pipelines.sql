@@ -74,6 +74,9 @@ SELECT * FROM orchestrator_pipelines
 WHERE (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
   AND (sqlc.narg(run_id)::bigint IS NULL OR run_id = sqlc.narg(run_id)::bigint)
   AND (sqlc.narg(text)::text IS NULL OR strpos(lower(objective), lower(sqlc.narg(text))) > 0)
+  AND (sqlc.narg(abort)::text IS NULL OR abort_reason = sqlc.narg(abort))
+  AND (sqlc.narg(for_run)::bool IS NULL OR for_run = sqlc.narg(for_run))
+  AND (sqlc.narg(since)::timestamptz IS NULL OR created_at >= sqlc.narg(since))
   AND (sqlc.narg(before_at)::timestamptz IS NULL OR (created_at, id) < (sqlc.narg(before_at), @before_id::bigint))
 ORDER BY created_at DESC, id DESC
 LIMIT @most::int;

@@ -410,7 +410,7 @@ document.addEventListener("formdata", (event) => {
 // ── Keys ───────────────────────────────────────────────────────────────────
 
 let chord = "";
-const places = { r: "/runs", a: "/agents", m: "/settings/models" };
+const places = { r: "/runs", p: "/pipelines", a: "/agents", m: "/settings/models" };
 
 function open(row) {
   ($("a[data-open]", row) ?? $("a[href]", row))?.click();

@@ -1,0 +1,494 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// PipelineHref returns the address of a pipeline's page.
+func PipelineHref(id int64) string { return fmt.Sprintf("/pipelines/%d", id) }
+
+// PipelineState returns the state that a pipeline is shown as, and the word for
+// it: that of its status.
+func PipelineState(p store.Pipeline) (State, string) {
+	word := statusWord(p.Status)
+	switch p.Status {
+	case contract.PipelineSpawned:
+		return Queued, word
+	case contract.PipelineReport:
+		if p.WaitingFor != "" {
+			return Waiting, word
+		}
+		return Running, word
+	case contract.PipelineRunning, contract.PipelineOrchestrating:
+		return Running, word
+	case contract.PipelineCompleted:
+		return Done, word
+	case contract.PipelineStopped:
+		return Stopped, word
+	case contract.PipelineFailed, contract.PipelineTimeout, contract.PipelineOrchestrationFailed:
+	}
+	return Failed, word
+}
+
+// statusWord is a status of a pipeline as people read it: Orchestration failed.
+func statusWord(s contract.PipelineStatus) string { return capital(strings.ToLower(Words(s))) }
+
+// memberState is the state that a member is shown as, and the word for it.
+func memberState(s contract.MemberStatus) (State, string) {
+	word := capital(Words(s))
+	switch s {
+	case contract.MemberThinking:
+		return Running, word
+	case contract.MemberDone:
+		return Done, word
+	case contract.MemberFailed:
+		return Failed, word
+	case contract.MemberTimedOut: // with its opening: it may come back
+		return Paused, word
+	case contract.MemberRevoked:
+		return Stopped, word
+	case contract.MemberIdle:
+	}
+	return Queued, word
+}
+
+// PipelineChoice is what a list of pipelines is filtered by, as the address says.
+type PipelineChoice struct {
+	Status, Kind, Abort, Text, Time string
+}
+
+// Any reports whether anything is chosen.
+func (c PipelineChoice) Any() bool { return c != PipelineChoice{} }
+
+// The kinds of pipelines to choose from.
+const (
+	PipelinesAlone = "alone"
+	PipelinesOfRun = "run"
+)
+
+// Known reports whether every choice is one that there is.
+func (c PipelineChoice) Known() bool {
+	_, ok := c.Since(time.Now())
+	return ok && (c.Status == "" || slices.Contains(contract.PipelineStatuses(), contract.PipelineStatus(c.Status))) &&
+		slices.Contains([]string{"", PipelinesAlone, PipelinesOfRun}, c.Kind) &&
+		(c.Abort == "" || slices.Contains(abortReasons(), contract.AbortReason(c.Abort)))
+}
+
+// Since returns from when on a choice of time counts, the zero time where none is
+// made; false: there is no such choice.
+func (c PipelineChoice) Since(now time.Time) (time.Time, bool) {
+	if c.Time == "" {
+		return time.Time{}, true
+	}
+	since := Choice{Time: c.Time}.Since(now)
+	return since, !since.IsZero()
+}
+
+func abortReasons() []contract.AbortReason {
+	return []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout}
+}
+
+// Place is one place of the blackboard: its newest version, the ones before, and
+// what was said of it.
+type Place struct {
+	contract.Entry
+	Earlier []contract.Entry // the newest first
+	Said    []contract.Entry // evaluations and objections, in the order in which they were written
+}
+
+// PlacesOf arranges all versions of all entries: by section, in the order in
+// which places were written first. What is said of an entry stands with it.
+func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
+	type at struct {
+		section contract.Section
+		key     string
+	}
+	byKey := map[at][]contract.Entry{}
+	var order []at
+	for _, e := range entries {
+		k := at{e.Section, e.Key}
+		if byKey[k] == nil {
+			order = append(order, k)
+		}
+		byKey[k] = append(byKey[k], e)
+	}
+	out := map[contract.Section][]Place{}
+	home := map[string]*Place{} // of what can be spoken of
+	var about []contract.Entry
+	for _, k := range order {
+		versions := byKey[k]
+		slices.SortFunc(versions, func(a, b contract.Entry) int { return b.Version - a.Version })
+		if spoken(versions[0]) {
+			about = append(about, versions[0])
+			continue
+		}
+		out[k.section] = append(out[k.section], Place{Entry: versions[0], Earlier: versions[1:]})
+	}
+	for _, places := range out {
+		for i, p := range places {
+			if p.Section == contract.SectionSolutions || p.Section == contract.SectionSynthesis {
+				home[p.Key] = &places[i]
+			}
+		}
+	}
+	var strays []contract.Entry
+	for _, e := range about {
+		if p := home[e.About]; p != nil {
+			p.Said = append(p.Said, e)
+		} else {
+			strays = append(strays, e)
+		}
+	}
+	for _, e := range strays {
+		out[e.Section] = append(out[e.Section], Place{Entry: e})
+	}
+	return out
+}
+
+// spoken reports whether an entry says something of another one.
+func spoken(e contract.Entry) bool {
+	return e.About != "" && (e.Kind == contract.MoveEvaluate || e.Kind == contract.MoveObject)
+}
+
+// sectionWord is a section of the blackboard as people read it, and what it is for.
+func sectionWord(s contract.Section) (word, what string) {
+	switch s {
+	case contract.SectionProblem:
+		return "Problem", "What is asked, and what the agents found out about it."
+	case contract.SectionSolutions:
+		return "Solutions", "Proposals, and what was said of them."
+	case contract.SectionSynthesis:
+		return "Synthesis", "What was made of the proposals, to be voted on."
+	case contract.SectionConsensus:
+		return "Consensus", "What they agreed on, or GAMMA decided."
+	}
+	return capital(Words(s)), ""
+}
+
+// entryKind says what an entry is in a word.
+func entryKind(e contract.Entry) string {
+	switch e.Kind {
+	case contract.MoveAnalyse:
+		return "analysis"
+	case contract.MovePropose:
+		return "proposal"
+	case contract.MoveEvaluate:
+		return "evaluation"
+	case contract.MoveObject:
+		return "objection"
+	case contract.MoveSynthesise:
+		return "synthesis"
+	case contract.MoveVerdict:
+		return "verdict"
+	case contract.MoveResolve, contract.MoveVote, contract.MoveMessage, contract.MoveDone:
+	}
+	return Words(e.Kind)
+}
+
+// entryTag is the look of what became of an entry.
+func entryTag(e contract.Entry) string {
+	switch e.State {
+	case contract.EntryAccepted, contract.EntryAnswered:
+		return "good"
+	case contract.EntryLive:
+		if e.Kind == contract.MoveObject {
+			return "warn" // it is open
+		}
+	case contract.EntryWithdrawn, contract.EntryMerged, contract.EntrySettled:
+	}
+	return ""
+}
+
+func entryStateWord(e contract.Entry) string {
+	if e.Kind == contract.MoveObject && e.State == contract.EntryLive {
+		return "open"
+	}
+	return string(e.State)
+}
+
+// entryID is the anchor of an entry.
+func entryID(e contract.Entry) string { return "entry-" + string(e.Section) + "-" + e.Key }
+
+// entryHref leads to the anchor of an entry.
+func entryHref(e contract.Entry) string { return "#" + query(entryID(e)) }
+
+// Ballot is one version of a synthesis with what each voter thinks of it.
+type Ballot struct {
+	Key     string
+	Version int
+	State   contract.EntryState
+	Votes   map[contract.Member]contract.Vote
+}
+
+// BallotsOf arranges votes by the versions that they are about, the newest
+// version of each synthesis first. A version that nobody voted on is there too.
+func BallotsOf(entries []contract.Entry, votes []contract.Vote) []Ballot {
+	type about struct {
+		key     string
+		version int
+	}
+	var order []about
+	all := map[about]*Ballot{}
+	add := func(key string, version int) *Ballot {
+		k := about{key, version}
+		if all[k] == nil {
+			all[k] = &Ballot{Key: key, Version: version, Votes: map[contract.Member]contract.Vote{}}
+			order = append(order, k)
+		}
+		return all[k]
+	}
+	for _, e := range entries {
+		if e.Section == contract.SectionSynthesis && !spoken(e) {
+			add(e.Key, e.Version).State = e.State
+		}
+	}
+	for _, v := range votes {
+		add(v.Key, v.Version).Votes[v.Voter] = v
+	}
+	keys := map[string]int{} // in the order in which they were written
+	for _, k := range order {
+		if _, known := keys[k.key]; !known {
+			keys[k.key] = len(keys)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b about) int {
+		return cmp.Or(keys[b.key]-keys[a.key], b.version-a.version)
+	})
+	out := make([]Ballot, len(order))
+	for i, k := range order {
+		out[i] = *all[k]
+	}
+	return out
+}
+
+// voters are those whose votes a table shows: GAMMA only if it has one.
+func voters(votes []contract.Vote) []contract.Member {
+	out := []contract.Member{contract.Alpha, contract.Beta}
+	if slices.ContainsFunc(votes, func(v contract.Vote) bool { return v.Voter == contract.Gamma }) {
+		out = append(out, contract.Gamma)
+	}
+	return out
+}
+
+// ScorePart is a part of a performance score.
+type ScorePart struct {
+	Name   string
+	Points float64
+	Most   float64 // of what it can add; below 0: what it can take
+	Why    string
+}
+
+// The weights of contract.DeliberationMetrics.Score.
+const (
+	scoreConsensus, scoreRounds, scoreConflicts = 0.5, 0.2, 0.2
+	scoreNoGamma, scoreGammaCame                = 0.1, 0.05
+	scoreRefused, scoreMostRefused              = 0.05, 0.2
+)
+
+// ScoreParts explains the performance score of a deliberation: its parts add up
+// to contract.DeliberationMetrics.Score.
+func ScoreParts(m contract.DeliberationMetrics, iterations int) []ScorePart {
+	consensus := ScorePart{Name: "Consensus", Most: scoreConsensus, Why: "none was reached"}
+	if m.Consensus {
+		consensus.Points, consensus.Why = scoreConsensus, "it was reached"
+	}
+	rounds := ScorePart{Name: "Rounds left", Most: scoreRounds, Why: fmt.Sprintf("%d of %d were used", m.Iterations, iterations)}
+	if iterations > 0 {
+		rounds.Points = scoreRounds * (1 - min(1, float64(m.Iterations)/float64(iterations)))
+	}
+	conflicts := ScorePart{Name: "Conflicts resolved", Points: scoreConflicts, Most: scoreConflicts, Why: "there were none"}
+	if m.ConflictsDetected > 0 {
+		conflicts.Points = scoreConflicts * min(1, float64(m.ConflictsResolved)/float64(m.ConflictsDetected))
+		conflicts.Why = fmt.Sprintf("%d of %d", m.ConflictsResolved, m.ConflictsDetected)
+	}
+	gamma := ScorePart{Name: "Without GAMMA", Points: scoreNoGamma, Most: scoreNoGamma, Why: "it was not needed"}
+	if m.GammaSpawned {
+		gamma.Points, gamma.Why = scoreGammaCame, "it joined: "+string(m.GammaReason)
+		if m.GammaReason == contract.GammaStuck {
+			gamma.Points = 0
+		}
+	}
+	refused := ScorePart{Name: "Refused moves", Most: -scoreMostRefused, Why: "none"}
+	if m.Refused > 0 {
+		refused.Points = -min(scoreMostRefused, scoreRefused*float64(m.Refused))
+		refused.Why = plural(m.Refused, "move was refused", "moves were refused")
+	}
+	return []ScorePart{consensus, rounds, conflicts, gamma, refused}
+}
+
+// score writes a score as people read it.
+func score(s float64) string { return fmt.Sprintf("%.2f", s) }
+
+// points writes a part of a score: what it takes with a minus.
+func points(p float64) string {
+	if p < 0 {
+		return fmt.Sprintf("−%.2f", -p)
+	}
+	return fmt.Sprintf("%.2f", p)
+}
+
+// gammaWhy says why GAMMA joined, by what the deliberation decides by.
+func gammaWhy(r contract.GammaReason, s contract.DeliberationSettings) string {
+	switch r {
+	case contract.GammaStuck:
+		return "an agent showed no progress for " + Lasted(s.GammaStuckAfter)
+	case contract.GammaConflict:
+		return fmt.Sprintf("%d or more proposals were unresolved at once", s.GammaConflictAt)
+	case contract.GammaComplexity:
+		return fmt.Sprintf("the complexity was found to be over %.2f", s.GammaComplexityOver)
+	case contract.GammaSuccess:
+		return "ALPHA and BETA are done: it looks at what they agreed on"
+	case contract.GammaRecovery:
+		return "an earlier attempt failed: it is there from the start"
+	case contract.GammaForced:
+		return "it was asked for when the pipeline was spawned"
+	}
+	return ""
+}
+
+// gammaWhen says when GAMMA would join.
+func gammaWhen(s contract.DeliberationSettings) string {
+	var when []string
+	if s.GammaStuckAfter > 0 {
+		when = append(when, "when an agent shows no progress for "+Lasted(s.GammaStuckAfter))
+	}
+	if s.GammaConflictAt > 0 {
+		when = append(when, fmt.Sprintf("at %d unresolved proposals", s.GammaConflictAt))
+	}
+	if s.GammaComplexityOver > 0 {
+		when = append(when, fmt.Sprintf("at a complexity over %.2f", s.GammaComplexityOver))
+	}
+	return strings.Join(append(when, "and to validate what ALPHA and BETA agree on once both are done"), ", ")
+}
+
+// abortWords says why a deliberation was given up.
+func abortWords(p store.Pipeline) string {
+	switch p.AbortReason {
+	case contract.AbortStuck:
+		return "It was given up: nobody made progress for " + Lasted(p.Settings.AbortAfter) + "."
+	case contract.AbortIterationLimit:
+		return "It was given up: " + plural(p.Settings.Iterations, "round", "rounds") + " of exchange brought no consensus."
+	case contract.AbortTimeout:
+		return "It was given up: the time of the exchange, " + Lasted(exchangeTime(p)) + ", was over."
+	}
+	switch p.Status {
+	case contract.PipelineFailed:
+		return "No agent was left."
+	case contract.PipelineOrchestrationFailed:
+		return "Everybody was done, and there was no consensus."
+	case contract.PipelineStopped:
+		return "It was stopped. What was found until then is kept."
+	case contract.PipelineTimeout:
+		return "Its time was over."
+	case contract.PipelineSpawned, contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating, contract.PipelineCompleted:
+	}
+	return ""
+}
+
+// exchangeTime is how long the exchange may take.
+func exchangeTime(p store.Pipeline) time.Duration {
+	if p.Task.TimeoutSeconds > 0 {
+		return time.Duration(p.Task.TimeoutSeconds) * time.Second
+	}
+	return p.Settings.Timeout
+}
+
+// agreed says who agreed on what, or how far they are from it.
+func agreed(p store.Pipeline, ballots []Ballot) string {
+	if c := p.Consensus; c != nil && c.Achieved != nil && *c.Achieved {
+		what := strings.Join(c.From, ", ")
+		for _, b := range ballots {
+			if b.State == contract.EntryAccepted {
+				what = fmt.Sprintf("%s v%d", b.Key, b.Version)
+				break
+			}
+		}
+		by := "by votes"
+		if c.Author == contract.Gamma {
+			by = "by GAMMA's verdict"
+		}
+		return strings.TrimSpace(what + " " + by)
+	}
+	switch {
+	case p.Status.Terminal():
+		return "none was reached"
+	case len(ballots) == 0:
+		return "nothing to vote on yet"
+	}
+	b := ballots[0]
+	parts := make([]string, 0, len(contract.Members()))
+	for _, m := range voters(nil) {
+		vote, voted := b.Votes[m]
+		switch {
+		case !voted:
+			parts = append(parts, string(m)+" has not voted")
+		case vote.Accept:
+			parts = append(parts, string(m)+" accepts")
+		default:
+			parts = append(parts, string(m)+" rejects")
+		}
+	}
+	return fmt.Sprintf("%s v%d: %s", b.Key, b.Version, strings.Join(parts, ", "))
+}
+
+// member returns what is told of a member; nil: it is not there.
+func member(p store.Pipeline, m contract.Member) *contract.MemberView {
+	for i := range p.Members {
+		if p.Members[i].Member == m {
+			return &p.Members[i]
+		}
+	}
+	return nil
+}
+
+// alive reports whether a member can still be revoked.
+func alive(p store.Pipeline, m contract.MemberView) bool {
+	return !p.Status.Terminal() && m.Status != contract.MemberFailed && m.Status != contract.MemberRevoked
+}
+
+// spent is what all members of a pipeline used.
+func spent(p store.Pipeline) (u contract.Usage) {
+	for _, m := range p.Members {
+		u = u.Add(m.Usage)
+	}
+	return u
+}
+
+// PipelineActions are the few commands that are possible now.
+func PipelineActions(p store.Pipeline) []Command {
+	if p.Status.Terminal() {
+		return nil
+	}
+	return []Command{{
+		Name: "stop", Label: "Stop", Icon: "circle-stop", Href: fmt.Sprintf("/api/pipeline/%d/stop", p.ID), Class: "danger", Reason: true,
+		Ask: fmt.Sprintf("Stop pipeline %d? Its agents end within 10 seconds. What was found so far is kept as a partial report; it cannot be taken up again.", p.ID),
+	}}
+}
+
+func continueCommand(p store.Pipeline) Command {
+	return Command{
+		Name: "continue", Label: "Continue", Icon: "play", Href: "/api/pipeline/continue", Class: "primary", Key: "a",
+		Body: fmt.Sprintf(`{"pipeline_id": %d}`, p.ID),
+	}
+}
+
+func revokeCommand(p store.Pipeline, m contract.MemberView) Command {
+	return Command{
+		Name: "revoke", Label: "Revoke", Icon: "ban", Href: "/api/pipeline/revoke", Class: "danger small", Reason: true,
+		Body: fmt.Sprintf(`{"pipeline_id": %d, "agent": %q}`, p.ID, m.Member),
+		Ask:  fmt.Sprintf("Revoke %s in pipeline %d? Its pending model call is cancelled, and it does not come back. The others go on if they can.", m.Member, p.ID),
+	}
+}
+
+// firstAndRest parts a text: some lines that are shown, and what is folded.
+func firstAndRest(text string, lines int) (first, rest string) {
+	first = FirstLines(text, lines, len(text))
+	return first, strings.Trim(text[len(first):], "\n")
+}
