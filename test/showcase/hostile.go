@@ -63,6 +63,11 @@ func (f *filler) hostile(ctx context.Context) error {
 			return err
 		}
 	}
+	for i, text := range append(texts, strings.Join(texts, "\n")) {
+		if err := f.argues(ctx, f.now.Add(-time.Duration(39-i)*time.Hour), text); err != nil {
+			return err
+		}
+	}
 	for i, text := range texts {
 		health := contract.HealthDegraded
 		if i%2 == 0 {

@@ -14,15 +14,6 @@ func (f *filler) queued(project, goal string) story {
 	}
 }
 
-// planning waits for its planner's model.
-func (f *filler) planning(ctx context.Context, _ int64, at time.Time) error {
-	t, _ := f.ordinary(ctx, 7, at)
-	e := t.starts(contract.PhasePlanner)
-	p := t.asksForPlan(e)
-	t.thinks(e, t.run.Settings.Models[contract.AgentPlanner], p.Version, 1, t.now.Add(200*time.Millisecond), turn{in: 8200, out: 1500, took: 20 * time.Second, inFlight: true})
-	return t.told()
-}
-
 // building has done three of six steps and is at two more.
 func (f *filler) building(ctx context.Context, number int64, at time.Time) error {
 	r := chance(number)

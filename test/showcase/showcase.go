@@ -29,10 +29,11 @@ type Kind string
 
 // The kinds of fills.
 const (
-	// Showcase has some 50 runs in every state, among them ones that are hard to
-	// show: long, large, in scripts that are written from the right.
+	// Showcase has some 50 runs and some 15 pipelines in every state, among them
+	// ones that are hard to show: long, large, in scripts that are written from the
+	// right.
 	Showcase Kind = "showcase"
-	// Hostile has runs whose every text tries to become more than text.
+	// Hostile has runs and pipelines whose every text tries to become more than text.
 	Hostile Kind = "hostile"
 	// Scale has 10,000 runs and 1,000,000 events.
 	Scale Kind = "scale"
@@ -87,6 +88,7 @@ type filler struct {
 	now   time.Time
 	cfg   *config.Config
 	cat   model.Catalogue
+	later []func() error // what is told after all else
 }
 
 // Fill fills a database. One that has runs is left as it is, with ErrFilled.

@@ -128,6 +128,76 @@ func TestTheShowcaseHasRunsInEveryStateThatTheDashboardShows(t *testing.T) {
 	w.tellsOneTime(t, runs)
 	w.extremes(t, runs)
 	w.regression(t, runs)
+	w.deliberations(t, runs)
+}
+
+// deliberations requires that there are pipelines in every status, as real ones
+// leave them.
+func (w world) deliberations(t *testing.T, runs map[int64]store.RunDetails) {
+	t.Helper()
+	all, err := w.db.ListPipelines(t.Context(), store.PipelineFilter{Limit: 1000})
+	require.NoError(t, err)
+	statuses, aborts, gammas := map[contract.PipelineStatus]int{}, map[contract.AbortReason]int{}, map[contract.GammaReason]int{}
+	reports, waiting, planning, refused, long := 0, 0, 0, 0, 0
+	for i, p := range all {
+		statuses[p.Status]++
+		aborts[p.AbortReason]++
+		gammas[p.Metrics.GammaReason]++
+		require.False(t, p.CreatedAt.After(w.now) || p.UpdatedAt.After(w.now), "pipeline %d is of the future", p.ID)
+		if i > 0 {
+			require.Greater(t, all[i-1].ID, p.ID, "the newer one has the higher number")
+		}
+		require.Equal(t, p.Status.Terminal(), p.FinishedAt != nil, "pipeline %d", p.ID)
+		if p.Status != contract.PipelineSpawned {
+			require.InDelta(t, p.Metrics.Score(p.Settings.Iterations), p.Metrics.PerformanceScore, 0.001, "pipeline %d", p.ID)
+		}
+		if p.WaitingFor != "" {
+			waiting++
+		}
+		if p.ForRun {
+			planning++
+			require.Equal(t, runs[p.RunID].GoalTitle, strings.SplitN(p.Objective, "\n", 2)[0])
+		} else {
+			require.NotContains(t, runs, p.RunID, "what carries a pipeline is no run")
+		}
+		if p.RecoveredBy != 0 {
+			next, err := w.db.Pipeline(t.Context(), p.RecoveredBy)
+			require.NoError(t, err)
+			require.Equal(t, []any{p.ID, p.Attempt + 1, p.RunID}, []any{next.PriorID, next.Attempt, next.RunID})
+			files, err := w.db.Artifacts(t.Context(), p.RunID)
+			require.NoError(t, err)
+			require.Equal(t, p.HandoffRef, files[0].Name)
+		}
+		for _, kind := range []string{"checkpoint", "partial", "final"} {
+			if _, err := w.db.PipelineReport(t.Context(), p.ID, kind, false); err == nil {
+				reports++
+			}
+		}
+		errs, err := w.db.PipelineErrors(t.Context(), p.ID)
+		require.NoError(t, err)
+		refused += len(errs)
+		entries, err := w.db.PipelineEntries(t.Context(), p.ID, true, true)
+		require.NoError(t, err)
+		for _, e := range entries {
+			if e.Value.Ref != "" {
+				long++
+				require.Len(t, e.Value.Head, e.Value.Size, "the whole text is kept")
+			}
+		}
+	}
+	for _, s := range contract.PipelineStatuses() {
+		require.Positive(t, statuses[s], s)
+	}
+	for _, a := range []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout} {
+		require.Positive(t, aborts[a], a)
+	}
+	for _, g := range []contract.GammaReason{contract.GammaStuck, contract.GammaConflict, contract.GammaComplexity, contract.GammaRecovery} {
+		require.Positive(t, gammas[g], g)
+	}
+	for name, n := range map[string]int{"reports": reports, "waiting": waiting, "refused": refused, "long texts": long} {
+		require.Positive(t, n, name)
+	}
+	require.Equal(t, 2, planning)
 }
 
 // tellsOneTime requires that times agree with each other and lie in the past.
@@ -266,7 +336,25 @@ func TestEveryHostileTextStandsWhereverATextCanStand(t *testing.T) {
 		}
 		require.Contains(t, names, "tester/1/test-go/"+text+".png")
 		require.Equal(t, text, d.Executions[0].Model)
+		p, err := w.db.Pipeline(t.Context(), int64(2*i+1))
+		require.NoError(t, err)
+		require.Equal(t, text+"\n"+text, p.Objective)
+		require.Equal(t, text, p.FailureContext.RecoveryHint)
+		require.NotZero(t, p.RecoveredBy)
+		messages, err := w.db.PipelineMessages(t.Context(), p.ID, 0, 0, true)
+		require.NoError(t, err)
+		require.Equal(t, text, messages[0].Text.Head)
+		entries, err := w.db.PipelineEntries(t.Context(), p.ID, false, false)
+		require.NoError(t, err)
+		require.Contains(t, keysOf(entries), text)
 	}
+}
+
+func keysOf(entries []contract.Entry) (keys []string) {
+	for _, e := range entries {
+		keys = append(keys, e.Key)
+	}
+	return keys
 }
 
 func TestTheScaleFillIsSpreadAsInAnInstallationThatIsAYearOld(t *testing.T) {
@@ -311,7 +399,7 @@ func TestTheShowcaseIsServedWithoutTemporal(t *testing.T) {
 		require.NoError(t, err)
 		return resp.StatusCode, string(text)
 	}
-	for _, path := range []string{"/runs", "/runs/1", fmt.Sprintf("/runs/%d", len(HostileTexts())+1)} {
+	for _, path := range []string{"/runs", "/runs/1", "/pipelines", "/pipelines/1", "/pipelines/2", fmt.Sprintf("/runs/%d", len(HostileTexts())+1)} {
 		status, page := ask(http.MethodGet, path)
 		require.Equal(t, http.StatusOK, status, path)
 		require.NotContains(t, page, `<script>window.__xss`, path)

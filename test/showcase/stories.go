@@ -38,7 +38,8 @@ type aged struct {
 
 const day = 24 * time.Hour
 
-// showcase tells all runs, the oldest first, so that ids and ages agree.
+// showcase tells all runs, then all pipelines, the oldest first, so that ids and
+// ages agree.
 func (f *filler) showcase(ctx context.Context) error {
 	if err := f.agents(ctx); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (f *filler) showcase(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return f.deliberations(ctx)
 }
 
 func (f *filler) stories() []aged {
@@ -67,7 +68,7 @@ func (f *filler) stories() []aged {
 		{2*day + 16*time.Hour, f.script("検索/日本語-インデックス", "全文検索に日本語の形態素解析を追加し、結果の並び順を改善する（半角ｶﾅも対象）", "辞書は起動時に読み込み、メモリは 200 MB 以内。", "internal/解析/形態素.go")},
 		{2*day + 9*time.Hour, f.script("emoji-🚀-service", "🚀 Ship 👩🏽‍💻 profile emoji ❤️‍🔥 in names: “👨‍👩‍👧‍👦”, flags 🇪🇺🇯🇵, and skin tones ✋🏿 must count as one character each 🎉", "Zero‑width joiners stay; ZWNJ\u200c and combining a\u0301\u0302\u0303 too.", "src/emoji-🎉.ts")},
 		{2 * day, f.expensive}, {day + 20*time.Hour, f.fiveHundredBars}, {day + 12*time.Hour, f.hundredThousandLines}, {day, f.browser},
-		{21 * time.Hour, f.stayingWaits}, {18 * time.Hour, f.stayingMends}, {15 * time.Hour, f.givenPlan}, {13 * time.Hour, f.done(2, 0)},
+		{21 * time.Hour, f.stayingWaits}, {18 * time.Hour, f.stayingMends}, {15 * time.Hour, f.givenPlan}, {13 * time.Hour, f.plansByDeliberation(2)},
 		{11 * time.Hour, f.done(5, 0)}, {9 * time.Hour, f.done(1, 1)},
 		{5 * time.Hour, f.baseline}, {4 * time.Hour, f.regressed},
 		{190 * time.Minute, f.waitsForHelp}, {130 * time.Minute, f.waitsForQuota}, {95 * time.Minute, f.waitsForRelease}, {80 * time.Minute, f.paused},

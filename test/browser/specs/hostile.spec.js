@@ -83,6 +83,23 @@ for (let id = 1; id <= runs; id++) {
   });
 }
 
+// Each text has a pipeline that failed, and one that recovers it.
+for (let id = 1; id <= 2 * runs; id++) {
+  test(`pipeline ${id} takes nothing hostile for more than text`, async ({ page }) => {
+    await visit(page, `/pipelines/${id}`);
+  });
+}
+
+test('a long text of a hostile pipeline is shown as text, in its place and on a page of its own', async ({ page }) => {
+  await page.goto('/pipelines/1');
+  const link = page.locator('a[data-whole]').first();
+  const whole = await link.getAttribute('href');
+  await link.click();
+  await expect(page.locator('[data-lines]').first()).toContainText('<script>');
+  await harmless(page, 'a long text in its place');
+  await visit(page, whole);
+});
+
 test('files of a hostile run are shown as text', async ({ page, request }) => {
   const { artifacts } = await (await request.get('/api/runs/1/artifacts')).json();
   const first = new Map(artifacts.map((a) => [a.type, a]).reverse()); // one of each type

@@ -117,6 +117,10 @@ test('by keys alone one finds a run, opens it, goes through its tabs and elsewhe
   await keys(page, 'g', 'a');
   await page.waitForURL('**/agents');
   await expect(page.locator('h1')).toHaveText('Agents');
+  await keys(page, 'g', 'p');
+  await page.waitForURL('**/pipelines');
+  await keys(page, 'j', 'Enter');
+  await page.waitForURL('**/pipelines/*');
   await keys(page, 'g', 'm');
   await page.waitForURL('**/settings/models');
   await keys(page, 'g', 'r');
