@@ -193,6 +193,9 @@ func TestAPipelineSaysWhyItFailedAndWhatCameOfIt(t *testing.T) {
 		require.Contains(t, strings.ToLower(text), strings.ToLower(want))
 	}
 	require.Contains(t, attributes(doc, "href"), ui.PipelineHref(next.ID))
+	last, err := b.LastEvent(t.Context(), p.RunID)
+	require.NoError(t, err)
+	require.Equal(t, []string{fmt.Sprintf("/api/pipelines/%d/stream?after=%d", p.ID, last)}, attributes(doc, "data-stream"), "what happens next redraws it")
 	require.Contains(t, attributes(doc, "href"), ui.PipelineHref(p.ID)+"/texts/"+longRef)
 	require.Equal(t, []string{"handoff"}, attributes(doc, "data-download"))
 	require.Contains(t, attributes(doc, "href"), fmt.Sprintf("http://127.0.0.1:8233/namespaces/default/workflows/pipeline-%d/first/history", p.ID))
