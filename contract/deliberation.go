@@ -562,6 +562,16 @@ type Handoff struct {
 	KeptUntil      time.Time            `json:"kept_until"` // at least 24 h
 }
 
+// The kinds of reports of a pipeline.
+const (
+	ReportCheckpoint = "checkpoint" // after the opening work
+	ReportPartial    = "partial"    // what there was when it ended without a consensus
+	ReportFinal      = "final"
+)
+
+// ReportKinds returns the kinds of reports in the order in which they are written.
+func ReportKinds() []string { return []string{ReportCheckpoint, ReportPartial, ReportFinal} }
+
 // DeliberationReport is what the agents found so far: the checkpoint after their
 // opening work, a partial one at an abort, and the last one at the end.
 type DeliberationReport struct {

@@ -59,6 +59,17 @@ type Event struct {
 	CreatedAt time.Time       `json:"created_at"`
 }
 
+// PipelineID returns the pipeline that the event tells of, 0 for none.
+func (e Event) PipelineID() int64 {
+	var named struct {
+		ID int64 `json:"pipeline_id"`
+	}
+	if json.Unmarshal(e.Payload, &named) != nil {
+		return 0
+	}
+	return named.ID
+}
+
 // EventDraft is an event on its way into the database.
 type EventDraft struct {
 	Type    EventType `json:"type"`

@@ -45,7 +45,7 @@ func (s *server) pipelineOperations(api huma.API) {
 		Pipeline int64  `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline that has the report"`
 		Kind     string `query:"kind" enum:"checkpoint,partial,final" default:"checkpoint" doc:"checkpoint: after the opening work"`
 	}) (*body[contract.DeliberationReport], error) {
-		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, control.ReportCheckpoint)))
+		return answered(s.pipelines().Report(ctx, in.Pipeline, cmp.Or(in.Kind, contract.ReportCheckpoint)))
 	})
 	handle(s, api, post("/api/pipeline/continue", "continue-pipeline", "Let a pipeline go on after its report"), s.continuePipeline)
 	handle(s, api, post("/api/pipeline/{id}/stop", "stop-pipeline", "Stop a pipeline; what it found is kept"), func(ctx context.Context, in *struct {

@@ -52,7 +52,7 @@ func (b *bundle) checkpoint(tb testing.TB, p store.Pipeline) {
 	b.pipelineSays(tb, p, contract.PipelineRecord{
 		Change: &contract.PipelineChange{
 			Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue,
-			Report: &contract.DeliberationReport{PipelineID: p.ID, Kind: control.ReportCheckpoint, Status: contract.PipelineReport, Summary: "two proposals", At: time.Now()},
+			Report: &contract.DeliberationReport{PipelineID: p.ID, Kind: contract.ReportCheckpoint, Status: contract.PipelineReport, Summary: "two proposals", At: time.Now()},
 		},
 		Entries:  []contract.Entry{{Section: contract.SectionSolutions, Key: "p1", Author: contract.Alpha, Kind: contract.MovePropose, Value: contract.Text{Head: "cut…", Ref: "r1", Size: 2000}, Version: 1, Timestamp: time.Now(), State: contract.EntryLive}},
 		Messages: []contract.Message{{Seq: 1, ID: "ALPHA-1-2", From: contract.Alpha, To: contract.Beta, Text: contract.Text{Head: strings.Repeat("m", 512), Ref: "r2"}, At: time.Now()}},

@@ -13,7 +13,6 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
@@ -164,7 +163,7 @@ func (s *server) pipelineWork(ctx context.Context, p *ui.PipelinePage) (err erro
 	}
 	p.Refused = len(p.Errors)
 	p.Errors = p.Errors[max(0, p.Refused-shownRefused):]
-	for _, kind := range control.ReportKinds() {
+	for _, kind := range contract.ReportKinds() {
 		report, err := s.Store.PipelineReport(ctx, id, kind, false)
 		if errors.Is(err, store.ErrNotFound) {
 			continue

@@ -135,7 +135,7 @@ func (d *deliberation) reportBack(ctx workflow.Context) (*outcome, error) {
 		waiting = contract.UpdateContinue
 	}
 	d.become(ctx, contract.PipelineReport, waiting)
-	d.report(reportCheckpoint, d.status, "after the opening work: "+d.summary(), workflow.Now(ctx))
+	d.report(contract.ReportCheckpoint, d.status, "after the opening work: "+d.summary(), workflow.Now(ctx))
 	if waiting == "" {
 		return nil, nil
 	}
@@ -292,7 +292,7 @@ func (d *deliberation) complete(ctx workflow.Context, chosen *choice) {
 	d.ending.consensus = &final
 	d.dismiss(ctx)
 	d.leave(contract.MemberDone)
-	d.report(reportFinal, contract.PipelineCompleted, fmt.Sprintf("consensus on %s, version %d: %s", chosen.key, chosen.version, d.summary()), workflow.Now(ctx))
+	d.report(contract.ReportFinal, contract.PipelineCompleted, fmt.Sprintf("consensus on %s, version %d: %s", chosen.key, chosen.version, d.summary()), workflow.Now(ctx))
 }
 
 // interrupt keeps what there is of a deliberation that was stopped.
@@ -301,13 +301,13 @@ func (d *deliberation) interrupt(ctx workflow.Context) {
 	d.dismiss(ctx)
 	d.leave(contract.MemberRevoked)
 	d.failFinal(d.stop.Message, workflow.Now(ctx))
-	d.report(reportPartial, contract.PipelineStopped, d.stop.Message+": "+d.summary(), workflow.Now(ctx))
+	d.report(contract.ReportPartial, contract.PipelineStopped, d.stop.Message+": "+d.summary(), workflow.Now(ctx))
 }
 
 // giveUp ends a deliberation that came to nothing. What it leaves is written
 // before its members are revoked: it must not depend on how they end.
 func (d *deliberation) giveUp(ctx workflow.Context, out *outcome) {
-	reason, kind := reasonOf(out), reportPartial
+	reason, kind := reasonOf(out), contract.ReportPartial
 	d.ending.abort = out.abort
 	d.ending.failure = out.failure
 	if d.ending.failure == nil {
@@ -317,7 +317,7 @@ func (d *deliberation) giveUp(ctx workflow.Context, out *outcome) {
 		d.tell(contract.EventOrchestrationAborted, map[string]any{"abort_reason": out.abort, "iteration": d.metrics.Iterations})
 	}
 	if out.status == contract.PipelineFailed {
-		kind = reportCheckpoint
+		kind = contract.ReportCheckpoint
 	}
 	d.writeHandoff(ctx, reason)
 	d.dismiss(ctx)
@@ -342,13 +342,6 @@ func reasonOf(out *outcome) string {
 	}
 	return reasonNoConsensus
 }
-
-// The kinds of reports.
-const (
-	reportCheckpoint = "checkpoint"
-	reportPartial    = "partial"
-	reportFinal      = "final"
-)
 
 func names(seats []*seat) []string {
 	var out []string

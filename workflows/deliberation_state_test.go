@@ -297,7 +297,7 @@ func TestPayloadsFitWhateverTheTextsAre(t *testing.T) {
 	}
 	fits("a turn", c.turns[contract.Beta])
 	require.Contains(t, c.turns[contract.Beta].News.Note, "older entries")
-	c.report(reportPartial, contract.PipelineStopped, c.summary(), c.now)
+	c.report(contract.ReportPartial, contract.PipelineStopped, c.summary(), c.now)
 	fits("the handoff", c.handoffOf(reasonNoConsensus, c.now))
 	fits("what is inherited", c.inherit(reasonNoConsensus))
 	c.failed(reasonNoConsensus, c.now)

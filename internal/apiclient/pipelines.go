@@ -103,6 +103,6 @@ func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, 
 func (c *Client) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	return c.followed(ctx, streamed{
 		path: pipelinePath(id, "stream"), again: fmt.Sprintf("rgpt pipeline watch %d", id),
-		ours: func(e contract.Event) bool { return control.PipelineOf(e) == id }, gaps: true,
+		ours: func(e contract.Event) bool { return e.PipelineID() == id }, gaps: true,
 	}, after, fn)
 }

@@ -13,16 +13,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// The kinds of reports of a pipeline.
-const (
-	ReportCheckpoint = "checkpoint" // after the opening work
-	ReportPartial    = "partial"    // what there was when it ended without a consensus
-	ReportFinal      = "final"
-)
-
-// ReportKinds returns the kinds of reports in the order in which they are written.
-func ReportKinds() []string { return []string{ReportCheckpoint, ReportPartial, ReportFinal} }
-
 // Orchestration is a whole pipeline.
 type Orchestration struct {
 	store.Pipeline
@@ -53,7 +43,7 @@ func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Or
 	if out.Errors, err = p.Store.PipelineErrors(ctx, id); err != nil {
 		return out, err
 	}
-	for _, kind := range ReportKinds() {
+	for _, kind := range contract.ReportKinds() {
 		report, err := p.Store.PipelineReport(ctx, id, kind, false) // its texts stand on the blackboard
 		if errors.Is(err, store.ErrNotFound) {
 			continue
@@ -251,20 +241,9 @@ func (p *Pipelines) Follow(ctx context.Context, id, after int64, fn func(contrac
 		return err
 	}
 	return p.Store.Follow(ctx, row.RunID, after, func(e contract.Event) error {
-		if PipelineOf(e) != id {
+		if e.PipelineID() != id {
 			return nil
 		}
 		return fn(e)
 	})
-}
-
-// PipelineOf returns the pipeline that an event tells of, 0 for none.
-func PipelineOf(e contract.Event) int64 {
-	var named struct {
-		ID int64 `json:"pipeline_id"`
-	}
-	if json.Unmarshal(e.Payload, &named) != nil {
-		return 0
-	}
-	return named.ID
 }

@@ -255,7 +255,7 @@ func (c *council) caching(t *testing.T) {
 	require.Equal(t, 1, p.Metrics.ConflictsDetected, "two proposals at once")
 	require.Equal(t, 1, p.Metrics.ConflictsResolved)
 	require.InDelta(t, p.Metrics.Score(p.Settings.Iterations), p.Metrics.PerformanceScore, 0.001)
-	report, err := c.Store(t).PipelineReport(t.Context(), id, control.ReportCheckpoint, true)
+	report, err := c.Store(t).PipelineReport(t.Context(), id, contract.ReportCheckpoint, true)
 	require.NoError(t, err)
 	require.NotEmpty(t, report.Blackboard)
 	histories := c.PipelineHistories(t, p)
@@ -348,7 +348,7 @@ func (c *council) bothFail(t *testing.T) {
 	require.Equal(t, contract.PipelineFailed, result.Status)
 	p := c.pipeline(t, result.PipelineID)
 	require.Equal(t, "agents_failed", p.FailureContext.Reason)
-	_, err := c.Store(t).PipelineReport(t.Context(), p.ID, control.ReportCheckpoint, true)
+	_, err := c.Store(t).PipelineReport(t.Context(), p.ID, contract.ReportCheckpoint, true)
 	require.NoError(t, err)
 	require.Zero(t, p.RecoveredBy, "another one would fail for the same reason")
 }
@@ -403,7 +403,7 @@ func (c *council) continued(t *testing.T) {
 	require.Equal(t, contract.PipelineReport, p.Status)
 	var report contract.DeliberationReport
 	c.call(t, http.MethodGet, fmt.Sprintf("/api/checkpoint/report?pipeline_id=%d", made.ID), nil, http.StatusOK, &report)
-	require.Equal(t, []any{made.ID, control.ReportCheckpoint}, []any{report.PipelineID, report.Kind})
+	require.Equal(t, []any{made.ID, contract.ReportCheckpoint}, []any{report.PipelineID, report.Kind})
 	require.True(t, slices.ContainsFunc(report.Blackboard, func(e contract.Entry) bool { return e.Key == "p1" }))
 	var ack contract.PipelineAck
 	c.post(t, "/api/pipeline/errors/record", map[string]any{"pipeline_id": made.ID, "agent": "BETA", "error_type": "LLM_ERROR", "message": "made up a source"}, http.StatusOK, &ack)
@@ -437,7 +437,7 @@ func (c *council) stopped(t *testing.T) {
 	require.Equal(t, contract.PipelineStopped, p.Status)
 	require.Contains(t, p.Failure.Message, "enough")
 	require.Zero(t, p.RecoveredBy)
-	_, err := c.Store(t).PipelineReport(t.Context(), id, control.ReportPartial, true)
+	_, err := c.Store(t).PipelineReport(t.Context(), id, contract.ReportPartial, true)
 	require.NoError(t, err, "what it found is kept")
 	require.Equal(t, exitAborted, c.RGPT(t, "pipeline", "watch", fmt.Sprint(id)).Code)
 }
