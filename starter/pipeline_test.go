@@ -138,6 +138,21 @@ func TestWhoWatchesAPipelineSeesItsRecoveriesToTheEnd(t *testing.T) {
 	require.True(t, resultOf(t, r).RequiresAutoRecovery, "it was aborted, and what recovered it came to nothing")
 }
 
+func TestAPipelineWhoseWorkflowVanishedIsNotWatchedForEver(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	one := p.spawn(t, "o")
+	lost := &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeWorkerLost, Message: "its workflow ended without a word"}
+	p.pipelineSays(t, one, 1, contract.PipelineRecord{
+		Change: &contract.PipelineChange{Status: contract.PipelineFailed, Failure: lost, Finished: true},
+		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineFailed, "failure": lost}}},
+	})
+	r := p.run(t, "pipeline", "watch", fmt.Sprint(one.ID))
+	require.Equal(t, exitError, r.code, r.errs)
+	require.Equal(t, lost, resultOf(t, r).Failure)
+	require.Zero(t, p.run(t, "pipeline", "logs", fmt.Sprint(one.ID), "--follow").code)
+}
+
 func TestInputThatAPipelineCannotUseIsAnErrorAndNothingIsMade(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -181,51 +180,70 @@ func LogOf(e contract.Event) PipelineLog {
 // complete gives entries of a log the whole of their texts, of which events have
 // the beginning.
 func (p *Pipelines) complete(ctx context.Context, id int64, events []contract.Event, log []PipelineLog) error {
-	long := func(kind LogKind) bool {
-		return slices.ContainsFunc(log, func(l PipelineLog) bool { return l.Kind == kind && len(l.Text) >= contract.TextHead/2 })
-	}
-	whole := map[string]string{}
-	if long(LogMessage) {
-		messages, err := p.Store.PipelineMessages(ctx, id, 0, 0, true)
-		if err != nil {
-			return err
+	names := make([]string, len(log)) // of the texts
+	first, long := 0, map[LogKind]bool{}
+	for i, l := range log {
+		var said struct {
+			ID  string `json:"id"`
+			Seq int    `json:"seq"`
 		}
-		for _, m := range messages {
-			whole[m.ID] = m.Text.Head
+		if json.Unmarshal(events[i].Payload, &said) != nil || len(l.Text) < contract.TextHead/2 {
+			continue
 		}
-	}
-	if long(LogVote) {
-		votes, err := p.Store.PipelineVotes(ctx, id, true)
-		if err != nil {
-			return err
-		}
-		for _, v := range votes {
-			whole[v.ID] = v.Text.Head
-		}
-	}
-	if long(LogWrite) {
-		entries, err := p.Store.PipelineEntries(ctx, id, true, true)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			whole[place(e.Section, e.Key, e.Version)] = e.Value.Head
-		}
-	}
-	for i := range log {
-		key := place(log[i].Section, log[i].Key, log[i].Version)
-		if log[i].Kind == LogMessage || log[i].Kind == LogVote {
-			var named struct{ ID string }
-			if json.Unmarshal(events[i].Payload, &named) != nil {
-				continue
+		long[l.Kind] = true
+		switch l.Kind {
+		case LogWrite:
+			names[i] = place(l.Section, l.Key, l.Version)
+		case LogVote:
+			names[i] = said.ID
+		case LogMessage:
+			if names[i] = said.ID; first == 0 {
+				first = said.Seq
 			}
-			key = named.ID
+		default: // it is whole
 		}
-		if text, ok := whole[key]; ok {
+	}
+	texts, err := p.texts(ctx, id, long, first)
+	for i := range log {
+		if text, ok := texts[names[i]]; ok {
 			log[i].Text = text
 		}
 	}
-	return nil
+	return err
+}
+
+// texts returns the texts of some kinds of a log's entries, by their names;
+// messages from the first of them on.
+func (p *Pipelines) texts(ctx context.Context, id int64, of map[LogKind]bool, first int) (map[string]string, error) {
+	out := map[string]string{}
+	if of[LogMessage] {
+		messages, err := p.Store.PipelineMessages(ctx, id, max(0, first-1), 0, true)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			out[m.ID] = m.Text.Head
+		}
+	}
+	if of[LogVote] {
+		votes, err := p.Store.PipelineVotes(ctx, id, true)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range votes {
+			out[v.ID] = v.Text.Head
+		}
+	}
+	if of[LogWrite] {
+		entries, err := p.Store.PipelineEntries(ctx, id, true, true)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			out[place(e.Section, e.Key, e.Version)] = e.Value.Head
+		}
+	}
+	return out, nil
 }
 
 // place names a version of an entry of the blackboard.

@@ -18,9 +18,9 @@ func TestAComplexityIsANumberOrAWord(t *testing.T) {
 	for text, want := range map[string]Complexity{"0": 0, "0.85": 0.85, "1": 1, `"low"`: 0.3, `"medium"`: 0.6, `"high"`: 0.9} {
 		var asJSON, asYAML Task
 		require.NoError(t, json.Unmarshal([]byte(`{"complexity": `+text+`}`), &asJSON), text)
-		require.Equal(t, want, asJSON.Complexity, text)
+		require.InDelta(t, float64(want), float64(asJSON.Complexity), 0, text)
 		require.NoError(t, yaml.UnmarshalWithOptions([]byte("complexity: "+text), &asYAML, yaml.Strict(), yaml.UseJSONUnmarshaler()), text)
-		require.Equal(t, want, asYAML.Complexity, text)
+		require.InDelta(t, float64(want), float64(asYAML.Complexity), 0, text)
 	}
 	require.Greater(t, float64(complexityWords["high"]), config.Default().Deliberation.GammaComplexityOver, "high lets GAMMA join")
 	for _, text := range []string{"1.1", "-0.1", `"huge"`, "true", "[]", "{}", `"HIGH"`} {

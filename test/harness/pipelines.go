@@ -101,8 +101,9 @@ type account struct {
 	calls      []store.ModelCall
 }
 
-func (c *account) which(p store.Pipeline, format string, args ...any) string {
-	return fmt.Sprintf("pipeline %d (%s): %s", p.ID, p.Status, fmt.Sprintf(format, args...))
+// which names what a message is about.
+func (c *account) which(p store.Pipeline, what string) string {
+	return fmt.Sprintf("pipeline %d (%s) of account %d: %s", p.ID, p.Status, c.run, what)
 }
 
 func (c *account) read() {
