@@ -110,8 +110,14 @@ func TestPipelinesThatGetNowhereAreHelpedAndGivenUp(t *testing.T) {
 		require.Equal(t, contract.GammaRecovery, c.pipeline(t, result.PipelineID).Metrics.GammaReason)
 	})
 	t.Run("an opening that takes too long holds nobody up", func(t *testing.T) {
-		r, _ := c.spawned(t, "late-opening")
+		r, result := c.spawned(t, "late-opening")
 		require.Equal(t, exitConsensus, r.Code, "%s", r)
+		report, err := c.Store(t).PipelineReport(t.Context(), result.Pipelines[0], control.ReportCheckpoint, true)
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(report.Agents, func(m contract.MemberView) bool {
+			return m.Member == contract.Beta && m.Status == contract.MemberTimedOut
+		}), "%v", report.Agents)
+		require.Contains(t, strings.Join(c.agreed(t, result.PipelineID), "\n"), "another way", "what came late counts")
 	})
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
 }
