@@ -112,7 +112,7 @@ func TestPipelinesThatGetNowhereAreHelpedAndGivenUp(t *testing.T) {
 	t.Run("an opening that takes too long holds nobody up", func(t *testing.T) {
 		r, result := c.spawned(t, "late-opening")
 		require.Equal(t, exitConsensus, r.Code, "%s", r)
-		report, err := c.Store(t).PipelineReport(t.Context(), result.Pipelines[0], control.ReportCheckpoint, true)
+		report, err := c.Store(t).PipelineReport(t.Context(), result.Pipelines[0], contract.ReportCheckpoint, true)
 		require.NoError(t, err)
 		require.True(t, slices.ContainsFunc(report.Agents, func(m contract.MemberView) bool {
 			return m.Member == contract.Beta && m.Status == contract.MemberTimedOut
