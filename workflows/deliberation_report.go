@@ -160,7 +160,7 @@ func (c *council) views() []contract.MemberView {
 func (c *council) progressOf(s *seat) float64 {
 	const opening, rest, whole = 0.3, 0.6, 1.0
 	switch {
-	case s.done:
+	case s.done || s.view.Status == contract.MemberDone:
 		return whole
 	case !s.open && !s.started:
 		return 0

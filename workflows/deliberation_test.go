@@ -48,6 +48,10 @@ func TestADeliberationGoesFromSpawnToConsensus(t *testing.T) {
 		require.Equal(t, contract.ExecutionCompleted, status, "execution %s", id)
 	}
 	require.Len(t, f.ends, 2)
+	for _, m := range last.Members {
+		require.Equal(t, contract.MemberDone, m.Status)
+		require.InDelta(t, 1, m.Progress, 0, "who is done has done all of it")
+	}
 }
 
 func TestGammaJoinsForEachReason(t *testing.T) {

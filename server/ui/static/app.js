@@ -8,7 +8,7 @@ const page = () => $("#page");
 // Names of limits and times, in milliseconds.
 const REST_LEAST = 50; // after a refresh, before the next one
 const REST_MOST = 1000;
-const REST_TIMES = 2; // as long as the refresh took: a page is fresh in no time, and a busy server is not asked all the time
+const REST_TIMES = 1; // as long as the refresh took: a page is fresh in no time, and a busy server is not asked all the time
 const AGAIN_AFTER = 5000; // a refresh that failed is tried again
 const PLACE_AFTER = 400; // scrolling stopped: the address says what is in sight
 const TICK_EVERY = 1000; // relative times are made true again
