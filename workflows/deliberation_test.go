@@ -157,8 +157,8 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 				for turn := 2; turn < 20; turn++ {
 					f.say(contract.Alpha, turn, tells("", "hm"))
 					f.say(contract.Beta, turn, tells("", "hm"))
-					f.slow(contract.Alpha, turn, 20*time.Second)
-					f.slow(contract.Beta, turn, 20*time.Second)
+					f.slow(contract.Alpha, turn, 22*time.Second) // no round ends with the time
+					f.slow(contract.Beta, turn, 22*time.Second)
 				}
 			},
 			status: contract.PipelineTimeout, rounds: 5,

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,7 +100,8 @@ func TestAPlanIsMadeOfWhatADeliberationAgreedOn(t *testing.T) {
 	require.True(t, p.kept[0].Result.Consensus)
 	require.Len(t, p.planned, 1, "the planner is asked once, with the consensus")
 	require.Equal(t, "synthesis s1", p.planned[0].Consensus.Final.Head)
-	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, p.ended)
+	// What its members spent may be told after its end.
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, slices.Compact(p.ended))
 	for _, rec := range p.records {
 		if rec.End != nil && rec.Run != nil && rec.Run.PlanID != 0 {
 			require.Contains(t, string(rec.End.Output), `"pipeline_id":21`)
@@ -210,7 +212,7 @@ func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 	result := p.orchestrate(t, together)
 	ended = p.env.Now()
 	require.Equal(t, contract.StatusCancelled, result.Status)
-	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, p.ended)
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, slices.Compact(p.ended))
 	require.LessOrEqual(t, ended.Sub(stopped), 10*time.Second)
 	require.Empty(t, p.planned)
 }
@@ -229,7 +231,8 @@ func TestAPausedRunWaitsForItsDeliberationAndBeginsNothingNew(t *testing.T) {
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
 	require.Equal(t, contract.StatusPaused, status)
 	require.Zero(t, opened)
-	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, p.ended)
+	// What its members spent may be told after its end.
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, slices.Compact(p.ended))
 }
 
 // slowly lets the turns of a member take a while, in the time of the workflow.
