@@ -701,7 +701,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 		}
 		points++
 	}
-	require.Greater(t, points, 20)
+	require.Greater(t, points, 10, "how many there are depends on what is written together")
 }
 
 func TestADatabaseThatIsAwayHoldsNobodyUpButTheEnd(t *testing.T) {
