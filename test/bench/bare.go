@@ -28,6 +28,8 @@ func startBare(c client.Client) (worker.Worker, error) {
 	w.RegisterWorkflowWithOptions(bareHealed, workflow.RegisterOptions{Name: bareHealedWorkflow})
 	w.RegisterWorkflowWithOptions(bareHeal, workflow.RegisterOptions{Name: bareHealWorkflow})
 	w.RegisterActivityWithOptions(failing, activity.RegisterOptions{Name: bareFailing})
+	w.RegisterWorkflowWithOptions(bareCaller, workflow.RegisterOptions{Name: bareCallerWorkflow})
+	w.RegisterWorkflowWithOptions(bareAnswerer, workflow.RegisterOptions{Name: bareAnswererWorkflow})
 	return w, w.Start()
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type house struct {
 	store    *store.Store
 	temporal client.Client
 	newRun   store.NewRun // of the sample repository, without a goal
+	model    *hearing     // of deliberations; nil where none are measured
+	council  contract.DeliberationSettings
 }
 
 // startHouse makes a data folder, the sample repository and the scenario, and
@@ -52,8 +55,8 @@ func startHouse(ctx context.Context, o options, say func(string, ...any)) (*hous
 
 // prepare makes the files and says what stack to run.
 func (h *house) prepare(ctx context.Context, o options) error {
-	config, data := filepath.Join(h.dir, "config"), filepath.Join(h.dir, "data")
-	for _, d := range []string{h.repo, config, data} {
+	settings, data := filepath.Join(h.dir, "config"), filepath.Join(h.dir, "data")
+	for _, d := range []string{h.repo, settings, data} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return err
 		}
@@ -69,8 +72,20 @@ func (h *house) prepare(ctx context.Context, o options) error {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
 	}
+	if slices.Contains(o.sections, sectionDeliberations) {
+		if h.model, err = listen(ctx); err != nil {
+			return err
+		}
+		own, err := h.model.config()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(settings, config.FileName), own, 0o600); err != nil {
+			return err
+		}
+	}
 	h.options = devstack.Options{
-		DataDir: data, Scenario: file, ConfigDir: config, Programs: programs(o.bin),
+		DataDir: data, Scenario: file, ConfigDir: settings, Programs: programs(o.bin),
 		TemporalInPostgres: o.temporal == "postgres", PostgresSettings: map[string]string{},
 	}
 	for _, value := range o.dynamic {
@@ -101,6 +116,13 @@ func (h *house) open(ctx context.Context) error {
 	}
 	if h.temporal, err = workerhost.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler)); err != nil {
 		return err
+	}
+	if h.council, err = setup.Deliberation(cfg, ""); err != nil {
+		return err
+	}
+	h.council.AutoContinue = true
+	for agent := range h.council.Models {
+		h.council.Models[agent] = contract.ModelChoice{Provider: hearingProvider, Model: setup.Scripted}
 	}
 	blobs, err := setup.Artifacts(ctx, cfg, h.stack.DataDir)
 	if err != nil {
@@ -180,6 +202,7 @@ func (h *house) close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
+	defer func() { _ = h.model.close() }()
 	// A stack that did not come up whole left a state file with what did.
 	_, err := devstack.Down(ctx, h.options.DataDir)
 	if errors.Is(err, devstack.ErrNoStack) {

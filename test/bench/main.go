@@ -24,18 +24,19 @@ import (
 
 // options are what the command line asks for.
 type options struct {
-	runs     int
-	parallel int
-	latency  []time.Duration
-	temporal string
-	sections []string
-	dynamic  []string // dynamic config of Temporal, KEY=JSON
-	postgres []string // settings of PostgreSQL, name=value
-	bin      string
-	bare     bool
-	keep     bool
-	json     bool
-	serve    string // a filled database: be its server
+	runs          int
+	parallel      int
+	deliberations int // at once
+	latency       []time.Duration
+	temporal      string
+	sections      []string
+	dynamic       []string // dynamic config of Temporal, KEY=JSON
+	postgres      []string // settings of PostgreSQL, name=value
+	bin           string
+	bare          bool
+	keep          bool
+	json          bool
+	serve         string // a filled database: be its server
 }
 
 // The sections of the report, in their order.
@@ -45,12 +46,14 @@ const (
 	sectionRestart = "restart" // a worker killed and started again
 	sectionHeal    = "heal"    // from a failure to the next attempt, and how a replay starts
 	sectionBuild   = "build"   // a build after a small change, sizes of the programs
+	// Deliberations one by one and many at once, beside bare signals.
+	sectionDeliberations = "deliberations"
 	// What the API, the dashboard and its streams take with a year of runs.
 	sectionDashboard = "dashboard"
 )
 
 func sections() []string {
-	return []string{sectionRuns, sectionCLI, sectionHeal, sectionRestart, sectionBuild, sectionDashboard}
+	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard}
 }
 
 func main() {
@@ -80,6 +83,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.SetOutput(errs)
 	fs.IntVar(&o.runs, "runs", 5, "runs one after the other")
 	fs.IntVar(&o.parallel, "parallel", 20, "runs at once; 0 leaves that part out")
+	fs.IntVar(&o.deliberations, "deliberations", 200, "deliberations at once")
 	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
 	fs.StringVar(&o.temporal, "temporal", "sqlite", "where Temporal keeps its state: sqlite or postgres")
 	fs.StringVar(&only, "only", strings.Join(sections(), ","), "sections of the report")
@@ -130,6 +134,7 @@ type results struct {
 	Phases  []phaseResult `json:"phases,omitempty"`
 	CLI     *cliResult    `json:"cli,omitempty"`
 	Heal    *healing      `json:"heal,omitempty"`
+	Council *deliberating `json:"deliberations,omitempty"`
 	Restart *restart      `json:"restart,omitempty"`
 	Build   *buildResult  `json:"build,omitempty"`
 	Pages   *dashboard    `json:"dashboard,omitempty"`
@@ -189,6 +194,11 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 	if slices.Contains(o.sections, sectionHeal) {
 		say("Heals and replays")
 		if all.Heal, err = measureHealing(ctx, h, o); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionDeliberations) {
+		if all.Council, err = measureDeliberations(ctx, h, o, say); err != nil {
 			return err
 		}
 	}
