@@ -114,6 +114,10 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		// The queries look up keys, so one plan fits all parameters, and planning
 		// a record takes as long as carrying it out. Lists are planned anew.
 		"plan_cache_mode": "force_generic_plan",
+		// A plan for all parameters expects more rows than there ever are, so the
+		// server takes it for long work and compiles it, each time: a tenth of a
+		// second or more of a processor for what takes a millisecond.
+		"jit": "off",
 	} {
 		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
 			cfg.ConnConfig.RuntimeParams[name] = value

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -115,11 +116,13 @@ type deliberated struct {
 	N      int    `json:"n"`
 	AtOnce bool   `json:"at_once"`
 
-	Wall      float64 `json:"wall_seconds"`
-	Decisions float64 `json:"decisions_per_second"`
-	Turns     float64 `json:"turns_per_second"`
-	EachP50   int64   `json:"each_p50_ms"` // from spawn to decision
-	EachP95   int64   `json:"each_p95_ms"`
+	Ended     map[contract.PipelineStatus]int `json:"ended"`     // recoveries are not counted
+	Recovered int                             `json:"recovered"` // that another one followed
+	Wall      float64                         `json:"wall_seconds"`
+	Decisions float64                         `json:"decisions_per_second"`
+	Turns     float64                         `json:"turns_per_second"`
+	EachP50   int64                           `json:"each_p50_ms"` // from spawn to decision
+	EachP95   int64                           `json:"each_p95_ms"`
 
 	Sent    int     `json:"messages"`
 	Seen    int     `json:"messages_seen"`
@@ -191,9 +194,9 @@ func how(atOnce bool) string {
 }
 
 // deliberate lets a number of pipelines come to a decision, and checks that each
-// did, once.
+// that did did so once.
 func (h *house) deliberate(ctx context.Context, topic string, n int, atOnce bool) (deliberated, error) {
-	r := deliberated{Topic: topic, N: n, AtOnce: atOnce}
+	r := deliberated{Topic: topic, N: n, AtOnce: atOnce, Ended: map[contract.PipelineStatus]int{}}
 	h.model.forget()
 	pipelines, took := make([]int64, n), make([]time.Duration, n)
 	meter, begun := startMeter(h.stack), time.Now()
@@ -208,11 +211,8 @@ func (h *house) deliberate(ctx context.Context, topic string, n int, atOnce bool
 			if err != nil {
 				return err
 			}
-			result, err := h.decided(together, pipelines[i])
+			_, err = h.decided(together, pipelines[i])
 			took[i] = time.Since(from)
-			if err == nil && (result.Status != contract.PipelineCompleted || !result.Consensus) {
-				err = fmt.Errorf("pipeline %d ended as %s (%s): %s", pipelines[i], result.Status, result.AbortReason, why(result.Failure))
-			}
 			return err
 		})
 	}
@@ -221,17 +221,10 @@ func (h *house) deliberate(ctx context.Context, topic string, n int, atOnce bool
 	if err != nil {
 		return r, err
 	}
-	r.Decisions = float64(n) / r.Wall
 	r.EachP50, r.EachP95 = median(took, time.Duration.Milliseconds), quantile(took, 0.95, time.Duration.Milliseconds)
-	return r, h.readAll(ctx, pipelines, &r)
-}
-
-// why says what a failure was, if there was one.
-func why(f *contract.Failure) string {
-	if f == nil {
-		return "no failure"
-	}
-	return f.Message
+	err = h.readAll(ctx, pipelines, &r)
+	r.Decisions = float64(r.Ended[contract.PipelineCompleted]) / r.Wall
+	return r, err
 }
 
 // readAll reads what pipelines left, and what the model saw of them.
@@ -244,8 +237,14 @@ func (h *house) readAll(ctx context.Context, pipelines []int64, r *deliberated) 
 			return err
 		}
 		answered, heard := h.model.of(p.RunID)
-		if err := h.once(ctx, p, answered); err != nil {
-			return err
+		r.Ended[p.Status]++
+		if p.RecoveredBy != 0 {
+			r.Recovered++
+		}
+		if p.Status == contract.PipelineCompleted {
+			if err := h.once(ctx, p, answered); err != nil {
+				return err
+			}
 		}
 		n, _, err := h.eventsOf(ctx, p)
 		if err != nil {
@@ -423,16 +422,27 @@ func (p deliberated) name() []string {
 	return []string{topic, fmt.Sprintf("%d, %s", p.N, how(p.AtOnce))}
 }
 
+// ended says how deliberations ended.
+func (p deliberated) ended() string {
+	var parts []string
+	for _, s := range contract.PipelineStatuses() {
+		if n := p.Ended[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (d *deliberating) printDecisions(out io.Writer) error {
-	t := newTable(out, "Deliberations, model at zero latency; all came to a consensus, each exactly once (processor milliseconds of one; other: what else ran here, spoils the numbers)",
-		"AGENTS", "DELIBERATIONS", "WALL", "DECISIONS/S", "TURNS/S", "EACH P50", "P95", "LATE OPENINGS", "WITH GAMMA", "WORKER", "TEMPORAL", "POSTGRES", "MODEL", "OTHER")
+	t := newTable(out, "Deliberations, model at zero latency; what was completed was so exactly once (processor milliseconds of one; other: what else ran here, spoils the numbers)",
+		"AGENTS", "DELIBERATIONS", "ENDED", "RECOVERED", "WALL", "DECISIONS/S", "TURNS/S", "EACH P50", "P95", "LATE OPENINGS", "WITH GAMMA", "WORKER", "TEMPORAL", "POSTGRES", "MODEL", "OTHER")
 	for _, p := range d.Phases {
 		each := func(seconds float64) string { return fmt.Sprintf("%.0f", 1000*seconds/float64(p.N)) }
 		by := map[string]float64{}
 		for _, u := range p.Load.Processes {
 			by[u.Role] = u.CPU + u.Children
 		}
-		t.row(append(p.name(), fmt.Sprintf("%.1f s", p.Wall), fmt.Sprintf("%.2f", p.Decisions), fmt.Sprintf("%.1f", p.Turns), ms(p.EachP50), ms(p.EachP95),
+		t.row(append(p.name(), p.ended(), fmt.Sprint(p.Recovered), fmt.Sprintf("%.1f s", p.Wall), fmt.Sprintf("%.2f", p.Decisions), fmt.Sprintf("%.1f", p.Turns), ms(p.EachP50), ms(p.EachP95),
 			fmt.Sprint(p.Late), fmt.Sprint(p.Gamma), each(by["worker"]), each(by["temporal"]), each(by["postgres"]), each(p.Load.Bench), each(p.Load.Strangers))...)
 	}
 	return t.Flush()
