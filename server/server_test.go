@@ -425,6 +425,7 @@ func TestMetricsAreServed(t *testing.T) {
 	for _, line := range []string{
 		`rgpt_queue_backlog{queue="rgpt-tester"} 1`, `rgpt_queue_backlog{queue="rgpt-builder"} 2`, `rgpt_queue_pollers{queue="rgpt-tester"} 0`,
 		`rgpt_agents{health="healthy",role="builder"} 0`, `rgpt_runs_unfinished{status="pending"} 0`, `rgpt_interventions_open 0`,
+		`rgpt_pipelines_unfinished{status="REPORT"} 0`, `rgpt_pipelines_waiting 0`,
 		`rgpt_streams_open{kind="sse"}`, `rgpt_streams_dropped_total{kind="websocket",reason="slow"}`,
 		`rgpt_http_request_duration_seconds_count{route="/api/runs/{id}/events",status="4xx"}`,
 	} {

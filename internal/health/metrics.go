@@ -18,12 +18,14 @@ var (
 	queuePollers    = prometheus.NewDesc("rgpt_queue_pollers", "Workers that ask a task queue for work.", []string{"queue"}, nil)
 	agentsByHealth  = prometheus.NewDesc("rgpt_agents", "Agents of workers, by role and health.", []string{"role", "health"}, nil)
 	unfinishedRuns  = prometheus.NewDesc("rgpt_runs_unfinished", "Runs that are not over, by status.", []string{"status"}, nil)
+	openPipelines   = prometheus.NewDesc("rgpt_pipelines_unfinished", "Pipelines that are not over, by status.", []string{"status"}, nil)
+	waitPipelines   = prometheus.NewDesc("rgpt_pipelines_waiting", "Pipelines that wait for a person to continue them.", nil, nil)
 	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that wait for a person.", nil, nil)
 )
 
 // Describe names the metrics of a board.
 func (b *Board) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, interventions} {
+	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, openPipelines, waitPipelines, interventions} {
 		to <- d
 	}
 }
@@ -64,5 +66,9 @@ func (b *Board) Collect(to chan<- prometheus.Metric) {
 	for status, n := range r.Unfinished.Runs {
 		gauge(unfinishedRuns, float64(n), string(status))
 	}
+	for status, n := range r.Unfinished.Pipelines {
+		gauge(openPipelines, float64(n), string(status))
+	}
+	gauge(waitPipelines, float64(r.Unfinished.Waiting))
 	gauge(interventions, float64(r.Unfinished.Interventions))
 }

@@ -109,6 +109,9 @@ func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int6
 type Unfinished struct {
 	Runs          map[contract.Status]int64 // by status; those without runs are 0
 	Interventions int64                     // that wait for a person
+
+	Pipelines map[contract.PipelineStatus]int64 // by status; those without pipelines are 0
+	Waiting   int64                             // pipelines that wait for a person
 }
 
 // Unfinished counts what is not over.
@@ -126,6 +129,23 @@ func (s *Store) Unfinished(ctx context.Context) (Unfinished, error) {
 	for _, r := range rows {
 		out.Runs[contract.Status(r.Status)] = r.Runs
 	}
-	out.Interventions, err = s.q.CountInterventions(ctx)
-	return out, explain(err, "count what waits for a person")
+	if out.Interventions, err = s.q.CountInterventions(ctx); err != nil {
+		return out, explain(err, "count what waits for a person")
+	}
+	return out, s.unfinishedPipelines(ctx, &out)
+}
+
+func (s *Store) unfinishedPipelines(ctx context.Context, out *Unfinished) error {
+	out.Pipelines = map[contract.PipelineStatus]int64{}
+	for _, status := range contract.PipelineStatuses() {
+		if !status.Terminal() {
+			out.Pipelines[status] = 0
+		}
+	}
+	rows, err := s.q.UnfinishedPipelines(ctx)
+	for _, r := range rows {
+		out.Pipelines[contract.PipelineStatus(r.Status)] = r.Pipelines
+		out.Waiting += r.Waiting
+	}
+	return explain(err, "count the pipelines that are not over")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // PipelineProject is the project of pipelines that name none, for budgets.
@@ -217,13 +218,25 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 	pipeline.queue(q.LockRun(ctx, n.RunID))
 	row, err := q.CreatePipeline(ctx, params)
 	id := row.ID
-	if errors.Is(err, pgx.ErrNoRows) {
+	again := errors.Is(err, pgx.ErrNoRows)
+	if again {
 		id, err = s.createdPipeline(ctx, n)
 	}
 	if err != nil {
 		return Pipeline{}, ofRun(err, n.RunID, "create a pipeline of run %d", n.RunID)
 	}
+	if n.Prior != 0 && !again {
+		telemetry.CountRecovery(priorAbort(n))
+	}
 	return s.Pipeline(ctx, id)
+}
+
+// priorAbort is why the pipeline was given up that a new one recovers.
+func priorAbort(n contract.NewPipeline) contract.AbortReason {
+	if n.Inherited == nil {
+		return ""
+	}
+	return n.Inherited.AbortReason
 }
 
 // createdPipeline finds what the first of several calls has made.
@@ -551,11 +564,40 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	}
 	q, pipeline := pipe(s.pool)
 	pipeline.queue(q.LockRun(ctx, r.RunID))
-	_, err = q.PipelineRecord(ctx, params)
+	row, err := q.PipelineRecord(ctx, params)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return notFound("run %d has no pipeline %d", r.RunID, r.PipelineID)
 	}
-	return explain(err, "record pipeline %d", r.PipelineID)
+	if err != nil {
+		return explain(err, "record pipeline %d", r.PipelineID)
+	}
+	countPipeline(r, params.At, row)
+	return nil
+}
+
+// countPipeline lets the metrics count what a record said for the first time: a
+// repeat does not count, nor does what came after the end.
+func countPipeline(r contract.PipelineRecord, at time.Time, row db.PipelineRecordRow) {
+	if !row.Fresh {
+		return
+	}
+	for _, m := range r.Messages {
+		telemetry.CountMessage(m)
+	}
+	for _, e := range r.Errors {
+		telemetry.CountPipelineError(e)
+	}
+	if !row.Changed {
+		return
+	}
+	c := r.Change
+	telemetry.CountRefused(c.Metrics.Refused - int(row.WasRefused))
+	if c.Metrics.GammaSpawned && !row.HadGamma {
+		telemetry.CountGamma(c.Metrics.GammaReason)
+	}
+	if c.Finished && row.WasOpen {
+		telemetry.EndedPipeline(c.Status, c.AbortReason, at.Sub(row.Began), c.Iteration)
+	}
 }
 
 func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordParams, error) {

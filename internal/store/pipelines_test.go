@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // deliberate are settings that every pipeline needs.
@@ -495,4 +497,66 @@ func TestTheInputOfAPipelineIsSmallHoweverLargeItsTask(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(doc), 48<<10)
 	require.Equal(t, []any{p.ID, p.RunID, 1, "local"}, []any{in.PipelineID, in.RunID, in.Attempt, in.Tenant})
+}
+
+func TestPipelinesThatAreNotOverAreCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.spawn(t, "waits for a worker")
+	p := b.spawn(t, "waits for a person")
+	b.says(t, p, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: "continue"}})
+	over := b.spawn(t, "is over")
+	b.says(t, over, 1, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped, Finished: true}})
+	open, err := b.Unfinished(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[contract.PipelineStatus]int64{
+		contract.PipelineSpawned: 1, contract.PipelineRunning: 0, contract.PipelineReport: 1, contract.PipelineOrchestrating: 0,
+	}, open.Pipelines)
+	require.EqualValues(t, 1, open.Waiting)
+	runs := int64(0)
+	for _, n := range open.Runs {
+		runs += n
+	}
+	require.EqualValues(t, 1, runs, "what carries a pipeline is no run: the one of the set-up is")
+}
+
+// The metrics of a process are shared by all tests. Each of these is of a kind
+// that no other test here has: what else moves meanwhile does not matter.
+func TestWhatAPipelineDoesIsCountedOnce(t *testing.T) {
+	b := setup(t)
+	p := b.spawn(t, "o")
+	ended := telemetry.Pipelines.WithLabelValues("ORCHESTRATION_FAILED", "iteration_limit")
+	count := func() []float64 {
+		return []float64{
+			testutil.ToFloat64(ended), testutil.ToFloat64(telemetry.Gammas.WithLabelValues("CONFLICT")),
+			testutil.ToFloat64(telemetry.PipelineRecoveries.WithLabelValues("iteration_limit")),
+			testutil.ToFloat64(telemetry.PipelineMessages.WithLabelValues("direct")), testutil.ToFloat64(telemetry.PipelineRefused),
+			testutil.ToFloat64(telemetry.PipelineErrors.WithLabelValues("gamma", "SAFETY_ERROR")),
+			float64(samples(t, "rgpt_pipeline_duration_seconds", map[string]string{"status": "ORCHESTRATION_FAILED"})),
+			float64(samples(t, "rgpt_pipeline_iterations", map[string]string{"status": "ORCHESTRATION_FAILED"})),
+		}
+	}
+	before := count()
+	at := time.Now()
+	metrics := contract.DeliberationMetrics{GammaSpawned: true, GammaReason: contract.GammaConflict, Refused: 3}
+	works := &contract.PipelineChange{Status: contract.PipelineOrchestrating, Metrics: metrics}
+	metrics.Refused = 5
+	ends := &contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortIterationLimit, Iteration: 10, Metrics: metrics, Finished: true}
+	for range 3 { // each record comes again
+		b.says(t, p, 1, contract.PipelineRecord{
+			At: at, Change: works, Messages: []contract.Message{{Seq: 1, ID: "ALPHA-1-1", From: contract.Alpha, To: contract.Beta, At: at}},
+			Errors: []contract.Error{{Member: contract.Gamma, Class: contract.ClassSafety, Code: contract.CodeForbidden, Message: "no"}},
+		})
+		b.says(t, p, 2, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends})
+		b.says(t, p, 3, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends}) // the recovery is told with the end
+	}
+	for range 2 {
+		_, err := b.CreatePipeline(t.Context(), contract.NewPipeline{
+			RunID: p.RunID, Prior: p.ID, Attempt: 2, Settings: deliberate(), Inherited: &contract.Inherited{PipelineID: p.ID, AbortReason: contract.AbortIterationLimit},
+		})
+		require.NoError(t, err)
+	}
+	for i, more := range []float64{1, 1, 1, 1, 5, 1, 1, 1} {
+		require.InDelta(t, before[i]+more, count()[i], 0, "metric %d", i)
+	}
 }

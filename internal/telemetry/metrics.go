@@ -1,11 +1,13 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +53,45 @@ var (
 	Heals = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_heals_total", Help: "What self-heal did, by what came of it.",
 	}, []string{"class", "action", "result"})
+	// Pipelines counts how often a pipeline ended, each attempt by itself; abort is
+	// why it was given up, or none.
+	Pipelines = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_pipelines_total", Help: "How often a pipeline ended, by how and by why it was given up.",
+	}, []string{"status", "abort"})
+	// PipelineDuration is the time from the start of a pipeline to its end, with what
+	// it waited for a person.
+	PipelineDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rgpt_pipeline_duration_seconds", Help: "Time that a pipeline took, by how it ended.",
+		Buckets: []float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600},
+	}, []string{"status"})
+	// PipelineIterations is how many rounds of exchange a pipeline took.
+	PipelineIterations = factory.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rgpt_pipeline_iterations", Help: "Rounds of exchange that a pipeline took, by how it ended.",
+		Buckets: []float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50},
+	}, []string{"status"})
+	// Gammas counts how often GAMMA joined a pipeline.
+	Gammas = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_pipeline_gamma_total", Help: "How often GAMMA joined a pipeline, by why.",
+	}, []string{"reason"})
+	// PipelineRecoveries counts recoveries that were started; abort is why the
+	// pipeline before was given up, or none.
+	PipelineRecoveries = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_pipeline_recoveries_total", Help: "Recoveries of pipelines, by why the one before was given up.",
+	}, []string{"abort"})
+	// PipelineMessages counts what members told each other; kind is direct or
+	// broadcast.
+	PipelineMessages = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_pipeline_messages_total", Help: "Messages that agents of pipelines told each other.",
+	}, []string{"kind"})
+	// PipelineRefused counts moves and signals that were not taken.
+	PipelineRefused = factory.NewCounter(prometheus.CounterOpts{
+		Name: "rgpt_pipeline_refused_total", Help: "Moves and signals of pipelines that were refused.",
+	})
+	// PipelineErrors counts errors that were recorded of members, by member (alpha,
+	// beta, gamma, or none) and failure class.
+	PipelineErrors = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_pipeline_errors_total", Help: "Errors that were recorded in pipelines, by agent and failure class.",
+	}, []string{"agent", "class"})
 	// Tokens counts tokens that models were paid for; kind is prompt or completion.
 	Tokens = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_model_tokens_total", Help: "Tokens that models were paid for.",
@@ -198,6 +239,49 @@ func ObservePhase(phase contract.Phase, status contract.ExecutionStatus, took ti
 
 // CountRun notes that a run ended with a status.
 func CountRun(status contract.Status) { Runs.WithLabelValues(string(status)).Inc() }
+
+// none stands for the absent value of a label: an empty one is no label.
+const none = "none"
+
+// EndedPipeline notes that a pipeline ended, after some time and rounds.
+func EndedPipeline(status contract.PipelineStatus, abort contract.AbortReason, took time.Duration, rounds int) {
+	Pipelines.WithLabelValues(string(status), cmp.Or(string(abort), none)).Inc()
+	PipelineDuration.WithLabelValues(string(status)).Observe(max(took, 0).Seconds())
+	PipelineIterations.WithLabelValues(string(status)).Observe(float64(rounds))
+}
+
+// CountGamma notes that GAMMA joined a pipeline.
+func CountGamma(reason contract.GammaReason) { Gammas.WithLabelValues(string(reason)).Inc() }
+
+// CountRecovery notes that a pipeline was started that recovers another one.
+func CountRecovery(abort contract.AbortReason) {
+	PipelineRecoveries.WithLabelValues(cmp.Or(string(abort), none)).Inc()
+}
+
+// CountMessage notes that a member told one or all others something.
+func CountMessage(m contract.Message) {
+	kind := "broadcast"
+	if m.To != "" {
+		kind = "direct"
+	}
+	PipelineMessages.WithLabelValues(kind).Inc()
+}
+
+// CountRefused notes that moves or signals of a pipeline were not taken.
+func CountRefused(n int) { PipelineRefused.Add(float64(max(n, 0))) }
+
+// CountPipelineError notes an error that was recorded of a member, or of nobody
+// who is one.
+func CountPipelineError(e contract.Error) {
+	agent, class := none, OtherValue
+	if e.Member.Valid() {
+		agent = string(e.Member.Agent())
+	}
+	if slices.Contains(contract.Classes(), e.Class) {
+		class = string(e.Class)
+	}
+	PipelineErrors.WithLabelValues(agent, class).Inc()
+}
 
 // CountFinding notes a finding.
 func CountFinding(severity contract.Severity, category contract.Category) {

@@ -24,6 +24,16 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	telemetry.ObserveModelCall(model, time.Second, contract.Usage{PromptTokens: -5}, &contract.Failure{Class: contract.ClassInfra, Code: contract.CodeRateLimited})
 	telemetry.ObservePhase(contract.PhaseBuilder, contract.ExecutionCompleted, time.Minute)
 	telemetry.CountRun(contract.StatusDone)
+	telemetry.EndedPipeline(contract.PipelineTimeout, contract.AbortTimeout, 90*time.Second, 7)
+	telemetry.EndedPipeline(contract.PipelineCompleted, "", time.Second, 1)
+	telemetry.CountGamma(contract.GammaConflict)
+	telemetry.CountRecovery(contract.AbortTimeout)
+	telemetry.CountMessage(contract.Message{To: contract.Beta})
+	telemetry.CountMessage(contract.Message{})
+	telemetry.CountRefused(3)
+	telemetry.CountRefused(-1)
+	telemetry.CountPipelineError(contract.Error{Member: contract.Alpha, Class: contract.ClassSafety})
+	telemetry.CountPipelineError(contract.Error{Member: "hostile", Class: "hostile"})
 	telemetry.CountFinding(contract.SeverityMajor, contract.CategoryTest)
 	telemetry.CountToolCall("t-test", "")
 	telemetry.CountToolCall("t-test", contract.CodePathEscape)
@@ -44,6 +54,17 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	for _, line := range []string{
 		`rgpt_phase_duration_seconds_count{phase="builder",status="completed"} 1`,
 		`rgpt_runs_total{status="done"} 1`,
+		`rgpt_pipelines_total{abort="timeout",status="TIMEOUT"} 1`,
+		`rgpt_pipelines_total{abort="none",status="COMPLETED"} 1`,
+		`rgpt_pipeline_duration_seconds_bucket{status="TIMEOUT",le="120"} 1`,
+		`rgpt_pipeline_iterations_sum{status="TIMEOUT"} 7`,
+		`rgpt_pipeline_gamma_total{reason="CONFLICT"} 1`,
+		`rgpt_pipeline_recoveries_total{abort="timeout"} 1`,
+		`rgpt_pipeline_messages_total{kind="direct"} 1`,
+		`rgpt_pipeline_messages_total{kind="broadcast"} 1`,
+		"rgpt_pipeline_refused_total 3",
+		`rgpt_pipeline_errors_total{agent="alpha",class="SAFETY_ERROR"} 1`,
+		`rgpt_pipeline_errors_total{agent="none",class="other"} 1`,
 		`rgpt_findings_total{category="test",severity="major"} 1`,
 		`rgpt_model_call_duration_seconds_count{model="m-test",provider="p-test"} 2`,
 		`rgpt_database_duration_seconds_count{operation="op-test",outcome="error"} 1`,

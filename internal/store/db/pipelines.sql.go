@@ -518,7 +518,9 @@ func (q *Queries) PipelineOfPrior(ctx context.Context, priorID int64) (int64, er
 
 const pipelineRecord = `-- name: PipelineRecord :one
 WITH known AS (
-    SELECT p.id, p.run_id, p.for_run, p.status IN ('COMPLETED', 'FAILED', 'TIMEOUT', 'ORCHESTRATION_FAILED', 'STOPPED') AND p.status <> $1::text AS over
+    SELECT p.id, p.run_id, p.for_run, p.status IN ('COMPLETED', 'FAILED', 'TIMEOUT', 'ORCHESTRATION_FAILED', 'STOPPED') AND p.status <> $1::text AS over,
+           p.finished_at IS NULL AS open, coalesce(p.started_at, p.created_at) AS began,
+           coalesce((p.metrics ->> 'refused')::int, 0) AS refused, coalesce((p.metrics ->> 'gamma_spawned')::bool, false) AS gamma
     FROM orchestrator_pipelines p
     WHERE p.id = $2::bigint AND p.run_id = $3::bigint
 ), fresh AS (
@@ -600,10 +602,11 @@ WITH known AS (
     WHERE r.id = $3
     RETURNING r.event_seq
 )
-SELECT EXISTS (SELECT FROM fresh) AS fresh,
+SELECT EXISTS (SELECT FROM fresh) AS fresh, coalesce(h.yes, false)::bool AS changed,
+       k.open::bool AS was_open, k.began::timestamptz AS began, k.refused::int AS was_refused, k.gamma::bool AS had_gamma,
        (CASE WHEN c.event_seq IS NOT NULL AND EXISTS (SELECT FROM drafts)
              THEN pg_notify('rgpt_events', k.run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM known k LEFT JOIN counted c ON true
+FROM known k LEFT JOIN counted c ON true LEFT JOIN changed h ON true
 `
 
 type PipelineRecordParams struct {
@@ -637,8 +640,13 @@ type PipelineRecordParams struct {
 }
 
 type PipelineRecordRow struct {
-	Fresh    bool
-	Notified string
+	Fresh      bool
+	Changed    bool
+	WasOpen    bool
+	Began      time.Time
+	WasRefused int32
+	HadGamma   bool
+	Notified   string
 }
 
 // Applies a record, once for its number. Runs under the lock of the run, so that
@@ -674,7 +682,15 @@ func (q *Queries) PipelineRecord(ctx context.Context, arg PipelineRecordParams) 
 		arg.CarrierStatus,
 	)
 	var i PipelineRecordRow
-	err := row.Scan(&i.Fresh, &i.Notified)
+	err := row.Scan(
+		&i.Fresh,
+		&i.Changed,
+		&i.WasOpen,
+		&i.Began,
+		&i.WasRefused,
+		&i.HadGamma,
+		&i.Notified,
+	)
 	return i, err
 }
 
@@ -835,6 +851,37 @@ func (q *Queries) SpawnPipeline(ctx context.Context, arg SpawnPipelineParams) (S
 	var i SpawnPipelineRow
 	err := row.Scan(&i.ID, &i.Notified)
 	return i, err
+}
+
+const unfinishedPipelines = `-- name: UnfinishedPipelines :many
+SELECT status, count(*) AS pipelines, count(*) FILTER (WHERE waiting_for <> '') AS waiting FROM orchestrator_pipelines
+WHERE status IN ('SPAWNED', 'RUNNING', 'REPORT', 'ORCHESTRATING') GROUP BY status
+`
+
+type UnfinishedPipelinesRow struct {
+	Status    string
+	Pipelines int64
+	Waiting   int64
+}
+
+func (q *Queries) UnfinishedPipelines(ctx context.Context) ([]UnfinishedPipelinesRow, error) {
+	rows, err := q.db.Query(ctx, unfinishedPipelines)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []UnfinishedPipelinesRow{}
+	for rows.Next() {
+		var i UnfinishedPipelinesRow
+		if err := rows.Scan(&i.Status, &i.Pipelines, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const unstartedPipelines = `-- name: UnstartedPipelines :many

@@ -100,7 +100,9 @@ WHERE id = @id;
 -- Applies a record, once for its number. Runs under the lock of the run, so that
 -- records and events are in order. No row: there is no such pipeline.
 WITH known AS (
-    SELECT p.id, p.run_id, p.for_run, p.status IN ('COMPLETED', 'FAILED', 'TIMEOUT', 'ORCHESTRATION_FAILED', 'STOPPED') AND p.status <> @status::text AS over
+    SELECT p.id, p.run_id, p.for_run, p.status IN ('COMPLETED', 'FAILED', 'TIMEOUT', 'ORCHESTRATION_FAILED', 'STOPPED') AND p.status <> @status::text AS over,
+           p.finished_at IS NULL AS open, coalesce(p.started_at, p.created_at) AS began,
+           coalesce((p.metrics ->> 'refused')::int, 0) AS refused, coalesce((p.metrics ->> 'gamma_spawned')::bool, false) AS gamma
     FROM orchestrator_pipelines p
     WHERE p.id = @pipeline_id::bigint AND p.run_id = @run_id::bigint
 ), fresh AS (
@@ -182,10 +184,11 @@ WITH known AS (
     WHERE r.id = @run_id
     RETURNING r.event_seq
 )
-SELECT EXISTS (SELECT FROM fresh) AS fresh,
+SELECT EXISTS (SELECT FROM fresh) AS fresh, coalesce(h.yes, false)::bool AS changed,
+       k.open::bool AS was_open, k.began::timestamptz AS began, k.refused::int AS was_refused, k.gamma::bool AS had_gamma,
        (CASE WHEN c.event_seq IS NOT NULL AND EXISTS (SELECT FROM drafts)
              THEN pg_notify('rgpt_events', k.run_id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
-FROM known k LEFT JOIN counted c ON true;
+FROM known k LEFT JOIN counted c ON true LEFT JOIN changed h ON true;
 
 -- name: PipelineEntries :many
 -- The newest version of each place, or all of them.
@@ -245,3 +248,7 @@ SELECT p.id FROM orchestrator_pipelines p
 WHERE EXISTS (SELECT FROM orchestrator_pipeline_reports r WHERE r.pipeline_id = p.id AND r.kind = @kind)
 ORDER BY p.created_at DESC, p.id DESC
 LIMIT 1;
+
+-- name: UnfinishedPipelines :many
+SELECT status, count(*) AS pipelines, count(*) FILTER (WHERE waiting_for <> '') AS waiting FROM orchestrator_pipelines
+WHERE status IN ('SPAWNED', 'RUNNING', 'REPORT', 'ORCHESTRATING') GROUP BY status;
