@@ -29,6 +29,14 @@ const (
 	AgentGamma Agent = "gamma"
 )
 
+// Agents returns all agents in the order in which they are told of: those of
+// runs, then the members of deliberations.
+func Agents() []Agent {
+	return []Agent{
+		AgentPlanner, AgentBuilder, AgentTester, AgentReleaser, AgentAnalyzer, AgentRepair, AgentAlpha, AgentBeta, AgentGamma,
+	}
+}
+
 // Agent returns the agent that is this member.
 func (m Member) Agent() Agent { return Agent(strings.ToLower(string(m))) }
 

@@ -11,15 +11,11 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
-
-// agentsInOrder are the agents as pages list them.
-var agentsInOrder = []contract.Agent{
-	contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester, contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair,
-}
 
 // today is when the day began by which budgets count: in UTC.
 func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
@@ -41,10 +37,13 @@ func (s *server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	slices.SortFunc(p.Known, func(a, b ui.KnownModel) int {
 		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
 	})
-	models, _ := setup.Models(s.Runs.Config) // agents without a model are left out
-	for _, agent := range agentsInOrder {
+	models, settings, missing := setup.EveryModel(s.Runs.Config)
+	if missing != nil {
+		p.Missing = fault.Of(missing).Message
+	}
+	for _, agent := range contract.Agents() {
 		if choice, ok := models[agent]; ok {
-			p.Agents = append(p.Agents, ui.AgentModel{Agent: agent, Choice: choice, Known: known[choice.Provider+"/"+choice.Model]})
+			p.Agents = append(p.Agents, ui.AgentModel{Agent: agent, Choice: choice, Setting: settings[agent], Known: known[choice.Provider+"/"+choice.Model]})
 		}
 	}
 	for _, v := range setup.Providers(s.Runs.Config) {
@@ -121,7 +120,7 @@ func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	} else {
 		m.Told = "The run has ended. A replay or a fork may use another model."
 	}
-	for _, agent := range agentsInOrder {
+	for _, agent := range contract.Agents() {
 		at, ok := h.Run.Settings.Models[agent]
 		if !ok {
 			continue
@@ -134,10 +133,34 @@ func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		}
 		m.Agents = append(m.Agents, row)
 	}
+	m.Members = membersOf(h.Run, usage)
 	for _, e := range setup.Catalogue(s.Runs.Config) {
 		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
 			m.Known = append(m.Known, e.Provider+"/"+e.Model)
 		}
 	}
 	return ui.RunModelsTab(m), nil
+}
+
+// membersOf are those who plan a run by deliberating, if any do or did.
+func membersOf(run store.Run, usage []store.ModelUsage) (out []ui.RunModel) {
+	d := run.Settings.Deliberation
+	if d == nil {
+		return nil
+	}
+	took := run.Settings.PlanBy == contract.PlanByDeliberation
+	for _, m := range contract.Members() {
+		row := ui.RunModel{Agent: m.Agent(), At: d.Models[m.Agent()], Now: d.Models[m.Agent()]}
+		for _, u := range usage {
+			if u.Agent == row.Agent {
+				row.Usage = row.Usage.Add(u.Usage)
+			}
+		}
+		took = took || row.Usage.Calls > 0
+		out = append(out, row)
+	}
+	if !took {
+		return nil
+	}
+	return out
 }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -247,4 +249,61 @@ func TestALongRunHasAShortPage(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(whole.Body.Bytes(), &d))
 	require.Len(t, d.Events, int(run.EventSeq), "nothing is left out there")
+}
+
+func TestTheModelsOfAllAgentsAreShownWithTheSettingTheyComeFrom(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, text := b.page(t, "/settings/models")
+	require.Contains(t, text, "set models.default", "what is missing")
+	b.config.Models.Default = config.Choice{Provider: "openai", Model: "small"}
+	b.config.Models.Phases = map[string]config.Choice{"planner": {Model: "big"}, "beta": {Provider: "anthropic", Model: "other"}}
+	want := map[string][]string{
+		"planner": {"openai/big", "models.phases.planner"}, "builder": {"openai/small", "models.default"},
+		"alpha": {"openai/big", "models.phases.planner"}, "beta": {"anthropic/other", "models.phases.beta"}, "gamma": {"openai/big", "models.phases.planner"},
+	}
+	doc, text := b.page(t, "/settings/models")
+	require.NotContains(t, text, "set models.default")
+	rows := map[string]string{}
+	for n := range doc.Descendants() {
+		if agent, ok := strings.CutPrefix(attribute(n, "id"), "agent-"); ok {
+			rows[agent] = textOf(n)
+		}
+	}
+	require.Len(t, rows, len(contract.Agents()))
+	for agent, parts := range want {
+		for _, part := range parts {
+			require.Contains(t, rows[agent], part, agent)
+		}
+	}
+	var said struct {
+		Agents   map[contract.Agent]contract.ModelChoice
+		Settings map[string]string
+	}
+	require.NoError(t, json.Unmarshal(b.get(t, "/api/models").Body.Bytes(), &said))
+	require.Len(t, said.Agents, len(contract.Agents()))
+	for agent, parts := range want {
+		choice := said.Agents[contract.Agent(agent)]
+		require.Equal(t, parts[0], choice.Provider+"/"+choice.Model, agent)
+		require.Equal(t, parts[1], said.Settings[agent], agent)
+	}
+}
+
+func TestThoseWhoPlanARunByDeliberationAreAmongItsModels(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := contract.ModelChoice{Provider: "p", Model: "thinks"}
+	settings := contract.Settings{
+		Models:       map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: {Provider: "p", Model: "m"}},
+		Deliberation: &contract.DeliberationSettings{Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: at, contract.AgentBeta: at, contract.AgentGamma: at}},
+	}
+	for by, shown := range map[string]bool{"": false, contract.PlanByDeliberation: true} {
+		settings.PlanBy = by
+		run, _, err := b.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: settings})
+		require.NoError(t, err)
+		b.record(t, contract.Record{RunID: run.ID, Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
+		doc, text := b.page(t, ui.RunHref(run.ID, "models"))
+		require.Equal(t, shown, strings.Contains(text, "p/thinks"), by)
+		require.Equal(t, shown, slices.Contains(attributes(doc, "id"), "agent-gamma"), by)
+	}
 }

@@ -91,6 +91,7 @@ type bundle struct {
 	address   string // of the database
 	artifacts *artifact.Store
 	temporal  *temporal
+	config    *config.Config
 	handler   http.Handler
 	log       bytes.Buffer
 	seq       int64
@@ -98,7 +99,7 @@ type bundle struct {
 
 func setup(tb testing.TB) *bundle {
 	tb.Helper()
-	b := &bundle{address: storetest.URL(tb), temporal: &temporal{}}
+	b := &bundle{address: storetest.URL(tb), temporal: &temporal{}, config: config.Default()}
 	var err error
 	b.Store, err = store.Open(tb.Context(), b.address, store.Options{MaxConns: 8})
 	require.NoError(tb, err)
@@ -107,7 +108,7 @@ func setup(tb testing.TB) *bundle {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.artifacts.Close()) })
 	b.handler = server.New(server.Options{
-		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, Config: config.Default(), DataDir: tb.TempDir()},
+		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, Config: b.config, DataDir: tb.TempDir()},
 		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
 		Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
 	})

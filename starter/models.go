@@ -29,10 +29,13 @@ func newModels(a *app) *cobra.Command {
 			for _, p := range known.Providers {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, p.Kind, p.Address, p.Key, p.State)
 			}
-			fmt.Fprintln(w, "\nAGENT\tMODEL")
-			for _, agent := range []contract.Agent{contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester, contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair} {
+			_ = w.Flush()
+			fmt.Fprintln(a.out)
+			w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "AGENT\tMODEL\tSET BY")
+			for _, agent := range contract.Agents() {
 				if c, ok := known.Agents[agent]; ok {
-					fmt.Fprintf(w, "%s\t%s/%s\n", agent, c.Provider, c.Model)
+					fmt.Fprintf(w, "%s\t%s/%s\t%s\n", agent, c.Provider, c.Model, known.Settings[agent])
 				}
 			}
 			_ = w.Flush()

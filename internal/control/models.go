@@ -12,7 +12,8 @@ import (
 // Models is what the configuration says of models.
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
-	Agents    map[contract.Agent]contract.ModelChoice `json:"agents"` // which agent uses which; empty where one has none
+	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"which agent uses which; alpha, beta and gamma are those that deliberate"` // without those that have none
+	Settings  map[contract.Agent]string               `json:"settings" doc:"the setting that each agent's model comes from, such as models.phases.planner"`
 	Catalogue model.Catalogue                         `json:"catalogue"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why agents have no models, where they have none"`
 }
@@ -41,7 +42,7 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 		out.Providers = append(out.Providers, row)
 	}
 	var unset error
-	if out.Agents, unset = setup.Models(r.Config); unset != nil {
+	if out.Agents, out.Settings, unset = setup.EveryModel(r.Config); unset != nil {
 		out.Unset = fault.Of(unset).Message
 	}
 	return out

@@ -61,6 +61,37 @@ func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.
 	return out, nil
 }
 
+// EveryModel returns which model each agent uses, those of runs and the members
+// of deliberations in the configured mode, and which setting it comes from, such
+// as models.phases.planner. An error says why some have none; the others are
+// there.
+func EveryModel(cfg *config.Config) (models map[contract.Agent]contract.ModelChoice, from map[contract.Agent]string, err error) {
+	models, from = map[contract.Agent]contract.ModelChoice{}, map[contract.Agent]string{}
+	runs, err := Models(cfg)
+	for agent, choice := range runs {
+		models[agent], from[agent] = choice, settingOf(cfg, agent)
+	}
+	mode := contract.PipelineMode(cfg.Deliberation.Mode)
+	members, missing := MemberModels(cfg, mode)
+	for agent, choice := range members {
+		models[agent], from[agent] = choice, settingOf(cfg, agent, contract.AgentPlanner)
+		if mode == contract.ModeLocal {
+			from[agent] = "deliberation.mode"
+		}
+	}
+	return models, from, cmp.Or(err, missing)
+}
+
+// settingOf names the setting that modelOf takes an agent's model from.
+func settingOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) string {
+	for _, a := range append([]contract.Agent{agent}, others...) {
+		if cfg.Models.Phases[string(a)].Model != "" {
+			return "models.phases." + string(a)
+		}
+	}
+	return "models.default"
+}
+
 // scriptedModel returns the model that answers from a scenario.
 func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Models.Providers)) {

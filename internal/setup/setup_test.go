@@ -278,6 +278,34 @@ func TestADeliberationIsLocalWhereAllItsModelsAreScripted(t *testing.T) {
 	require.ErrorContains(t, err, `"remote"`)
 }
 
+func TestTheSettingOfEachModelIsNamed(t *testing.T) {
+	t.Parallel()
+	const url = "http://127.0.0.1:2/v1"
+	cfg, err := setup.Load(config.Sources{Env: []string{}}, url)
+	require.NoError(t, err)
+	cfg.Models.Phases = map[string]config.Choice{"planner": {Model: "p"}, "gamma": {Model: "g"}}
+	models, from, err := setup.EveryModel(cfg)
+	require.NoError(t, err)
+	require.Len(t, models, len(contract.Agents()))
+	require.Equal(t, []string{"p", "p", "g", setup.Scripted}, []string{
+		models[contract.AgentPlanner].Model, models[contract.AgentAlpha].Model, models[contract.AgentGamma].Model, models[contract.AgentTester].Model,
+	})
+	require.Equal(t, []string{"models.phases.planner", "models.phases.planner", "models.phases.gamma", "models.default"}, []string{
+		from[contract.AgentPlanner], from[contract.AgentAlpha], from[contract.AgentGamma], from[contract.AgentTester],
+	})
+
+	cfg.Deliberation.Mode = string(contract.ModeLocal)
+	models, from, err = setup.EveryModel(cfg)
+	require.NoError(t, err)
+	require.Equal(t, []string{setup.Scripted, "deliberation.mode", "models.phases.planner"},
+		[]string{models[contract.AgentGamma].Model, from[contract.AgentGamma], from[contract.AgentPlanner]})
+
+	bare := config.Default()
+	models, _, err = setup.EveryModel(bare)
+	require.ErrorContains(t, err, "models.default")
+	require.Empty(t, models)
+}
+
 func TestWhoPlansRunsIsTheOperatorsToSay(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[string][]bool{"planner": {false, false}, "auto": {true, false}, "deliberation": {true, true}} {
