@@ -75,6 +75,26 @@ func TestPagesFollowRunsLive(t *testing.T) {
 	p.passes(t, "live", "RGPT_BROWSER_URL="+s.State(t).Server, "RGPT_LIVE="+string(live))
 }
 
+// TestPagesFollowPipelinesLive steers real deliberations from their pages.
+func TestPagesFollowPipelinesLive(t *testing.T) {
+	p := find(t)
+	// Only what a scenario does brings GAMMA in or ends a pipeline.
+	s := harness.Start(t, harness.Options{
+		Scenario: append(harness.ReadScenarios(t, "testdata/*.yaml"), harness.ReadRules(t, filepath.Join(harness.Root(), "examples", "pipeline", "caching.yaml"))...),
+		Config: `deliberation:
+  gamma_stuck_after: 20m
+  abort_after: 30m
+  timeout: 40m
+  opening_timeout: 10m
+  iterations: 4
+  recoveries: 1
+`,
+	})
+	council, err := json.Marshal(map[string]string{"caching": "Design a caching strategy", "rounds": harness.Goal("rounds"), "sluggish": harness.Goal("sluggish")})
+	require.NoError(t, err)
+	p.passes(t, "council", "RGPT_BROWSER_URL="+s.State(t).Server, "RGPT_COUNCIL="+string(council))
+}
+
 // TestEventsReachPages measures how long an event takes from its row to the page
 // that shows it. It is run with RGPT_BENCH=1 only, on a machine that does nothing else.
 func TestEventsReachPages(t *testing.T) {

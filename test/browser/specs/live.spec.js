@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import { test, expect } from '../lib/fixtures.js';
 import { tabTo } from '../lib/check.js';
+import { command, marked, patient } from '../lib/live.js';
 import { wire } from '../lib/wire.js';
 
 const live = JSON.parse(process.env.RGPT_LIVE ?? 'null');
@@ -16,9 +17,6 @@ const live = JSON.parse(process.env.RGPT_LIVE ?? 'null');
 //   [role="status"]                 the place of answers
 //   nav[aria-label="Run"] a         the tabs
 //   a[data-download="zip"], .d2h-ins, [data-live="on|reconnecting"]
-
-// Machines under load take long for a run that takes seconds.
-const patient = { timeout: 240_000 };
 
 test.setTimeout(600_000);
 test.skip(live === null, 'needs a stack');
@@ -59,35 +57,6 @@ async function states(page, id) {
     look();
   }, id);
   return seen;
-}
-
-/** command gives a command by the keyboard alone, by a key of its own or by its button, and confirms it where it asks. */
-async function command(page, name, { reason, key, asks = false } = {}) {
-  if (key) {
-    await page.keyboard.press(key);
-  } else {
-    await tabTo(page, page.locator(`button[data-command="${name}"]`).first());
-    await page.keyboard.press('Enter');
-  }
-  if (asks) {
-    const dialog = page.locator('dialog[open]');
-    await expect(dialog).toBeVisible();
-    if (reason) {
-      await tabTo(page, dialog.locator('textarea[name="reason"]'));
-      await page.keyboard.type(reason);
-    }
-    await tabTo(page, dialog.locator('[data-confirm]'));
-    await page.keyboard.press('Enter');
-    await expect(dialog).toBeHidden();
-  }
-  await expect(page.locator('[role="status"] > *').first()).toBeVisible();
-  await expect(page.locator('[role="status"] .s-failed'), 'no answer says that it failed').toHaveCount(0);
-}
-
-/** marks a page so that a reload would be noticed. */
-async function marked(page) {
-  await page.evaluate(() => { window.__sameDocument = true; });
-  return async () => expect(await page.evaluate(() => window.__sameDocument === true), 'the page was not loaded again').toBe(true);
 }
 
 /** unpacks requires that a file is a zip that holds a file of a name. */
