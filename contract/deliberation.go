@@ -680,6 +680,7 @@ const (
 	EventPartialReportWritten  EventType = "partial_report_written"
 	EventFailureContext        EventType = "failure_context_recorded"
 	EventRecoveryStarted       EventType = "recovery_started"
+	EventRecoveryFailed        EventType = "recovery_failed" // the recovery that the end announced does not come
 	EventOrchestrationComplete EventType = "orchestration_complete"
 )
 
@@ -733,7 +734,7 @@ type NewPipeline struct {
 	Execution int64                `json:"execution,omitempty"` // of the planner, where ForRun
 	Prior     int64                `json:"prior,omitempty"`
 	Attempt   int                  `json:"attempt"`
-	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal
+	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal; with Prior its TimeoutSeconds alone counts
 	Settings  DeliberationSettings `json:"settings"`
 	Inherited *Inherited           `json:"inherited,omitempty"`
 }

@@ -145,10 +145,12 @@ type ExecutionEnd struct {
 }
 
 // RecordResult answers a Record. Execution is that of Begin; Replay is set when
-// a replay led to it.
+// a replay led to it. Usage is what was paid in the execution of End: also for a
+// call whose answer came when nobody waited for it any more.
 type RecordResult struct {
 	Execution ExecutionRef `json:"execution"`
 	Replay    *ReplayOrder `json:"replay,omitempty"`
+	Usage     Usage        `json:"usage,omitzero"`
 }
 
 // ExecutionRef names one attempt of a phase or step.

@@ -41,8 +41,10 @@ type deliberation struct {
 	cancel    workflow.CancelFunc // of the work
 	stop      *contract.Failure   // asked for
 	continued bool                // asked for
+	granted   time.Duration       // for the exchange, by whoever continued it; 0: nothing was said of it
 	seen      map[string]struct{} // ids of commands already applied
 	shown     contract.PipelineStatus
+	announced bool                // the end said that a recovery follows
 	recovery  workflow.CancelFunc // of the deliberation that recovers this one
 }
 
@@ -374,10 +376,11 @@ func (d *deliberation) finish(ctx workflow.Context, out *outcome) {
 	now := workflow.Now(ctx)
 	d.metrics.End = &now
 	d.ending.finished = true
+	d.announced = d.recovers(out)
 	d.become(ctx, out.status, "")
 	d.tell(contract.EventOrchestrationComplete, map[string]any{
 		"status": out.status, "consensus": d.metrics.Consensus, "task_id": d.in.Task.TaskID, "metrics": d.measured(), "abort_reason": out.abort,
-		"requires_auto_recovery": d.recovers(out),
+		"requires_auto_recovery": d.announced,
 	})
 }
 
@@ -398,10 +401,15 @@ func (d *deliberation) recovers(out *outcome) bool {
 }
 
 // recover returns how it all ended: with this deliberation, or with the one that
-// recovers it. A stop that comes meanwhile is one of the recovery.
+// recovers it. A stop that comes meanwhile is one of the recovery. That none
+// comes although it was announced is told, so that nobody waits for it.
 func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contract.DeliberationResult {
 	own := d.result(out)
-	if !d.recovers(out) || outer.Err() != nil {
+	if !d.announced {
+		return own
+	}
+	if d.stop != nil || outer.Err() != nil { // between the end and here
+		d.unrecovered(ctx, calledOff)
 		return own
 	}
 	ctx, d.recovery = workflow.WithCancel(ctx)
@@ -409,25 +417,50 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		outer.Done().Receive(ctx, nil)
 		d.recovery()
 	})
-	var result contract.DeliberationResult
 	next, err := d.createRecovery(ctx, out)
-	if err == nil {
-		d.ending.recovery = next.PipelineID
-		d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
-		err = workflow.ExecuteChildWorkflow(
-			childOptions(ctx, contract.PipelineWorkflowID(next.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, next).Get(ctx, &result)
-	}
-	if err != nil { // how this one ended stands
-		d.log.Error("Could not recover a deliberation", "recovery", next.PipelineID, "error", err)
+	if err != nil {
+		d.log.Error("Could not create the recovery of a deliberation", "error", err)
+		why := calledOff
 		if ctx.Err() == nil {
-			why := *d.ending.failure
-			why.Message += "; it could not be recovered: " + fault.Of(err).Message
-			d.ending.failure, own.Failure, d.changed = &why, &why, true
+			why = fault.Of(err).Message
+			own.Failure = d.addToFailure("it could not be recovered: " + why)
+		}
+		d.unrecovered(ctx, why)
+		return own
+	}
+	d.ending.recovery = next.PipelineID
+	d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
+	var result contract.DeliberationResult
+	if err := workflow.ExecuteChildWorkflow(
+		childOptions(ctx, contract.PipelineWorkflowID(next.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, next).Get(ctx, &result); err != nil {
+		d.log.Error("Could not recover a deliberation", "recovery", next.PipelineID, "error", err) // how this one ended stands
+		if ctx.Err() == nil {
+			own.Failure = d.addToFailure("it could not be recovered: " + fault.Of(err).Message)
 		}
 		return own
 	}
 	result.Usage = own.Usage.Add(result.Usage)
 	return result
+}
+
+// calledOff is why a recovery that was announced does not come where somebody
+// stopped it first.
+const calledOff = "it was stopped before its recovery began"
+
+// addToFailure adds to why the deliberation came to nothing.
+func (d *deliberation) addToFailure(text string) *contract.Failure {
+	why := *d.ending.failure
+	why.Message += "; " + text
+	d.ending.failure, d.changed = &why, true
+	return &why
+}
+
+// unrecovered tells that the recovery that the end announced does not come.
+func (d *deliberation) unrecovered(ctx workflow.Context, why string) {
+	d.announced = false
+	if workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
+	}
 }
 
 // createRecovery makes the row of the deliberation that follows.
@@ -437,6 +470,7 @@ func (d *deliberation) createRecovery(ctx workflow.Context, out *outcome) (contr
 	s.AutoContinue = s.AutoContinue || d.continued
 	err := workflow.ExecuteActivity(recording(ctx), contract.ActivityCreatePipeline, contract.NewPipeline{
 		RunID: d.in.RunID, ForRun: d.in.ForRun, Prior: d.in.PipelineID, Attempt: d.in.Attempt + 1, Settings: s, Inherited: d.inherit(reasonOf(out)),
+		Task: contract.DeliberationTask{TimeoutSeconds: int((d.granted + time.Second - 1) / time.Second)}, // before what the task says
 	}).Get(ctx, &next)
 	return next, err
 }

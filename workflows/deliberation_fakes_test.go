@@ -23,23 +23,26 @@ type forum struct {
 	t   *testing.T
 	env *testsuite.TestWorkflowEnvironment
 
-	mu       sync.Mutex
-	says     map[string][]contract.Move // by pipeline, member and turn: 7/ALPHA-2
-	bad      map[string]string          // answers that cannot be used
-	fails    map[string]*fault.Error    // model calls that fail for good
-	thinks   []contract.ThinkInput
-	records  []contract.PipelineRecord
-	numbers  map[string]bool
-	ends     map[string]contract.ExecutionStatus // by member
-	begun    map[string]int
-	deeds    []string // events and activities, in order
-	handoffs []contract.Handoff
-	created  []contract.NewPipeline
-	broken   map[string]error // activity → how it fails
-	always   func(in contract.ThinkInput) []contract.Move
-	onDeed   func(n int) // called at each activity, with its number
-	done     int         // activities so far
-	away     int         // how often the database does not answer yet
+	mu         sync.Mutex
+	says       map[string][]contract.Move // by pipeline, member and turn: 7/ALPHA-2
+	bad        map[string]string          // answers that cannot be used
+	fails      map[string]*fault.Error    // model calls that fail for good
+	thinks     []contract.ThinkInput
+	records    []contract.PipelineRecord
+	numbers    map[string]bool
+	ends       map[string]contract.ExecutionStatus // by member
+	begun      map[string]int
+	executions map[int64]string // by id, whose they are
+	deeds      []string         // events and activities, in order
+	handoffs   []contract.Handoff
+	created    []contract.NewPipeline
+	broken     map[string]error // activity → how it fails
+	always     func(in contract.ThinkInput) []contract.Move
+	paid       map[string]int // calls of a member, by its step, whose answers nobody waited for
+	onDeed     func(n int)    // called at each activity, with its number
+	onRecord   func(rec contract.PipelineRecord)
+	done       int // activities so far
+	away       int // how often the database does not answer yet
 }
 
 // pipelineUnderTest is the id of the first deliberation; recoveries count on.
@@ -51,6 +54,7 @@ func newForum(t *testing.T) *forum {
 	f := &forum{
 		t: t, env: suite.NewTestWorkflowEnvironment(), says: map[string][]contract.Move{}, bad: map[string]string{}, fails: map[string]*fault.Error{},
 		numbers: map[string]bool{}, ends: map[string]contract.ExecutionStatus{}, begun: map[string]int{}, broken: map[string]error{},
+		paid: map[string]int{}, executions: map[int64]string{},
 	}
 	RegisterDeliberation(f.env)
 	RegisterMember(f.env)
@@ -111,14 +115,32 @@ func (f *forum) execution(_ context.Context, rec contract.Record) (contract.Reco
 	var out contract.RecordResult
 	if b := rec.Begin; b != nil {
 		f.begun[b.Step]++
-		out.Execution = contract.ExecutionRef{ID: int64(100*len(f.begun) + f.begun[b.Step]), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: f.begun[b.Step]}
+		out.Execution = contract.ExecutionRef{ID: int64(101 + len(f.executions)), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: f.begun[b.Step]}
+		f.executions[out.Execution.ID] = b.Step
 	}
 	if e := rec.End; e != nil {
+		out.Usage = f.usageOf(e.ExecutionID)
 		f.ends[fmt.Sprint(e.ExecutionID)] = e.Status
 		f.deeds = append(f.deeds, "member ended")
 	}
 	return out, nil
 }
+
+// usageOf is what the database has of the calls of an execution.
+func (f *forum) usageOf(execution int64) (u contract.Usage) {
+	for range f.paid[f.executions[execution]] {
+		u = u.Add(oneCall)
+	}
+	for _, in := range f.thinks {
+		if in.Execution.ID == execution {
+			u = u.Add(oneCall)
+		}
+	}
+	return u
+}
+
+// oneCall is what a model call costs.
+var oneCall = contract.Usage{Calls: 1, PromptTokens: 100, CompletionTokens: 10, MicroUSD: 5}
 
 func saying(pipeline int64, m contract.Member, turn int) string {
 	return fmt.Sprintf("%d/%s-%d", pipeline, m, turn)
@@ -133,7 +155,7 @@ func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.Think
 	if e := f.fails[key]; e != nil {
 		return contract.ThinkResult{}, fault.ToTemporal(e, fault.RetryOf(e.Class).Attempts)
 	}
-	out := contract.ThinkResult{Moves: f.says[key], Usage: contract.Usage{Calls: 1, PromptTokens: 100, CompletionTokens: 10, MicroUSD: 5}}
+	out := contract.ThinkResult{Moves: f.says[key], Usage: oneCall}
 	if f.always != nil && out.Moves == nil {
 		out.Moves = f.always(in)
 	}
@@ -145,6 +167,9 @@ func (f *forum) think(_ context.Context, in contract.ThinkInput) (contract.Think
 
 func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
 	f.deed()
+	if f.onRecord != nil {
+		f.onRecord(rec)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away > 0 {

@@ -109,8 +109,8 @@ func (d *deliberation) validate(c pipelineCommand, args contract.PipelineCommand
 	return c.check(d, args)
 }
 
-// recovering reports whether the pipeline's recovery is under way.
-func (d *deliberation) recovering() bool { return d.recovery != nil && d.stop == nil }
+// recovering reports whether the pipeline's recovery is under way, or about to be.
+func (d *deliberation) recovering() bool { return d.announced && d.stop == nil }
 
 // followed names the recovery, if there is one.
 func (d *deliberation) followed() string {
@@ -160,6 +160,9 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 // nothing.
 func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineCommand) string {
 	if d.status == contract.PipelineOrchestrating {
+		if c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0 {
+			return "goes on already, with the models and the time that it has: those are chosen before the exchange begins"
+		}
 		return "goes on already"
 	}
 	d.continued = true
@@ -167,7 +170,7 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 		d.settings.Mode = c.Mode
 	}
 	if c.Timeout > 0 {
-		d.settings.Timeout, d.limit = c.Timeout, c.Timeout
+		d.settings.Timeout, d.limit, d.granted = c.Timeout, c.Timeout, c.Timeout
 	}
 	d.switchModels(c.Models)
 	if d.status != contract.PipelineReport {
@@ -193,18 +196,26 @@ func (c *council) switchModels(models map[contract.Agent]contract.ModelChoice) {
 	c.settings.Models = next
 }
 
-func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand) string {
+// whoAndWhy says who gave a command, and why.
+func whoAndWhy(c contract.PipelineCommand) string {
 	by := c.By
 	if by == "" {
 		by = "an unnamed service"
 	}
-	why := &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", fault.Clip(by, contract.TextHead), because(fault.Clip(c.Reason, contract.TextHead))).Failure
+	return "by " + fault.Clip(by, contract.TextHead) + because(fault.Clip(c.Reason, contract.TextHead))
+}
+
+func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand) string {
+	why := &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped %s; partial results are kept", whoAndWhy(c)).Failure
 	if d.stop == nil {
 		d.stop = why
 	}
 	if d.recovery != nil {
 		d.recovery()
 		return "its recovery is being stopped"
+	}
+	if d.announced {
+		return "its recovery will not begin"
 	}
 	d.cancel()
 	return "is being stopped"
@@ -221,9 +232,7 @@ func (d *deliberation) checkMember(c contract.PipelineCommand) error {
 }
 
 func (d *deliberation) applyRevoke(_ workflow.Context, c contract.PipelineCommand) string {
-	reason := fault.Clip(c.Reason, contract.TextHead)
-	d.revoke(d.seat(c.Member), fmt.Sprintf("by %s%s", fault.Clip(c.By, contract.TextHead), because(reason)),
-		contract.Error{Class: contract.ClassHuman, Code: contract.CodeCancelled})
+	d.revoke(d.seat(c.Member), whoAndWhy(c), contract.Error{Class: contract.ClassHuman, Code: contract.CodeCancelled})
 	return string(c.Member) + " is revoked; the others go on"
 }
 

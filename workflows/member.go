@@ -126,5 +126,9 @@ func (m *member) finish(ctx workflow.Context, failure *contract.Failure) (contra
 	}
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	return result, m.rows.write(last, contract.Record{End: end})
+	ended, err := m.rows.writeFor(last, func() contract.Record { return contract.Record{End: end} })
+	if ended.Usage.Calls >= result.Usage.Calls { // a call whose answer came too late is paid, too
+		result.Usage = ended.Usage
+	}
+	return result, err
 }

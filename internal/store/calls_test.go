@@ -250,6 +250,28 @@ func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {
 	b.requireBudget(t, 30, 0)
 }
 
+func TestAnExecutionThatEndsSaysWhatWasPaidInIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhasePlanner, "alpha")
+	for turn := 1; turn <= 3; turn++ {
+		reserved, err := b.ReserveCall(t.Context(), reservation(execution, turn))
+		require.NoError(t, err)
+		if turn < 3 { // the last one is cancelled
+			require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(40), 0, raw(`{}`), nil))
+		}
+	}
+	end := contract.Record{RunID: b.run.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
+	for range 2 {
+		ended, err := b.Record(t.Context(), b.source(), end)
+		require.NoError(t, err)
+		require.Equal(t, contract.Usage{Calls: 2, PromptTokens: 78, CompletionTokens: 2, MicroUSD: 8}, ended.Usage)
+	}
+	other, err := b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: 3, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Agent: contract.AgentBuilder}})
+	require.NoError(t, err)
+	require.Zero(t, other.Usage)
+}
+
 func TestTakeoversAndSettlementsInAnyOrderKeepTheBooks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

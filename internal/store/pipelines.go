@@ -203,8 +203,9 @@ func spawnedPayload(objective string, settings contract.DeliberationSettings, at
 
 // CreatePipeline stores a pipeline that a workflow starts, with its event: one
 // that recovers another (Prior), or that of a run's planner (Execution). Asked
-// again for the same it answers with what is there. A recovery without a task
-// has that of the pipeline before; a planner's is made of the run's goal.
+// again for the same it answers with what is there. A recovery has the task of the
+// pipeline before, with another time where one is named; a planner's is made of
+// the run's goal.
 func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
 	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
 		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
@@ -284,6 +285,9 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 		prior, err := s.Pipeline(ctx, n.Prior)
 		if err == nil && prior.RunID != n.RunID {
 			err = notFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
+		}
+		if n.Task.TimeoutSeconds > 0 { // whoever continued it said so
+			prior.Task.TimeoutSeconds = n.Task.TimeoutSeconds
 		}
 		return prior.Objective, prior.Task, err
 	}

@@ -314,6 +314,13 @@ func TestTheCarrierFollowsTheNewestOfItsPipelines(t *testing.T) {
 	unstarted, err := b.UnstartedPipelines(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Empty(t, unstarted, "the pipeline before starts its recovery")
+	longer, err := b.CreatePipeline(t.Context(), contract.NewPipeline{
+		RunID: p.RunID, Prior: next.ID, Attempt: 3, Settings: deliberate(), Task: contract.DeliberationTask{TimeoutSeconds: 91},
+	})
+	require.NoError(t, err)
+	want := p.Task
+	want.TimeoutSeconds = 91
+	require.Equal(t, want, longer.Task, "with the time that was asked for, and as it was in all else")
 	_, err = b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.run.ID, Prior: p.ID, Settings: deliberate()})
 	require.ErrorIs(t, err, store.ErrNotFound)
 }

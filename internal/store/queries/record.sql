@@ -273,7 +273,9 @@ WITH prior AS (
     SELECT @workflow_id, @workflow_run_id, @seq, f.run_id, @signature, @task, coalesce(a.result, jsonb_build_object('execution', jsonb_build_object(
         'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
         'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0))))
-    FROM fresh f LEFT JOIN begun b ON true LEFT JOIN again a ON true
+           || CASE WHEN @end_execution = 0 THEN '{}' ELSE jsonb_build_object('usage', jsonb_build_object(
+                  'calls', u.turns, 'prompt_tokens', u.prompt_tokens, 'completion_tokens', u.completion_tokens, 'micro_usd', u.cost_micros)) END
+    FROM fresh f CROSS JOIN used u LEFT JOIN begun b ON true LEFT JOIN again a ON true
     RETURNING result
 )
 -- Metrics count what was applied here, once: a run that was set, a phase that ended.
