@@ -2,43 +2,32 @@ package workerhost
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/workflows"
 )
 
-// StartPipeline starts the workflow of a pipeline and notes that it runs. Called
-// twice, at the same time or after a crash in between, it starts one.
+// StartPipeline starts the workflow of a pipeline, once however often it is
+// called, and notes that it runs.
 func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p store.Pipeline) error {
-	id := contract.PipelineWorkflowID(p.ID)
-	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                       id,
-		TaskQueue:                contract.QueueRun,
-		WorkflowTaskTimeout:      workflows.TaskTimeout,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(p.Tenant),
-			temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(p.RunID),
-			temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.PipelineSpawned)),
-		),
-	}, contract.WorkflowDeliberation, p.Input())
-	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-		return db.MarkPipelineStarted(ctx, p.ID, id, "") // it ran, and has ended already
-	}
+	workflow := contract.PipelineWorkflowID(p.ID)
+	started, err := startOnce(ctx, c, workflow, contract.WorkflowDeliberation, p.Input(),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(p.Tenant),
+		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(p.RunID),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.PipelineSpawned)),
+	)
 	if err != nil {
-		return fmt.Errorf("start the workflow of pipeline %d: %w", p.ID, err)
+		return err
 	}
-	return db.MarkPipelineStarted(ctx, p.ID, started.GetID(), started.GetRunID())
+	return db.MarkPipelineStarted(ctx, p.ID, workflow, started)
 }
 
 // reconcilePipelines starts the workflows of pipelines whose creator vanished
@@ -68,7 +57,8 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 }
 
 // closeAbandonedPipelines looks through the newest pipelines that are not over for
-// workflows that ended without a word.
+// workflows that ended without a word, or were never started by those that made
+// the pipeline.
 func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
 	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
 	if err != nil {
@@ -76,7 +66,7 @@ func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Sto
 		return
 	}
 	for _, p := range open {
-		if p.WorkflowID == "" || time.Since(p.UpdatedAt) < abandonedQuiet {
+		if p.WorkflowID == "" && madeBy(p) == "" || time.Since(p.UpdatedAt) < abandonedQuiet {
 			continue
 		}
 		if err := closePipelineIfEnded(ctx, latestOf(c), db, p.ID); err != nil {
@@ -100,6 +90,10 @@ func openPipelines() (out []contract.PipelineStatus) {
 func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
 	workflow := contract.PipelineWorkflowID(id)
 	ended, state, err := look(ctx, workflow)
+	var none *serviceerror.NotFound
+	if errors.As(err, &none) {
+		return closeUnbegun(ctx, look, db, id)
+	}
 	if err != nil || ongoing(state) {
 		return err
 	}
@@ -121,5 +115,42 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 			Status: contract.PipelineFailed, Iteration: p.Iteration, Members: p.Members, Metrics: p.Metrics, Failure: &failure, Finished: true,
 		},
 		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineFailed, "failure": failure}}},
+	})
+}
+
+// madeBy returns the workflow that made a pipeline, and is to start it as its
+// child: the run that it plans, or the pipeline that it recovers. It is empty for
+// one that somebody spawned, which the reconciler starts.
+func madeBy(p store.Pipeline) string {
+	switch {
+	case p.PriorID != 0:
+		return contract.PipelineWorkflowID(p.PriorID)
+	case p.ForRun:
+		return contract.RunWorkflowID(p.RunID)
+	}
+	return ""
+}
+
+// closeUnbegun stops a pipeline whose workflow nobody will start: the one that
+// made it has ended, stopped or terminated between its row and its start.
+func closeUnbegun(ctx context.Context, look latest, db *store.Store, id int64) error {
+	p, err := db.Pipeline(ctx, id)
+	maker := madeBy(p)
+	if err != nil || p.WorkflowID != "" || p.Status.Terminal() || maker == "" {
+		return err
+	}
+	ended, state, err := look(ctx, maker)
+	var none *serviceerror.NotFound
+	switch gone := errors.As(err, &none); {
+	case gone: // Temporal keeps ended workflows for a while only
+		ended = "unknown"
+	case err != nil || ongoing(state):
+		return err
+	}
+	failure := fault.New(contract.ClassHuman, contract.CodeCancelled, "it never began: %s, which made it, ended before it could start it", maker).Failure
+	return db.PipelineRecord(ctx, store.Source{WorkflowID: maker, WorkflowRunID: ended}, contract.PipelineRecord{
+		PipelineID: id, RunID: p.RunID, ForRun: p.ForRun, Seq: lastRecord - id,
+		Change: &contract.PipelineChange{Status: contract.PipelineStopped, Members: p.Members, Metrics: p.Metrics, Failure: &failure, Finished: true},
+		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineStopped, "failure": failure}}},
 	})
 }

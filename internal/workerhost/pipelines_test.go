@@ -2,11 +2,13 @@ package workerhost
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -71,4 +73,61 @@ func TestAPipelineThatIsAtWorkOrSaidHowItEndedIsNotClosed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, contract.PipelineCompleted, same.Status)
 	require.ElementsMatch(t, []contract.PipelineStatus{contract.PipelineSpawned, contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating}, openPipelines())
+}
+
+// temporalHas answers looks at workflows: those that are named are in a state,
+// others do not exist.
+func temporalHas(states map[string]enumspb.WorkflowExecutionStatus) latest {
+	return func(_ context.Context, id string) (string, enumspb.WorkflowExecutionStatus, error) {
+		state, known := states[id]
+		if !known {
+			return "", 0, fmt.Errorf("look at workflow %s: %w", id, serviceerror.NewNotFound("no such workflow"))
+		}
+		return "first", state, nil
+	}
+}
+
+func TestAPipelineThatItsMakerNeverStartedIsStopped(t *testing.T) {
+	t.Parallel()
+	const running = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	db, prior := deliberating(t)
+	recovery, err := db.CreatePipeline(t.Context(), contract.NewPipeline{RunID: prior.RunID, Prior: prior.ID, Attempt: 2, Settings: prior.Settings})
+	require.NoError(t, err)
+	run, _, err := db.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
+	require.NoError(t, err)
+	begun, err := db.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "first"}, contract.Record{
+		RunID: run.ID, Seq: 1, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
+	})
+	require.NoError(t, err)
+	planner, err := db.CreatePipeline(t.Context(), contract.NewPipeline{RunID: run.ID, ForRun: true, Execution: begun.Execution.ID, Attempt: 1, Settings: prior.Settings})
+	require.NoError(t, err)
+	maker := map[int64]string{recovery.ID: contract.PipelineWorkflowID(prior.ID), planner.ID: contract.RunWorkflowID(run.ID)}
+	for id, of := range maker {
+		for name, look := range map[string]latest{
+			"its maker is at work": temporalHas(map[string]enumspb.WorkflowExecutionStatus{of: running}),
+			"it has begun":         temporalHas(map[string]enumspb.WorkflowExecutionStatus{of: terminated, contract.PipelineWorkflowID(id): running}),
+		} {
+			require.NoError(t, closePipelineIfEnded(t.Context(), look, db, id), name)
+			now, err := db.Pipeline(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, contract.PipelineSpawned, now.Status, name)
+		}
+		for _, states := range []map[string]enumspb.WorkflowExecutionStatus{{of: terminated}, nil, {of: terminated}} {
+			require.NoError(t, closePipelineIfEnded(t.Context(), temporalHas(states), db, id))
+		}
+		now, err := db.Pipeline(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, contract.PipelineStopped, now.Status)
+		require.Contains(t, now.Failure.Message, of)
+		require.NotNil(t, now.FinishedAt)
+		events, err := db.PipelineEvents(t.Context(), id, 0, 0)
+		require.NoError(t, err)
+		require.Len(t, events, 2, "that it was made, and that it ended, once")
+	}
+	spawned, _, err := db.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "o", Settings: prior.Settings})
+	require.NoError(t, err)
+	require.NoError(t, closePipelineIfEnded(t.Context(), temporalHas(nil), db, spawned.ID))
+	now, err := db.Pipeline(t.Context(), spawned.ID)
+	require.NoError(t, err)
+	require.Equal(t, contract.PipelineSpawned, now.Status, "the reconciler starts it")
 }

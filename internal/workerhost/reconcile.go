@@ -44,8 +44,8 @@ const (
 	cacheAge = 14 * 24 * time.Hour
 )
 
-// Start starts the workflow of a run and notes that it runs. Called twice, at
-// the same time or after a crash in between, it starts one.
+// Start starts the workflow of a run, once however often it is called, and notes
+// that it runs.
 func Start(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
 	spec, err := setup.ReadRunSpec(run)
 	if err != nil {
@@ -53,26 +53,39 @@ func Start(ctx context.Context, c client.Client, db *store.Store, run store.Run)
 	}
 	settings := run.Settings
 	settings.Release.Branch = spec.Branch(run.ID)
+	workflow := contract.RunWorkflowID(run.ID)
+	started, err := startOnce(ctx, c, workflow, contract.WorkflowRun,
+		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings},
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(run.Project),
+		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
+	)
+	if err != nil {
+		return err
+	}
+	return db.MarkStarted(ctx, run.ID, workflow, started)
+}
+
+// startOnce starts the one workflow that ever has an id, with what Temporal shows
+// of it, and returns its workflow run id. Called twice, at the same time or after
+// a crash in between, it starts one; of one that has ended already it returns "".
+func startOnce(ctx context.Context, c client.Client, id, kind string, input any, shown ...temporal.SearchAttributeUpdate) (workflowRunID string, err error) {
 	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                       contract.RunWorkflowID(run.ID),
+		ID:                       id,
 		TaskQueue:                contract.QueueRun,
 		WorkflowTaskTimeout:      workflows.TaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
-			temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(run.Project),
-			temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
-			temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
-		),
-	}, contract.WorkflowRun, contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings})
+		TypedSearchAttributes:    temporal.NewSearchAttributes(shown...),
+	}, kind, input)
 	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-		return db.MarkStarted(ctx, run.ID, contract.RunWorkflowID(run.ID), "") // it ran, and has ended already
+		return "", nil
 	}
 	if err != nil {
-		return fmt.Errorf("start the workflow of run %d: %w", run.ID, err)
+		return "", fmt.Errorf("start the workflow %s: %w", id, err)
 	}
-	return db.MarkStarted(ctx, run.ID, started.GetID(), started.GetRunID())
+	return started.GetRunID(), nil
 }
 
 // reconcile starts the workflows of runs whose creator vanished between the row
