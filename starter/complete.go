@@ -3,24 +3,64 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 const (
 	completeTime = 2 * time.Second // a person waits for it with a finger on the key
-	completeRuns = 20
+	completeMost = 20
 )
 
-// completeRun offers the newest runs to a shell. Where there is nothing to
-// offer it keeps quiet: the shell has no place for an error.
+// completeRun offers the newest runs to a shell.
 func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return a.offer(cmd, func(ctx context.Context, h house) (out []cobra.Completion, err error) {
+		runs, err := h.ListRuns(ctx, store.Filter{Limit: completeMost})
+		for _, r := range runs {
+			out = append(out, offered(r.ID, string(r.Status), r.GoalTitle))
+		}
+		return out, err
+	})
+}
+
+// completePipeline offers the newest pipelines to a shell, and the agents of one
+// where a command is about them.
+func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 1 && strings.Contains(cmd.Use, " AGENT") {
+		var agents []cobra.Completion
+		for _, m := range contract.Members() {
+			agents = append(agents, string(m))
+		}
+		return agents, cobra.ShellCompDirectiveNoFileComp
+	}
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.offer(cmd, func(ctx context.Context, h house) (out []cobra.Completion, err error) {
+		pipelines, err := h.ListPipelines(ctx, store.PipelineFilter{Limit: completeMost})
+		for _, p := range pipelines {
+			out = append(out, offered(p.ID, string(p.Status), p.Objective))
+		}
+		return out, err
+	})
+}
+
+// offered is a thing with a number as a shell offers it.
+func offered(id int64, status, title string) cobra.Completion {
+	return cobra.CompletionWithDesc(strconv.FormatInt(id, 10), status+": "+clean(title))
+}
+
+// offer offers what is read in a house to a shell, in its order. Where there is
+// nothing to offer it keeps quiet: the shell has no place for an error.
+func (a *app) offer(cmd *cobra.Command, read func(context.Context, house) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
 	a.serverSet = cmd.Flags().Changed("server")
@@ -29,13 +69,9 @@ func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer h.Close()
-	runs, err := h.ListRuns(ctx, store.Filter{Limit: completeRuns})
+	out, err := read(ctx, h)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	out := make([]cobra.Completion, len(runs))
-	for i, r := range runs {
-		out[i] = cobra.CompletionWithDesc(strconv.FormatInt(r.ID, 10), string(r.Status)+": "+clean(r.GoalTitle))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -105,6 +104,11 @@ Exit codes: 0 consensus (or the command worked), 1 error, 2 no consensus,
 	}
 	cmd.AddCommand(newPipelineSpawn(a), newPipelineContinue(a), newPipelineStatus(a), newPipelineWatch(a), newPipelineLogs(a),
 		newPipelineList(a), newPipelineStop(a), newPipelineRevoke(a))
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, "PIPELINE") {
+			sub.ValidArgsFunction = a.completePipeline
+		}
+	}
 	return cmd
 }
 
@@ -166,13 +170,20 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 		if made.Waiting != "" {
 			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was made but not started yet; the worker will:", clean(made.Waiting))
 		}
+		if s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
+			fmt.Fprintln(a.errs, "rgpt: no model but the scripted one is configured, so it is what deliberates (mode local); see rgpt models")
+		}
 		switch {
 		case s.wait:
 			return a.watchPipeline(ctx, h, p.ID, 0)
 		case a.json:
 			a.printJSON(map[string]any{"pipeline_id": p.ID, "status": p.Status, "created": made.Fresh, "workflow_id": contract.PipelineWorkflowID(p.ID)})
 		default:
-			fmt.Fprintf(a.out, "Pipeline %d spawned: %s\n", p.ID, clean(p.Objective))
+			how := "spawned"
+			if !made.Fresh {
+				how = "was spawned under this key before"
+			}
+			fmt.Fprintf(a.out, "Pipeline %d %s: %s\n", p.ID, how, clean(p.Objective))
 			fmt.Fprintf(a.out, "Follow it with: rgpt pipeline watch %d\n", p.ID)
 		}
 		return nil
@@ -186,8 +197,8 @@ func (a *app) readTask(file string) (*control.Task, error) {
 		return nil, err
 	}
 	var task control.Task
-	if err := yaml.UnmarshalWithOptions([]byte(text), &task, yaml.Strict(), yaml.UseJSONUnmarshaler()); err != nil {
-		return nil, usageError{fmt.Errorf("%s is no task: %w", file, err)}
+	if err := readStrictly(file, "task", text, &task); err != nil {
+		return nil, err
 	}
 	return &task, nil
 }

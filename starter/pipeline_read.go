@@ -62,7 +62,11 @@ func (a *app) printPipelines(list []store.Pipeline) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tOBJECTIVE")
 	for _, p := range list {
-		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%.2f\t%s\t%.80s\n", p.ID, p.Status, p.Attempt, p.Iteration, p.Metrics.GammaReason, p.Metrics.PerformanceScore, age(p.CreatedAt), clean(p.Objective))
+		score := ""
+		if p.Status.Terminal() { // until then it says what is left to do
+			score = fmt.Sprintf("%.2f", p.Metrics.PerformanceScore)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%.80s\n", p.ID, p.Status, p.Attempt, p.Iteration, p.Metrics.GammaReason, score, age(p.CreatedAt), clean(p.Objective))
 	}
 	_ = w.Flush()
 }
@@ -102,7 +106,7 @@ func (a *app) printOrchestration(o control.Orchestration) {
 	if p.ForRun {
 		fmt.Fprintf(a.out, "  plans      run %d\n", p.RunID)
 	}
-	for _, line := range [][2]string{{"aborted", string(p.AbortReason)}, {"handoff", p.HandoffRef}} {
+	for _, line := range [][2]string{{"mode", string(p.Mode)}, {"aborted", string(p.AbortReason)}, {"handoff", p.HandoffRef}} {
 		if line[1] != "" {
 			fmt.Fprintf(a.out, "  %-9s  %s\n", line[0], clean(line[1]))
 		}
@@ -113,12 +117,32 @@ func (a *app) printOrchestration(o control.Orchestration) {
 	if f := p.Failure; f != nil {
 		fmt.Fprintf(a.out, "  failure    %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
 	}
-	if c := p.Consensus; c != nil {
-		fmt.Fprintf(a.out, "  consensus  %s: %s\n", clean(c.About), clean(c.Value.Head))
-	}
+	a.printConsensus(p)
 	a.printMetrics(p)
 	a.printMembers(p.Members)
 	a.printBlackboard(o)
+}
+
+// printConsensus prints what was agreed on, all of it.
+func (a *app) printConsensus(p store.Pipeline) {
+	if p.Consensus == nil {
+		return
+	}
+	a.printText("  consensus  "+clean(p.Consensus.About)+":", p.Consensus.Value.Head)
+}
+
+// printText prints what somebody wrote: after its head where it is one line, else
+// below it.
+func (a *app) printText(head, text string) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) == 1 {
+		fmt.Fprintln(a.out, strings.TrimRight(head+" "+cleanLine(lines[0]), " "))
+		return
+	}
+	fmt.Fprintln(a.out, strings.TrimRight(head, " "))
+	for _, line := range lines {
+		fmt.Fprintln(a.out, strings.TrimRight("    "+cleanLine(line), " "))
+	}
 }
 
 // printMetrics prints what is counted of a pipeline, and what is remarkable.
@@ -168,7 +192,11 @@ func (a *app) printBlackboard(o control.Orchestration) {
 		fmt.Fprintln(a.out, "\nvotes")
 	}
 	for _, v := range o.Votes {
-		fmt.Fprintf(a.out, "  %s %s %s, version %d: %s\n", v.Voter, verb(v.Accept), clean(v.Key), v.Version, clean(v.Text.Head))
+		text := ""
+		if v.Text.Head != "" {
+			text = ": " + clean(v.Text.Head)
+		}
+		fmt.Fprintf(a.out, "  %s %s %s, version %d%s\n", v.Voter, verb(v.Accept), clean(v.Key), v.Version, text)
 	}
 }
 
@@ -209,7 +237,7 @@ func (a *app) pipelineLogs(ctx context.Context, h house, id, after int64, follow
 	if err != nil {
 		return err
 	}
-	if err := a.showLogs(ctx, h, id, &after); err != nil || !follow || p.Status.Terminal() {
+	if err := a.showLogs(ctx, h, id, &after, true); err != nil || !follow || p.Status.Terminal() {
 		return err
 	}
 	return h.FollowPipeline(ctx, id, after, func(e contract.Event) error {
@@ -224,15 +252,16 @@ func (a *app) pipelineLogs(ctx context.Context, h house, id, after int64, follow
 // logPage is how many entries of a log are read at once.
 const logPage = 500
 
-// showLogs prints what is there after a number, which it moves on.
-func (a *app) showLogs(ctx context.Context, h house, id int64, after *int64) error {
+// showLogs prints what is there after a number, which it moves on: as lines, or with
+// the whole of its texts.
+func (a *app) showLogs(ctx context.Context, h house, id int64, after *int64, whole bool) error {
 	for {
 		page, err := lasting(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
 		if err != nil {
 			return err
 		}
 		for _, l := range page {
-			a.printPipelineLog(l, true)
+			a.printPipelineLog(l, whole)
 			*after = l.Seq
 		}
 		if len(page) < logPage {
@@ -250,18 +279,11 @@ func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
 		return
 	}
 	head := fmt.Sprintf("%s  %-24s %s", l.At.Local().Format("15:04:05.0"), l.Type, inWords(l))
-	lines := strings.Split(strings.TrimRight(l.Text, "\n"), "\n")
+	text := l.Text
 	if !whole {
-		lines = []string{clean(l.Text)}
+		text = clean(text)
 	}
-	if len(lines) == 1 {
-		fmt.Fprintln(a.out, strings.TrimRight(head+" "+cleanLine(lines[0]), " "))
-		return
-	}
-	fmt.Fprintln(a.out, strings.TrimRight(head, " "))
-	for _, line := range lines {
-		fmt.Fprintln(a.out, "    "+cleanLine(line))
-	}
+	a.printText(head, text)
 }
 
 // inWords says what an entry is, without its text.
@@ -276,7 +298,11 @@ func inWords(l control.PipelineLog) string {
 	case control.LogWrite:
 		return clean(fmt.Sprintf("%s %s/%s, version %d:", l.Agent, l.Section, l.Key, l.Version))
 	case control.LogVote:
-		return clean(fmt.Sprintf("%s %s %s, version %d", l.Agent, verb(l.Accept != nil && *l.Accept), l.Key, l.Version))
+		colon := ""
+		if l.Text != "" {
+			colon = ":"
+		}
+		return clean(fmt.Sprintf("%s %s %s, version %d%s", l.Agent, verb(l.Accept != nil && *l.Accept), l.Key, l.Version, colon))
 	case control.LogError:
 		return clean(fmt.Sprintf("%s %s (%s):", l.Agent, l.ErrorType, l.ErrorCode))
 	case control.LogStatus:

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -138,6 +142,101 @@ func TestWhoWatchesAPipelineSeesItsRecoveriesToTheEnd(t *testing.T) {
 	require.True(t, resultOf(t, r).RequiresAutoRecovery, "it was aborted, and what recovered it came to nothing")
 }
 
+func TestWhoWatchesIsToldAtOnceThatARecoveryDoesNotCome(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	stuck := contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck}
+	one := p.spawn(t, "o")
+	seen := make(chan result)
+	began := time.Now()
+	go func() { seen <- p.run(t, "pipeline", "watch", fmt.Sprint(one.ID)) }()
+	p.ends(t, one, "said", stuck, true)
+	why := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: "stuck; it could not be recovered: no room"}
+	stuck.Failure = why
+	p.pipelineSays(t, one, 2, contract.PipelineRecord{
+		Change: &stuck, Events: []contract.EventDraft{{Type: contract.EventRecoveryFailed, Payload: map[string]any{"error_message": "no room"}}},
+	})
+	for _, r := range []result{<-seen, p.run(t, "pipeline", "watch", fmt.Sprint(one.ID))} {
+		require.Equal(t, exitAborted, r.code, r.errs)
+		require.Contains(t, r.out, "no room")
+		got := resultOf(t, r)
+		require.True(t, got.RequiresAutoRecovery)
+		require.Equal(t, []int64{one.ID}, got.Pipelines)
+		require.Equal(t, why, got.Failure)
+	}
+	require.Less(t, time.Since(began), recoveryPatience, "nobody waits for what does not come")
+}
+
+// seeing is what a command says; it ends the command once that has a text.
+type seeing struct {
+	bytes.Buffer
+	text string
+	seen func()
+}
+
+func (s *seeing) Write(p []byte) (int, error) {
+	n, err := s.Buffer.Write(p)
+	if strings.Contains(s.String(), s.text) {
+		s.seen()
+	}
+	return n, err
+}
+
+// watchUntil watches a pipeline until it is said to people that, and returns all
+// that was said.
+func (p *place) watchUntil(tb testing.TB, id int64, text string) string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	errs := &seeing{text: text, seen: cancel}
+	a := newApp(strings.NewReader(""), io.Discard, errs)
+	a.env = p.env
+	require.Equal(tb, exitError, execute(ctx, a, []string{"--data-dir", p.dir, "pipeline", "watch", fmt.Sprint(id)}))
+	return errs.String()
+}
+
+func TestWhoWatchesIsAskedToContinueAsLongAsThatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	one := p.spawn(t, "o")
+	waits := contract.PipelineRecord{
+		Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue},
+		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineReport, "waiting_for": "continue"}}},
+	}
+	p.pipelineSays(t, one, 100, waits)
+	asked := fmt.Sprintf("rgpt pipeline continue %d", one.ID)
+	require.Contains(t, p.watchUntil(t, one.ID, asked), asked)
+	p.pipelineSays(t, one, 101, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating}})
+	p.ends(t, one, "said", contract.PipelineChange{Status: contract.PipelineStopped}, false)
+	require.NotContains(t, p.run(t, "pipeline", "watch", fmt.Sprint(one.ID)).errs, asked, "it went on since")
+}
+
+func TestTheWholeConsensusIsShownHoweverLong(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	one := p.spawn(t, "o")
+	text := strings.Repeat("a line of it\n", 100) + "ORCHESTRATION_RESULT:{} is its last"
+	p.ends(t, one, text, contract.PipelineChange{Status: contract.PipelineCompleted}, false)
+	for _, args := range [][]string{{"status"}, {"watch"}} {
+		r := p.run(t, append([]string{"pipeline"}, append(args, fmt.Sprint(one.ID))...)...)
+		require.Equal(t, 100, strings.Count(r.out, "    a line of it\n"), args)
+		require.Contains(t, r.out, "\n    ORCHESTRATION_RESULT:{} is its last\n", "and passes for no result")
+	}
+}
+
+func TestOfWhatIsWrongWithAFileLittleIsSaid(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	file := filepath.Join(t.TempDir(), "large")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("x", 1<<20)), 0o600))
+	for _, args := range [][]string{{"pipeline", "spawn", "--task", file}, {"run", "create", "--repo", ".", "--goal", "g", "--plan", file}} {
+		r := p.run(t, args...)
+		require.NotZero(t, r.code)
+		require.Less(t, len(r.errs), 2*complaintMost, "%v", args)
+		require.Contains(t, r.errs, "mapping is expected", "%v", args)
+	}
+}
+
 func TestAPipelineWhoseWorkflowVanishedIsNotWatchedForEver(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
@@ -175,6 +274,9 @@ func TestInputThatAPipelineCannotUseIsAnErrorAndNothingIsMade(t *testing.T) {
 		{"spawn", "--task", file("objective: o\ncomplexity: huge\n")},
 		{"spawn", "--task", file("complexity: high\n")},
 		{"spawn", "--objective", "one", "--task", file("objective: another\n")},
+		{"spawn", "--task", file("objective: one\n---\nobjective: another\n")},
+		{"spawn", "--task", file("objective: o\nsubtasks: [{id: a, dependencies: [b]}, {id: b, dependencies: [a]}]\n")},
+		{"spawn", "--task", file("")},
 		{"watch", "x"},
 		{"watch"},
 		{"status", "999"},

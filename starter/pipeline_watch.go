@@ -19,7 +19,8 @@ import (
 )
 
 // recoveryPatience is how long who follows a pipeline waits for the recovery that
-// its end has announced. It comes at once, unless the worker dies in between.
+// its end has announced, or for word that none comes. Either comes at once, unless
+// the worker dies in between.
 const recoveryPatience = time.Minute
 
 // resultMark begins the last line of a pipeline that was followed to its end.
@@ -95,19 +96,28 @@ func (a *app) followPipeline(ctx context.Context, h house, id, after int64) (sto
 		fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), clean(p.Objective))
 	}
 	if settled(p) {
-		return p, p.RecoveredBy, a.showLogs(ctx, h, id, &after)
+		return p, p.RecoveredBy, a.showLogs(ctx, h, id, &after, false)
 	}
 	following, enough := context.WithCancel(ctx)
 	defer enough()
+	wait := func() { time.AfterFunc(recoveryPatience, enough) } // it does nothing once all is over
+	if p.Status.Terminal() {
+		wait()
+	}
 	var next int64
 	err = h.FollowPipeline(following, id, after, func(e contract.Event) error {
-		a.printPipelineLog(control.LogOf(e), false)
-		var recovers bool
-		if recovers, next = recoveryIn(e); next != 0 || overBy(e) && !recovers {
-			return store.ErrStop
+		entry := control.LogOf(e)
+		a.printPipelineLog(entry, false)
+		if entry.Status == contract.PipelineReport {
+			a.askToContinue(following, h, id)
 		}
-		if recovers {
-			time.AfterFunc(recoveryPatience, enough) // it does nothing once all is over
+		var recovers bool
+		recovers, next = recoveryIn(e)
+		switch {
+		case next != 0, e.Type == contract.EventRecoveryFailed, overBy(e) && !recovers:
+			return store.ErrStop
+		case recovers:
+			wait()
 		}
 		return nil
 	})
@@ -116,6 +126,13 @@ func (a *app) followPipeline(ctx context.Context, h house, id, after int64) (sto
 	}
 	p, err = lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
 	return p, next, err
+}
+
+// askToContinue tells a person that a pipeline waits for one, if it still does.
+func (a *app) askToContinue(ctx context.Context, h house, id int64) {
+	if p, err := h.Pipeline(ctx, id); err == nil && p.WaitingFor != "" {
+		fmt.Fprintf(a.errs, "Pipeline %d waits for you: rgpt pipeline %s %d\n", id, p.WaitingFor, id)
+	}
 }
 
 // overBy reports whether an event is the last word of a pipeline: its own, or that
@@ -234,8 +251,6 @@ func (a *app) printPipelineEnd(p store.Pipeline) {
 	if f := p.Failure; f != nil {
 		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
 	}
-	if c := p.Consensus; c != nil {
-		fmt.Fprintf(a.out, "  consensus  %s: %s\n", clean(c.About), clean(c.Value.Head))
-	}
+	a.printConsensus(p)
 	a.printMetrics(p)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
@@ -169,10 +170,37 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 		return nil, err
 	}
 	var plan contract.Plan
-	if err := yaml.UnmarshalWithOptions([]byte(text), &plan, yaml.Strict(), yaml.UseJSONUnmarshaler()); err != nil {
-		return nil, usageError{fmt.Errorf("%s is no plan: %w", file, err)}
+	if err := readStrictly(file, "plan", text, &plan); err != nil {
+		return nil, err
 	}
 	return &plan, verdict.Plan(plan)
+}
+
+// complaintMost is how much is said of what is wrong with a file: what is quoted of
+// one that is no text of a person's may be all of it.
+const complaintMost = 1000
+
+// readStrictly reads a file of YAML or JSON as what it is to be: one document
+// without anything that is not known.
+func readStrictly(file, what, text string, into any) error {
+	docs := yaml.NewDecoder(strings.NewReader(text), yaml.Strict(), yaml.UseJSONUnmarshaler())
+	switch err := docs.Decode(into); {
+	case errors.Is(err, io.EOF): // whoever checks it says what is missing
+	case err != nil:
+		return usageError{fmt.Errorf("%s is no %s: %s", file, what, fault.Clip(errorText(err), complaintMost))}
+	}
+	if err := docs.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return usageError{fmt.Errorf("%s is no %s: it holds more than one document (---); one would be left out", file, what)}
+	}
+	return nil
+}
+
+// errorText is what an error says to people.
+func errorText(err error) string {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f.Message
+	}
+	return err.Error()
 }
 
 // reportCreated says which run was made, and follows it where that was asked.

@@ -515,6 +515,19 @@ func TestAShellCompletesTheNewestRuns(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(p.ok(t, "__complete", "run", "inspect", "").out), "\n")
 	require.Len(t, lines, 21, "20 runs and what the shell is to do")
 	require.Equal(t, "25\tpending: goal with[31m lines", lines[0])
+	for range 21 {
+		p.spawn(t, "objective\twith\x1b[31m\nlines")
+	}
+	lines = strings.Split(strings.TrimSpace(p.ok(t, "__complete", "pipeline", "watch", "").out), "\n")
+	require.Len(t, lines, 21, "20 pipelines and what the shell is to do")
+	require.Equal(t, "21\tSPAWNED: objective with[31m lines", lines[0])
+	for _, command := range []string{"continue", "status", "logs", "stop", "revoke"} {
+		require.Contains(t, p.ok(t, "__complete", "pipeline", command, "").out, lines[0], command)
+	}
+	require.Equal(t, "ALPHA\nBETA\nGAMMA\n:4\n", p.ok(t, "__complete", "pipeline", "revoke", "21", "").out)
+	for _, enough := range [][]string{{"stop", "21", ""}, {"revoke", "21", "BETA", ""}, {"list", ""}} {
+		require.NotContains(t, p.ok(t, append([]string{"__complete", "pipeline"}, enough...)...).out, "SPAWNED", enough)
+	}
 	require.Contains(t, p.ok(t, "__complete", "run", "list", "--status", "wai").out, "waiting_for_approval")
 	require.Equal(t, ":4\n", p.ok(t, "__complete", "run", "inspect", "1", "").out, "one run is enough")
 	require.Equal(t, ":4\n", empty(t).ok(t, "__complete", "run", "inspect", "").out, "without a stack there is nothing to offer, and no complaint")

@@ -9,7 +9,7 @@ type Deliberation struct {
 	PlanBy              string        `yaml:"plan_by" repo:"yes" validate:"oneof=auto planner deliberation" doc:"Who plans runs: the planner, a deliberation, or (auto) a deliberation where the planner finds the goal more complex than gamma_complexity_over."`
 	GammaStuckAfter     time.Duration `yaml:"gamma_stuck_after" validate:"min=100ms,max=24h" doc:"GAMMA joins when an agent shows no progress for this long. GAMMA_STUCK_THRESHOLD sets it too, in seconds."`
 	GammaConflictAt     int           `yaml:"gamma_conflict_at" validate:"min=2,max=1000" doc:"GAMMA joins when this many proposals are unresolved. GAMMA_CONFLICT_THRESHOLD sets it too."`
-	GammaComplexityOver float64       `yaml:"gamma_complexity_over" validate:"min=0,max=1" doc:"GAMMA joins when the objective is found more complex than this. GAMMA_COMPLEXITY_THRESHOLD sets it too."`
+	GammaComplexityOver float64       `yaml:"gamma_complexity_over" validate:"min=0,max=1" doc:"GAMMA joins when the objective is found more complex than this; 0: never for that reason. GAMMA_COMPLEXITY_THRESHOLD sets it too."`
 	AbortAfter          time.Duration `yaml:"abort_after" validate:"min=100ms,max=24h" doc:"A deliberation without any progress for this long is given up."`
 	Iterations          int           `yaml:"iterations" repo:"lower" validate:"min=1,max=50" doc:"Rounds of exchange, after which it is given up."`
 	Timeout             time.Duration `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time of the exchange. A task may name another. ORCHESTRATION_TIMEOUT sets it too, in seconds."`

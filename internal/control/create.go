@@ -323,12 +323,18 @@ func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 			names = append(names, name)
 		}
 	}
+	return reachable(ctx, cfg, names, "the run was not made")
+}
+
+// reachable sees that providers of models answer and accept their keys, which
+// spends no token. What happened where one does not is said first.
+func reachable(ctx context.Context, cfg *config.Config, names []string, what string) error {
 	for _, p := range setup.Providers(cfg) {
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
-		if err := model.Probe(ctx, p); err != nil {
-			return fault.Wrap(err, contract.ClassConfig, fault.Of(err).Code, "the run was not made: %s", fault.Of(err).Message)
+		if why := fault.Of(model.Probe(ctx, p)); why != nil {
+			return fault.New(contract.ClassConfig, why.Code, "%s: %s", what, why.Message)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -190,7 +191,7 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	if s.Timeout > 0 {
 		settings.Timeout = time.Duration(s.Timeout) * time.Second
 	}
-	return settings, p.probe(ctx, settings)
+	return settings, p.probe(ctx, settings.Models, "the pipeline was not made")
 }
 
 // models returns the settings with the models of a mode, or with one model for
@@ -218,21 +219,14 @@ func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.De
 	return settings, nil
 }
 
-// probe sees that the members' models can be reached, before anything is made.
-func (p *Pipelines) probe(ctx context.Context, s contract.DeliberationSettings) error {
-	used := map[string]bool{}
-	for _, m := range s.Models {
-		used[m.Provider] = true
+// probe sees that the members' models can be reached, before anything is made or
+// changed.
+func (p *Pipelines) probe(ctx context.Context, models map[contract.Agent]contract.ModelChoice, what string) error {
+	var used []string
+	for _, m := range models {
+		used = append(used, m.Provider)
 	}
-	for _, provider := range setup.Providers(p.Config) {
-		if !used[provider.Name] {
-			continue
-		}
-		if err := model.Probe(ctx, provider); err != nil {
-			return fault.Wrap(err, contract.ClassConfig, fault.Of(err).Code, "the pipeline was not made: %s", fault.Of(err).Message)
-		}
-	}
-	return nil
+	return reachable(ctx, p.Config, used, what)
 }
 
 // Continuation says how a pipeline goes on to its exchange.
@@ -261,6 +255,9 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // else what was frozen stays
 		settings, err := p.models(c.Mode, c.Model)
 		if err != nil {
+			return contract.PipelineAck{}, err
+		}
+		if err := p.probe(ctx, settings.Models, fmt.Sprintf("pipeline %d was not told to go on", id)); err != nil {
 			return contract.PipelineAck{}, err
 		}
 		command.Mode, command.Models = settings.Mode, settings.Models

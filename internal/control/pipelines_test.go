@@ -34,18 +34,21 @@ func TestASpawningThatCannotBeUsedSaysWhy(t *testing.T) {
 	long := strings.Repeat("x", maxTaskName+1)
 	subtasks := func(s ...contract.Subtask) *Task { return &Task{Objective: "o", Subtasks: s} }
 	for why, s := range map[string]Spawning{
-		"the objective is empty":             {},
-		"no text":                            {Objective: "a\x00b"},
-		"another objective":                  {Objective: "a", Task: &Task{Objective: "b"}},
-		`the mode "remote" is none`:          {Objective: "a", Mode: "remote"},
-		"not of the form provider/model":     {Objective: "a", Model: "gpt"},
-		"the timeout is -1":                  {Objective: "a", Timeout: -1},
-		"timeout_seconds is 86401":           {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
-		"task_id has 101 bytes":              {Objective: "a", Task: &Task{TaskID: long}},
-		"a subtask needs an id":              {Task: subtasks(contract.Subtask{Description: "d"})},
-		`two subtasks are called "a"`:        {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
-		`"a" cannot depend on "b"`:           {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
-		`"a" cannot depend on "a"`:           {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
+		"the objective is empty":         {},
+		"no text":                        {Objective: "a\x00b"},
+		"another objective":              {Objective: "a", Task: &Task{Objective: "b"}},
+		`the mode "remote" is none`:      {Objective: "a", Mode: "remote"},
+		"not of the form provider/model": {Objective: "a", Model: "gpt"},
+		"the timeout is -1":              {Objective: "a", Timeout: -1},
+		"timeout_seconds is 86401":       {Objective: "a", Task: &Task{TimeoutSeconds: 86401}},
+		"task_id has 101 bytes":          {Objective: "a", Task: &Task{TaskID: long}},
+		"a subtask needs an id":          {Task: subtasks(contract.Subtask{Description: "d"})},
+		`two subtasks are called "a"`:    {Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "a"})},
+		`"a" cannot depend on "b"`:       {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"b"}})},
+		`"a" cannot depend on "a"`:       {Task: subtasks(contract.Subtask{ID: "a", Dependencies: []string{"a"}})},
+		`["a" "b" "c"] depend on each other`: {Task: subtasks(
+			contract.Subtask{ID: "free"}, contract.Subtask{ID: "a", Dependencies: []string{"free", "c"}},
+			contract.Subtask{ID: "b", Dependencies: []string{"a"}}, contract.Subtask{ID: "c", Dependencies: []string{"b"}})},
 		"101 subtasks":                       {Task: subtasks(make([]contract.Subtask, 101)...)},
 		"more than the 100 constraints or":   {Task: &Task{Objective: "o", Constraints: make([]string, 101)}},
 		"that are not UTF-8":                 {Objective: "a", Task: &Task{SuccessCriteria: []string{"\xff"}}},
@@ -56,7 +59,7 @@ func TestASpawningThatCannotBeUsedSaysWhy(t *testing.T) {
 		require.ErrorContains(t, err, why)
 		require.Equal(t, contract.ClassHuman, fault.Of(err).Class, why)
 	}
-	require.NoError(t, Spawning{Task: subtasks(contract.Subtask{ID: "a"}, contract.Subtask{ID: "b", Dependencies: []string{"a"}}), Mode: contract.ModeLocal}.Check())
+	require.NoError(t, Spawning{Task: subtasks(contract.Subtask{ID: "b", Dependencies: []string{"a", "a"}}, contract.Subtask{ID: "a"}), Mode: contract.ModeLocal}.Check())
 	require.NoError(t, Spawning{Objective: " o ", Task: &Task{Objective: "o"}}.Check(), "the same objective twice is one")
 }
 

@@ -108,7 +108,31 @@ func (t Task) checkSubtasks() error {
 			return wrong("subtask %q cannot depend on %q: there is no other subtask of that id", s.ID, s.Dependencies[i])
 		}
 	}
+	if circle := t.circle(); len(circle) > 0 {
+		return wrong("the subtasks %q depend on each other in a circle, or on others that do", circle)
+	}
 	return nil
+}
+
+// circle returns the subtasks that can never begin: those on a circle of
+// dependencies, and those that need them.
+func (t Task) circle() []string {
+	var left []string
+	waits := map[string]contract.Subtask{}
+	for _, s := range t.Subtasks {
+		left, waits[s.ID] = append(left, s.ID), s
+	}
+	for before := -1; before != len(left); {
+		before = len(left)
+		left = slices.DeleteFunc(left, func(id string) bool {
+			free := !slices.ContainsFunc(waits[id].Dependencies, func(d string) bool { _, waiting := waits[d]; return waiting })
+			if free {
+				delete(waits, id)
+			}
+			return free
+		})
+	}
+	return left
 }
 
 // texts are all that is written in a task.

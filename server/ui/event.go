@@ -12,7 +12,7 @@ import (
 func eventState(t contract.EventType) State {
 	name := string(t)
 	switch t {
-	case contract.EventAgentError, contract.EventOrchestrationAborted:
+	case contract.EventAgentError, contract.EventOrchestrationAborted, contract.EventRecoveryFailed:
 		return Failed
 	case contract.EventConsensusReached, contract.EventConflictResolved:
 		return Done
