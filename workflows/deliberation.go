@@ -23,10 +23,12 @@ import (
 // floods is refused without a record of its own.
 func Deliberation(ctx workflow.Context, in contract.DeliberationInput) (contract.DeliberationResult, error) {
 	d := newDeliberation(ctx, in)
+	work, cancel := workflow.WithCancel(ctx)
+	d.cancel = cancel // a command may have come before the workflow's first task
 	if err := d.handle(ctx); err != nil {
 		return contract.DeliberationResult{}, err
 	}
-	return d.run(ctx)
+	return d.run(ctx, work)
 }
 
 // deliberation coordinates what its council decides.
@@ -68,12 +70,10 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 
 // run is the life of a pipeline. Work happens on a context of its own, which a
 // stop cancels; what must still be done afterwards happens on a disconnected one.
-func (d *deliberation) run(ctx workflow.Context) (contract.DeliberationResult, error) {
-	work, cancel := workflow.WithCancel(ctx)
-	d.cancel = cancel
+func (d *deliberation) run(ctx, work workflow.Context) (contract.DeliberationResult, error) {
 	out := d.live(work)
 	d.noteCancel(ctx)
-	cancel()
+	d.cancel()
 
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -549,6 +550,43 @@ func TestStopEndsADeliberationAtAnyMomentWithWhatItHas(t *testing.T) {
 				require.Len(t, f.ends, 2, "its members ended")
 			})
 		}
+	}
+}
+
+// TestAStopThatComesBeforeTheFirstTaskStopsADeliberation sends commands to one
+// that has not begun. Its members never do.
+func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{contract.UpdateStop, contract.UpdateContinue, contract.UpdateRevoke, contract.UpdateRecordError, contract.UpdateFailureContext} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			var answers []*pipelineAnswer
+			send := func(name string, c contract.PipelineCommand) {
+				a := &pipelineAnswer{}
+				answers = append(answers, a)
+				f.env.UpdateWorkflow(name, name, &testsuite.TestUpdateCallback{
+					OnAccept: func() { a.accepted = true }, OnReject: func(err error) { a.err = err },
+					OnComplete: func(_ any, err error) { a.err = err },
+				}, c)
+			}
+			f.after(0, func() {
+				send(name, contract.PipelineCommand{ID: "1", By: "me", Member: contract.Alpha, Context: "early", Error: &contract.Error{Class: contract.ClassLLM, Message: "early"}})
+				if name != contract.UpdateStop {
+					send(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"})
+				}
+			})
+			f.env.ExecuteWorkflow(contract.WorkflowDeliberation, deliberationInput(func(in *contract.DeliberationInput) { in.Settings.Recoveries = 1 }))
+			require.NoError(t, f.env.GetWorkflowError())
+			require.NoError(t, answers[len(answers)-1].err)
+			last := f.last(pipelineUnderTest)
+			require.Equal(t, []any{contract.PipelineStopped, true}, []any{last.Status, last.Finished})
+			require.Contains(t, f.reports(pipelineUnderTest), contract.ReportPartial)
+			require.Empty(t, f.thinks, "nothing is paid for")
+			require.Len(t, f.ends, len(f.begun))
+			none := name == contract.UpdateRevoke || name == contract.UpdateRecordError
+			require.Equal(t, none, answers[0].err != nil, "nobody is there yet: %v", answers[0].err)
+		})
 	}
 }
 

@@ -20,10 +20,12 @@ import (
 // last state could not be written.
 func Run(ctx workflow.Context, in contract.RunInput) (contract.RunResult, error) {
 	r := newRun(ctx, in)
+	work, cancel := workflow.WithCancel(ctx)
+	r.cancel = cancel // a command may have come before the workflow's first task
 	if err := r.handle(ctx); err != nil {
 		return contract.RunResult{}, err
 	}
-	return r.run(ctx)
+	return r.run(ctx, work)
 }
 
 // run is the workflow's state: the run's own (pure) and what coordinates it.
@@ -78,9 +80,7 @@ func (r *run) keep(steps []contract.StepOutput) {
 
 // run passes through the phases. Work happens on a context of its own, which a
 // stop cancels; what must still be said afterwards is said on a disconnected one.
-func (r *run) run(ctx workflow.Context) (contract.RunResult, error) {
-	work, cancel := workflow.WithCancel(ctx)
-	r.cancel = cancel
+func (r *run) run(ctx, work workflow.Context) (contract.RunResult, error) {
 	r.deadline(work)
 
 	failure := r.passFrom(work, contract.PhasePlanner)
@@ -88,7 +88,7 @@ func (r *run) run(ctx workflow.Context) (contract.RunResult, error) {
 		failure = r.stayWithBranch(work)
 	}
 	r.noteCancel(ctx)
-	cancel()
+	r.cancel()
 	return r.finish(ctx, failure)
 }
 

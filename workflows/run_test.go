@@ -488,3 +488,24 @@ func TestTheTranscriptQueryNamesWhereEachConversationLies(t *testing.T) {
 	require.Equal(t, []int{1, 2, 2}, []int{keys[0].Turns, keys[1].Turns, keys[2].Turns})
 	require.Equal(t, "run-7/step/s2", keys[2].Workflow)
 }
+
+// TestACommandThatComesBeforeTheFirstTaskIsObeyed sends commands to a run that has
+// not begun.
+func TestACommandThatComesBeforeTheFirstTaskIsObeyed(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{contract.UpdatePause, contract.UpdateSwitchModel, contract.UpdateHeal, contract.UpdateApprove, contract.UpdateResume} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var stop *answer
+			w.after(0, func() {
+				w.update(first, contract.Command{ID: "1", By: "ann"})
+				stop = w.update(contract.UpdateStop, contract.Command{ID: "2", By: "ann"})
+			})
+			result := w.orchestrate(t)
+			require.NoError(t, stop.err)
+			require.Equal(t, contract.StatusCancelled, result.Status)
+			require.Contains(t, result.Failure.Message, "stopped by ann")
+		})
+	}
+}
