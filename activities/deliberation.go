@@ -72,9 +72,11 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 		return contract.ThinkResult{}, err
 	}
 	schema := verdict.MovesSchema()
+	bounds := verdict.MoveBounds{Moves: brief.MovesPerTurn, Text: brief.TextLimit}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
 		schema: &schema, strict: in.Schema, prompt: version, member: true,
+		keep: func(text string) bool { return tellable(text, bounds) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}, nil
@@ -87,6 +89,17 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}, nil
 	}
 	return contract.ThinkResult{Usage: answer.Usage, Moves: moves}, err
+}
+
+// tellable reports whether an answer can be told again, whole, in the turns to come:
+// it is one that can be used, and not much larger than what it says may be.
+func tellable(answer string, most verdict.MoveBounds) bool {
+	const written = 2 // bytes of JSON for a byte of text
+	if len(answer) > max(unusableKept, written*most.Moves*most.Text) {
+		return false
+	}
+	_, err := verdict.ReadMoves(answer, most)
+	return err == nil
 }
 
 // tellNews adds what a member has to know before a turn to its conversation, once.

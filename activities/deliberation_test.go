@@ -176,6 +176,46 @@ func TestAnAnswerThatIsNoTurnIsAResultThatWasPaidOnce(t *testing.T) {
 	}
 }
 
+// TestAHugeAnswerIsPaidForOnce gives answers of 5 MB. They cannot be used, and must
+// not be sent, and paid for, in every turn to come.
+func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("blah ", 1<<20)
+	for name, reply := range map[string]string{
+		"as a text": fmt.Sprintf(`{json: {moves: [{move: propose, key: p1, text: %q}]}}`, huge),
+		"as prose":  fmt.Sprintf(`{text: %q}`, huge),
+		"as a key":  fmt.Sprintf(`{json: {moves: [{move: propose, key: %q, text: x}]}}`, huge),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deliberating(t, "\n  - when: {agent: beta, turn: 1}\n    reply: "+reply+"\n    usage: {prompt_tokens: 100, completion_tokens: 10}\n  - when: {agent: beta, turn: 2}\n    reply: {json: {moves: []}}\n")
+			first, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+			require.Nil(t, failure)
+			size, err := json.Marshal(first)
+			require.NoError(t, err)
+			require.Less(t, len(size), 4096, "nothing of it gets into a history")
+			for _, m := range first.Moves {
+				require.Greater(t, len(m.Key), 64, "a key that is too long stays one that is refused")
+			}
+			again, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(1, contract.News{}))
+			require.Nil(t, failure)
+			require.Equal(t, first, again)
+			require.Equal(t, 1, d.served())
+			_, failure = do[contract.ThinkResult](d.house, d.Think, d.turn(2, contract.News{}))
+			require.Nil(t, failure, "it goes on")
+			messages, err := d.Store.Conversation(t.Context(), d.member.ID)
+			require.NoError(t, err)
+			kept := 0
+			for _, row := range messages {
+				if strings.Contains(string(row.Content), "blah") {
+					kept += len(row.Content)
+				}
+			}
+			require.Less(t, kept, 64<<10, "what was said is kept by its beginning")
+		})
+	}
+}
+
 func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, "  []")

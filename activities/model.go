@@ -109,7 +109,14 @@ type question struct {
 	strict    bool   // send the strict forms of schemas
 	prompt    string // version
 	member    bool   // of a deliberation: more turns may follow
+
+	// keep reports whether an answer of the right form is kept whole; nil: it is.
+	keep func(text string) bool
 }
+
+// unusableKept is how many bytes of an answer that cannot be used stay in its
+// conversation. All of it would be sent again, and paid for, in each turn to come.
+const unusableKept = 8 << 10
 
 // stored is an answer as the database keeps it.
 type stored = verdict.Answer
@@ -315,7 +322,11 @@ func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 // not be used is kept as text, and the model is told what was wrong with it.
 func said(q question, answer stored) []model.Message {
 	if q.schema != nil && (answer.Failure == nil || !q.member) {
-		return []model.Message{answer.Message()}
+		message := answer.Message()
+		if q.keep != nil && !q.keep(message.Text) {
+			message.Text = fault.Clip(message.Text, unusableKept)
+		}
+		return []model.Message{message}
 	}
 	var wrong string
 	switch n := len(answer.ToolCalls); {
@@ -329,6 +340,9 @@ func said(q question, answer stored) []model.Message {
 		return []model.Message{answer.Message()}
 	}
 	text := answer.Text
+	if answer.Failure != nil {
+		text = fault.Clip(text, unusableKept)
+	}
 	if text == "" {
 		text = "(no text)"
 	}
