@@ -65,6 +65,7 @@ func Roles() []Role {
 			register(r, contract.ActivityCreatePipeline, a.CreatePipeline)
 			register(r, contract.ActivityWriteHandoff, a.WriteHandoff)
 			register(r, contract.ActivityMinutes, a.Minutes)
+			register(r, contract.ActivityDeliver, a.Deliver)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityPlan, a.Plan)

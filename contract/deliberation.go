@@ -439,7 +439,8 @@ type MemberInput struct {
 	RunID        int64         `json:"run_id"`
 	Attempt      int           `json:"attempt"` // of the deliberation
 	Member       Member        `json:"member"`
-	Token        string        `json:"token"` // shows that a signal is this member's
+	Token        string        `json:"token"`                // shows that a signal is this member's
+	TurnToken    bool          `json:"turn_token,omitempty"` // turns carry the token too; one without it is not the deliberation's
 	Model        ModelChoice   `json:"model"`
 	Budget       RunBudget     `json:"budget"`
 	ModelTimeout time.Duration `json:"model_timeout"`
@@ -458,7 +459,8 @@ type MemberResult struct {
 	Failure     *Failure `json:"failure,omitempty"`
 }
 
-// Signals between a deliberation and its members.
+// Signals between a deliberation and its members. Each exists as an update of the
+// same name too, for when Temporal takes no more signals (see DeliverInput).
 const (
 	SignalTurn  = "turn"  // to a member: Turn
 	SignalMoves = "moves" // to the deliberation: Moves
@@ -467,8 +469,9 @@ const (
 // Turn tells a member that it is to take its next turn, and what happened since
 // its last one.
 type Turn struct {
-	Number int     `json:"number"` // from 1, without gaps
-	Phase  string  `json:"phase"`  // opening, exchange
+	Token  string  `json:"token,omitempty"` // of the member that it is for: only its deliberation knows it
+	Number int     `json:"number"`          // from 1, without gaps
+	Phase  string  `json:"phase"`           // opening, exchange
 	News   News    `json:"news"`
 	Errors []Error `json:"errors,omitempty"` // what was refused of its last turn
 
@@ -697,10 +700,21 @@ const (
 
 	ActivityPipelineRecord = "rgpt.pipeline.Record"  // PipelineRecord → nothing
 	ActivityOpenMember     = "rgpt.pipeline.Open"    // OpenMemberInput → OpenMemberResult
+	ActivityDeliver        = "rgpt.pipeline.Deliver" // DeliverInput → nothing
 	ActivityWriteHandoff   = "rgpt.pipeline.Handoff" // WriteHandoffInput → WriteHandoffResult
 	ActivityCreatePipeline = "rgpt.pipeline.Create"  // NewPipeline → DeliberationInput
 	ActivityMinutes        = "rgpt.pipeline.Minutes" // MinutesInput → MinutesResult
 )
+
+// DeliverInput asks for a turn, or for moves, to be delivered as an update.
+// Temporal takes a bounded number of signals for a workflow, whoever sends them:
+// a flood of forged ones must not keep those of members out. Forged updates are
+// refused before they become part of a history.
+type DeliverInput struct {
+	WorkflowID string `json:"workflow_id"`
+	Turn       *Turn  `json:"turn,omitempty"`
+	Moves      *Moves `json:"moves,omitempty"`
+}
 
 // OpenMemberInput opens a member's conversation with its prompt.
 type OpenMemberInput struct {

@@ -219,7 +219,7 @@ func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason con
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(
 		childOptions(own, contract.MemberWorkflowID(d.in.PipelineID, m), contract.QueuePlanner), contract.WorkflowMember, contract.MemberInput{
-			PipelineID: d.in.PipelineID, RunID: d.in.RunID, Attempt: d.in.Attempt, Member: m, Token: token,
+			PipelineID: d.in.PipelineID, RunID: d.in.RunID, Attempt: d.in.Attempt, Member: m, Token: token, TurnToken: true,
 			Model: s.Models[m.Agent()], Budget: s.Budget, ModelTimeout: s.ModelTimeout, MovesPerTurn: s.MovesPerTurn, TextLimit: s.TextLimit,
 		})
 	h := &memberHandle{child: child, cancel: cancel}
@@ -239,7 +239,8 @@ func (d *deliberation) giveTurn(ctx workflow.Context, g grant) {
 	h := d.members[g.to]
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		// One that has ended tells so by its result.
-		if err := h.child.SignalChildWorkflow(ctx, contract.SignalTurn, g.turn).Get(ctx, nil); err != nil {
+		sent := h.child.SignalChildWorkflow(ctx, contract.SignalTurn, g.turn)
+		if err := deliver(ctx, sent, contract.DeliverInput{WorkflowID: contract.MemberWorkflowID(d.in.PipelineID, g.to), Turn: &g.turn}); err != nil {
 			d.log.Info("A member did not take its turn", "member", g.to, "turn", g.turn.Number, "error", err)
 		}
 	})

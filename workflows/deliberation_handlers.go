@@ -41,6 +41,9 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 			return err
 		}
 	}
+	if err := d.deliverable(ctx); err != nil {
+		return err
+	}
 	moves := workflow.GetSignalChannel(ctx, contract.SignalMoves)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
@@ -142,8 +145,8 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 		if !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent }) {
 			return rejected("no member of a deliberation is called %q", fault.Clip(string(agent), keyLength))
 		}
-		if m := c.Models[agent]; m.Provider == "" || m.Model == "" {
-			return rejected("continue needs a provider and a model for %s", agent)
+		if m := c.Models[agent]; m.Provider == "" || m.Model == "" || len(m.Provider)+len(m.Model) > maxReason {
+			return rejected("continue needs a provider and a model for %s, of at most %d bytes", agent, maxReason)
 		}
 	}
 	switch {

@@ -267,17 +267,14 @@ func (c *council) hear(m contract.Moves, now time.Time) {
 }
 
 // speaker returns the member that a signal is from. One that lies about it is
-// refused: with another's name by its own token it breaks a rule.
+// refused, and nobody is blamed: a member's workflow has its name from its
+// deliberation, so whoever shows its token under another name has stolen it, and
+// must not be able to have it revoked.
 func (c *council) speaker(m contract.Moves) *seat {
 	if c.over {
 		return nil
 	}
-	var s *seat
-	for _, known := range c.seats {
-		if m.Token != "" && known.token == m.Token {
-			s = known
-		}
-	}
+	s := c.owner(m.Token)
 	forged := contract.Error{Class: contract.ClassSafety, Code: contract.CodeForbidden}
 	switch {
 	case s == nil:
@@ -289,11 +286,22 @@ func (c *council) speaker(m contract.Moves) *seat {
 		c.refused(forged, 1)
 		return nil
 	case m.Member != s.member:
-		forged.Message = fmt.Sprintf("%s spoke in the name of another", s.member)
-		c.blame(s, forged, 1)
+		forged.Member = s.member
+		forged.Message = fmt.Sprintf("moves came in the name of another with the token of %s", s.member)
+		c.refused(forged, 1)
 		return nil
 	}
 	return s
+}
+
+// owner returns the member whose token this is, nil if it is nobody's.
+func (c *council) owner(token string) *seat {
+	for _, s := range c.seats {
+		if token != "" && s.token == token {
+			return s
+		}
+	}
+	return nil
 }
 
 // hold keeps an early turn until those before it have come.
@@ -329,7 +337,7 @@ func (c *council) take(s *seat, m contract.Moves, now time.Time) {
 	s.open, s.errors = true, nil
 	if m.Bad != nil {
 		c.blame(s, contract.Error{
-			ID: moveID(s.member, m.Turn, 0), Class: m.Bad.Class, Code: m.Bad.Code, Message: fault.Clip(m.Bad.Message, contract.TextHead),
+			ID: moveID(s.member, m.Turn, 0), Class: contract.ClassLLM, Code: contract.Code(fault.Clip(string(m.Bad.Code), keyLength)), Message: fault.Clip(m.Bad.Message, contract.TextHead),
 		}, 1)
 		m.Moves = nil
 	}
@@ -473,7 +481,7 @@ func (c *council) due() []*seat {
 // give makes a member's next turn, with what it was not told yet.
 func (c *council) give(s *seat, now time.Time) contract.Turn {
 	s.granted++
-	t := contract.Turn{Number: s.granted, Phase: phaseExchange, News: c.news(s, now), Errors: s.errors, Model: s.model}
+	t := contract.Turn{Token: s.token, Number: s.granted, Phase: phaseExchange, News: c.news(s, now), Errors: s.errors, Model: s.model}
 	if s.early = c.status == contract.PipelineRunning; s.early {
 		t.Phase = phaseOpening
 	} else {

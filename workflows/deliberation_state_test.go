@@ -134,15 +134,57 @@ func TestEveryTurnIsTakenOnceAndInOrder(t *testing.T) {
 	require.Equal(t, 1, c.metrics.Refused)
 }
 
-func TestOneThatSpeaksInTheNameOfAnotherBreaksARule(t *testing.T) {
+func TestAStolenTokenHarmsNeitherItsOwnerNorWhomItSpeaksFor(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
-	for range 2 {
+	const often = 20
+	for range often {
 		c.hear(contract.Moves{Token: "ALPHA-token", Member: contract.Beta, Turn: 2, Moves: []contract.Move{isDone()}}, c.now)
 	}
-	require.Equal(t, contract.MemberRevoked, c.seat(contract.Alpha).view.Status)
-	require.False(t, c.seat(contract.Beta).done)
-	require.Zero(t, c.seat(contract.Beta).view.Errors)
+	for _, m := range peers() {
+		s := c.seat(m)
+		require.Equal(t, []any{false, false, 0, contract.MemberThinking}, []any{s.dead, s.done, s.view.Errors, s.view.Status}, m)
+	}
+	require.Equal(t, often, c.metrics.Refused)
+	require.Len(t, c.errs, often)
+	require.Equal(t, contract.Error{
+		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Message: "moves came in the name of another with the token of ALPHA",
+	}, c.errs[0])
+}
+
+func TestNothingThatASignalCarriesIsRecordedAtItsFullLength(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("x", 3<<19)
+	long := contract.Text{Head: huge, Ref: huge, Size: 1}
+	for name, moves := range map[string]contract.Moves{
+		"a failure": {Bad: &contract.Failure{Class: contract.Class(huge), Code: contract.Code(huge), Message: huge, Cause: huge}},
+		"a kind":    {Moves: []contract.Move{{Kind: contract.MoveKind(huge)}}},
+		"a key":     {Moves: []contract.Move{{Kind: contract.MovePropose, Key: huge}}},
+		"a text":    {Moves: []contract.Move{{Kind: contract.MovePropose, Key: "p1", Text: long}}},
+		"origins":   {Moves: []contract.Move{{Kind: contract.MoveSynthesise, Key: "s1", From: []string{huge}}}},
+		"a vote":    {Moves: []contract.Move{{Kind: contract.MoveVote, Key: huge}}},
+		"receivers": {Moves: []contract.Move{{Kind: contract.MoveMessage, To: huge, Text: contract.Text{Head: "x"}}}},
+		"a sender":  {Token: "BETA-token", Member: contract.Member(huge)},
+		"a token":   {Token: huge, Member: contract.Alpha},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := exchanging()
+			if moves.Token == "" {
+				moves.Token, moves.Member = "ALPHA-token", contract.Alpha
+			}
+			moves.Turn = 2
+			c.hear(moves, c.now)
+			require.Equal(t, 1, c.metrics.Refused)
+			for c.toWrite() {
+				require.Less(t, size(c.draft(1, c.now)), contract.PayloadLimit)
+			}
+			for _, g := range c.grants(c.now) {
+				require.Less(t, size(g.turn), contract.PayloadLimit)
+			}
+			require.Less(t, size(c.view()), contract.PayloadLimit)
+		})
+	}
 }
 
 func TestAFloodIsCountedAndRecordedOnlyInPart(t *testing.T) {

@@ -15,7 +15,10 @@ import (
 // error.
 func Member(ctx workflow.Context, in contract.MemberInput) (contract.MemberResult, error) {
 	m := &member{in: in, rows: newRecorder(ctx, in.RunID), log: log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "member", in.Member), model: in.Model}
-	failure := m.open(ctx)
+	failure := fault.Of(m.deliverable(ctx))
+	if failure == nil {
+		failure = m.open(ctx)
+	}
 	for failure == nil {
 		var turn contract.Turn
 		if turn, failure = m.next(ctx); failure == nil {
@@ -34,7 +37,8 @@ type member struct {
 	execution contract.ExecutionRef
 	turns     int
 	usage     contract.Usage
-	calling   bool // a model call was interrupted
+	calling   bool             // a model call was interrupted
+	delivered workflow.Channel // turns that came as updates
 }
 
 // open begins the member's execution and its conversation.
@@ -57,17 +61,20 @@ func (m *member) open(ctx workflow.Context) *contract.Failure {
 	}).Get(last, nil))
 }
 
-// next waits for the member's next turn. One that it has taken is dropped.
+// next waits for the member's next turn. One that it has taken is dropped, and one
+// that is not its deliberation's.
 func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 	turns := workflow.GetSignalChannel(ctx, contract.SignalTurn)
 	var turn contract.Turn
-	for turn.Number <= m.turns {
+	for turn.Number <= m.turns || !m.given(turn) {
 		if ctx.Err() != nil {
 			return turn, fault.Of(ctx.Err())
 		}
 		turn = contract.Turn{}
 		selector := workflow.NewSelector(ctx)
-		selector.AddReceive(turns, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &turn) })
+		read := func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &turn) }
+		selector.AddReceive(turns, read)
+		selector.AddReceive(m.delivered, read)
 		selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 		selector.Select(ctx)
 	}
@@ -79,7 +86,7 @@ func (m *member) take(ctx workflow.Context, turn contract.Turn) *contract.Failur
 	if turn.Model != nil {
 		m.model = *turn.Model
 	}
-	m.turns, m.calling = turn.Number, true
+	m.turns, m.calling, turn.Token = turn.Number, true, ""
 	var think contract.ThinkResult
 	err := workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, m.in.ModelTimeout+modelWait), contract.ActivityThink, contract.ThinkInput{
 		Execution: m.execution, Turn: m.turns, Model: m.model, Budget: m.in.Budget, Timeout: m.in.ModelTimeout,
@@ -105,7 +112,8 @@ func (m *member) take(ctx workflow.Context, turn contract.Turn) *contract.Failur
 	if parent == nil {
 		return &fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s belongs to no deliberation; pipelines start their members themselves", m.in.Member).Failure
 	}
-	return fault.Of(workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.SignalMoves, moves).Get(ctx, nil))
+	sent := workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.SignalMoves, moves)
+	return fault.Of(deliver(ctx, sent, contract.DeliverInput{WorkflowID: parent.ID, Moves: &moves}))
 }
 
 // finish closes the execution. One that was cancelled between its turns has done

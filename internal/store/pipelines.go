@@ -560,7 +560,8 @@ func (s *Store) PipelineEvents(ctx context.Context, id, afterSeq int64, limit in
 //
 // A terminal status is never left: a change that names another one is not
 // applied, what else the record tells is kept. The row that carries pipelines
-// follows the newest of them.
+// follows the newest of them. How many errors are recorded is the workflow's to
+// decide (it stops at 100): rows are what its history says, no more and no less.
 func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.PipelineRecord) error {
 	params, err := pipelineParams(from, r)
 	if err != nil {

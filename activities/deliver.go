@@ -1,0 +1,41 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Deliver brings a turn to a member, or moves to a deliberation, as an update. A
+// repeat is the same update, which is applied once.
+func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) error {
+	o := client.UpdateWorkflowOptions{WorkflowID: in.WorkflowID, WaitForStage: client.WorkflowUpdateStageCompleted}
+	switch {
+	case in.Turn != nil:
+		o.UpdateName, o.UpdateID, o.Args = contract.SignalTurn, fmt.Sprintf("turn-%d", in.Turn.Number), []any{in.Turn}
+	case in.Moves != nil:
+		o.UpdateName, o.UpdateID, o.Args = contract.SignalMoves, fmt.Sprintf("moves-%s-%d", in.Moves.Member, in.Moves.Turn), []any{in.Moves}
+	default:
+		return fault.New(contract.ClassRuntime, contract.CodeUnknown, "there is nothing to deliver to %s", in.WorkflowID)
+	}
+	handle, err := a.Temporal.UpdateWorkflow(ctx, o)
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	var refusal *temporal.ApplicationError
+	var gone *serviceerror.NotFound
+	switch {
+	case err == nil, errors.As(err, &refusal):
+		return err
+	case errors.As(err, &gone):
+		return fault.Wrap(err, contract.ClassRuntime, contract.CodeCancelled, "%s has ended; what was said to it comes too late", in.WorkflowID)
+	}
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "could not deliver a message to %s", in.WorkflowID)
+}
