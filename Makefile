@@ -70,7 +70,7 @@ bench: build devserver ## Benchmarks that print ratios side by side
 	@$(GO) run ./test/bench
 
 .PHONY: record-histories
-record-histories: build devserver ## Record histories of every ending of a run, for the replay test
+record-histories: build devserver ## Record histories of every ending of a run and of a deliberation, for the replay test
 	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(VERSION))
 
 .PHONY: e2e

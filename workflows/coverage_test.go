@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -56,6 +58,87 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	}
 	require.Empty(t, lacking, "no history has a heal by them; add an ending to test/recordhistories and record it into a new folder")
 	require.Positive(t, resets, "no history is of a run that was done again")
+}
+
+// recorded is what a history shows of a deliberation.
+type recorded struct {
+	contract.DeliberationResult
+	in       contract.DeliberationInput
+	statuses []string // in their order
+	failed   int      // members whose model calls failed for good
+	recovers bool     // another one followed
+}
+
+// before is the status that the deliberation ended in the midst of.
+func (r recorded) before() contract.PipelineStatus {
+	return contract.PipelineStatus(r.statuses[len(r.statuses)-2])
+}
+
+func recordedDeliberation(t *testing.T, events []*historypb.HistoryEvent) recorded {
+	t.Helper()
+	r := recorded{
+		DeliberationResult: decoded[contract.DeliberationResult](t, events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes().GetResult()),
+		in:                 decoded[contract.DeliberationInput](t, events[0].GetWorkflowExecutionStartedEventAttributes().GetInput()),
+	}
+	for _, e := range events {
+		if status := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()[contract.AttributeStatus]; status != nil {
+			r.statuses = append(r.statuses, decoded[string](t, &commonpb.Payloads{Payloads: []*commonpb.Payload{status}}))
+		}
+		ended := e.GetChildWorkflowExecutionCompletedEventAttributes()
+		switch ended.GetWorkflowType().GetName() {
+		case contract.WorkflowMember:
+			if decoded[contract.MemberResult](t, ended.GetResult()).Failure != nil {
+				r.failed++
+			}
+		case contract.WorkflowDeliberation:
+			r.recovers = true
+		}
+	}
+	return r
+}
+
+// TestEveryEndingOfADeliberationHasARecordedHistory does the same for pipelines.
+func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
+	t.Parallel()
+	var all []recorded
+	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
+	require.NoError(t, err)
+	for _, file := range files {
+		events := readHistory(t, file).Events
+		if events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName() == contract.WorkflowDeliberation {
+			all = append(all, recordedDeliberation(t, events))
+		}
+	}
+	stopped := func(in contract.PipelineStatus, code contract.Code) func(recorded) bool {
+		return func(r recorded) bool {
+			return r.Status == contract.PipelineStopped && r.before() == in && r.Failure.Code == code
+		}
+	}
+	want := map[string]func(recorded) bool{
+		"completed by votes":           func(r recorded) bool { return r.Status == contract.PipelineCompleted && r.By == "" },
+		"completed by GAMMA's verdict": func(r recorded) bool { return r.Status == contract.PipelineCompleted && r.By == contract.Gamma },
+		"stopped in its opening":       stopped(contract.PipelineRunning, contract.CodeCancelled),
+		"stopped at its report":        stopped(contract.PipelineReport, contract.CodeCancelled),
+		"stopped in its exchange":      stopped(contract.PipelineOrchestrating, contract.CodeCancelled),
+		"continued by nobody":          stopped(contract.PipelineReport, contract.CodeApprovalExpired),
+		"done without an agreement": func(r recorded) bool {
+			return r.Status == contract.PipelineOrchestrationFailed && r.AbortReason == ""
+		},
+		"one agent dead":    func(r recorded) bool { return r.Consensus && r.failed == 1 },
+		"both agents dead":  func(r recorded) bool { return r.Status == contract.PipelineFailed && r.failed == len(peers()) },
+		"recovered":         func(r recorded) bool { return r.recovers && r.Consensus },
+		"recovered in vain": func(r recorded) bool { return r.recovers && !r.Consensus && r.Attempts > 2 },
+		"planning a run":    func(r recorded) bool { return r.in.ForRun },
+	}
+	for _, reason := range []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout} {
+		want["given up: "+string(reason)] = func(r recorded) bool { return !r.recovers && r.AbortReason == reason }
+	}
+	for reason := range gammaWhy {
+		want["with GAMMA: "+string(reason)] = func(r recorded) bool { return !r.recovers && r.Metrics.GammaReason == reason }
+	}
+	for ending, shows := range want {
+		require.True(t, slices.ContainsFunc(all, shows), "no history is of a deliberation that is %s; add it to test/recordhistories and record it into a new folder", ending)
+	}
 }
 
 // decoded reads a workflow's result.

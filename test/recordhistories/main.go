@@ -1,6 +1,6 @@
 // recordhistories makes the recorded histories that the replay test uses: it
-// starts a stack, lets runs end in every way that there is, and writes the
-// histories of their workflows. It writes new files only: a recorded history is
+// starts a stack, lets runs and deliberations end in every way that there is, and
+// writes the histories of their workflows. It writes new files only: a recorded history is
 // evidence of what a version did, and is never edited.
 package main
 
@@ -169,7 +169,32 @@ func record(ctx context.Context, out, only string) error {
 		}
 		fmt.Println("recorded", e.name)
 	}
+	for _, d := range deliberations {
+		if only != "" && !slices.Contains(strings.Split(only, ","), d.name) {
+			continue
+		}
+		if err := d.record(ctx, out, data); err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+		fmt.Println("recorded", d.name)
+	}
 	return nil
+}
+
+// startStack starts the stack with a scenario, or lets that which runs go on with
+// it, and connects to its Temporal.
+func startStack(ctx context.Context, data, scenario string) (client.Client, error) {
+	raw, err := exec.CommandContext(ctx, "bin/rgpt", "dev", "--detach", "--json", "--port", "0", "--data-dir", data, "--scenario", scenario).Output()
+	if err != nil {
+		return nil, fmt.Errorf("start the stack: %w", err)
+	}
+	var stack struct {
+		Temporal string `json:"temporal_address"`
+	}
+	if err := json.Unmarshal(raw, &stack); err != nil {
+		return nil, fmt.Errorf("read where the stack is: %w", err)
+	}
+	return client.DialContext(ctx, client.Options{HostPort: stack.Temporal})
 }
 
 func recordOne(ctx context.Context, out, data, sample string, e ending) error {
@@ -177,22 +202,17 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	if err != nil {
 		return err
 	}
-	raw, err := exec.CommandContext(ctx, "bin/rgpt", "dev", "--detach", "--json", "--port", "0", "--data-dir", data, "--scenario", scenario).Output()
+	c, err := startStack(ctx, data, scenario)
 	if err != nil {
-		return fmt.Errorf("start the stack: %w", err)
+		return err
 	}
-	var stack struct {
-		Temporal string `json:"temporal_address"`
-	}
-	if err := json.Unmarshal(raw, &stack); err != nil {
-		return fmt.Errorf("read where the stack is: %w", err)
-	}
+	defer c.Close()
 	repo := sample
 	if e.own() {
 		repo = filepath.Join(data, quick)
 	}
 	args := append([]string{"run", "create", "--json", "--data-dir", data, "--repo", repo, "--goal", "Record " + e.name}, e.args...)
-	raw, err = exec.CommandContext(ctx, "bin/rgpt", args...).Output()
+	raw, err := exec.CommandContext(ctx, "bin/rgpt", args...).Output()
 	if err != nil {
 		return fmt.Errorf("create the run: %w", err)
 	}
@@ -202,11 +222,6 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	if err := json.Unmarshal(raw, &run); err != nil {
 		return fmt.Errorf("read which run it is: %w", err)
 	}
-	c, err := client.DialContext(ctx, client.Options{HostPort: stack.Temporal})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	for _, name := range e.steer {
 		if err := await(ctx, c, run.ID, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
 			return err
