@@ -646,6 +646,7 @@ type PipelineRecord struct {
 // parts stay as they are.
 type PipelineChange struct {
 	Status      PipelineStatus      `json:"status"`
+	Mode        PipelineMode        `json:"mode,omitempty"` // continue may name another than the spawn
 	Iteration   int                 `json:"iteration"`
 	WaitingFor  string              `json:"waiting_for"`
 	Members     []MemberView        `json:"members"`

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -119,6 +120,9 @@ func (a *app) wentOn(ctx context.Context, h house, end contract.Event) (bool, er
 
 // terminal reports whether an event says that its run has ended.
 func terminal(e contract.Event) bool {
+	if ofDeliberation(e) { // its agents end, and not the run
+		return false
+	}
 	var payload struct {
 		Status contract.Status `json:"status"`
 	}
@@ -289,8 +293,19 @@ func (p *progress) clear() {
 
 func (p *progress) close() { p.clear() }
 
+// ofDeliberation reports whether an event is told by a deliberation: that of a
+// planner stands among its run's own.
+func ofDeliberation(e contract.Event) bool {
+	kind, _, dotted := strings.Cut(string(e.Type), ".")
+	return e.PipelineID() != 0 && (!dotted || kind == "pipeline")
+}
+
 // describe says in a few words what an event holds.
 func describe(e contract.Event) string {
+	if ofDeliberation(e) {
+		entry := control.LogOf(e)
+		return strings.TrimSpace(inWords(entry) + " " + clean(entry.Text))
+	}
 	var m map[string]any
 	if json.Unmarshal(e.Payload, &m) != nil {
 		return ""

@@ -60,13 +60,20 @@ func (a *app) printPipelines(list []store.Pipeline) {
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tOBJECTIVE")
+	fmt.Fprintln(w, "PIPELINE\tSTATUS\tATTEMPT\tROUNDS\tGAMMA\tSCORE\tAGE\tPLANS\tOBJECTIVE")
 	for _, p := range list {
 		score := ""
 		if p.Status.Terminal() { // until then it says what is left to do
 			score = fmt.Sprintf("%.2f", p.Metrics.PerformanceScore)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%.80s\n", p.ID, p.Status, p.Attempt, p.Iteration, p.Metrics.GammaReason, score, age(p.CreatedAt), clean(p.Objective))
+		status, plans := string(p.Status), ""
+		if p.WaitingFor != "" {
+			status += ", waits for " + clean(p.WaitingFor)
+		}
+		if p.ForRun {
+			plans = fmt.Sprintf("run %d", p.RunID)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%.80s\n", p.ID, status, p.Attempt, p.Iteration, p.Metrics.GammaReason, score, age(p.CreatedAt), plans, clean(p.Objective))
 	}
 	_ = w.Flush()
 }

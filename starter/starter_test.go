@@ -607,6 +607,27 @@ func TestOneThingIsNotCountedAsSeveral(t *testing.T) {
 	require.Equal(t, "0 steps  1 turn", describe(contract.Event{Payload: json.RawMessage(`{"steps": 0, "turns": 1}`)}))
 }
 
+func TestARunThatADeliberationPlansTellsWhatIsSaidInIt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind          contract.EventType
+		payload, want string
+	}{
+		{contract.EventAgentMessage, `{"pipeline_id": 7, "id": "BETA-1-1", "from": "BETA", "to": "ALPHA", "text": "why\nthat?"}`, "BETA → ALPHA: why that?"},
+		{contract.EventBlackboardWritten, `{"pipeline_id": 7, "section": "solutions", "key": "p1", "version": 2, "author": "ALPHA", "text": "a\u001b"}`, "ALPHA solutions/p1, version 2: a"},
+		{contract.EventVoteCast, `{"pipeline_id": 7, "voter": "BETA", "key": "s1", "version": 1, "accept": true, "text": "yes"}`, "BETA accepts s1, version 1: yes"},
+		{contract.EventVoteCast, `{"pipeline_id": 7, "voter": "BETA", "key": "s1", "version": 1, "accept": false}`, "BETA rejects s1, version 1"},
+		{contract.EventPipelineUpdated, `{"pipeline_id": 7, "status": "REPORT", "waiting_for": "continue"}`, "REPORT waits for continue"},
+		{contract.EventAgentEnded, `{"pipeline_id": 7, "member": "ALPHA", "status": "done"}`, "ALPHA done"},
+	} {
+		e := contract.Event{Type: c.kind, Payload: json.RawMessage(c.payload)}
+		require.Equal(t, c.want, describe(e))
+		require.False(t, terminal(e), "an agent's end is not the run's")
+	}
+	planned := contract.Event{Type: contract.PhasePlanner.CompletedEvent(), Payload: json.RawMessage(`{"pipeline_id": 7, "steps": 2}`)}
+	require.Equal(t, "2 steps", describe(planned), "what the run itself tells is told as ever")
+}
+
 func TestADatabaseThatCannotBeUsedIsToldAtOnceAndBeforeAnythingIsStarted(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]int{

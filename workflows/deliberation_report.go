@@ -129,7 +129,7 @@ func clipNews(n contract.News) contract.News {
 func (c *council) change() *contract.PipelineChange {
 	e := c.ending
 	return &contract.PipelineChange{
-		Status: c.status, Iteration: c.metrics.Iterations, WaitingFor: c.waiting, Members: c.views(), Metrics: c.measured(),
+		Status: c.status, Mode: c.settings.Mode, Iteration: c.metrics.Iterations, WaitingFor: c.waiting, Members: c.views(), Metrics: c.measured(),
 		AbortReason: e.abort, HandoffRef: e.handoff, RecoveredBy: e.recovery, FailureCtx: e.context, Consensus: e.consensus, Failure: e.failure, Finished: e.finished,
 	}
 }

@@ -478,7 +478,7 @@ func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
 	var first, again, wrong *pipelineAnswer
 	f.after(time.Minute, func() {
 		wrong = f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "0", Mode: "dream"})
-		c := contract.PipelineCommand{ID: "1", By: "me", Models: map[contract.Agent]contract.ModelChoice{contract.AgentBeta: other}, Timeout: time.Hour}
+		c := contract.PipelineCommand{ID: "1", By: "me", Models: map[contract.Agent]contract.ModelChoice{contract.AgentBeta: other}, Timeout: time.Hour, Mode: contract.ModeOpenRouter}
 		first = f.command(contract.UpdateContinue, c)
 		again = f.command(contract.UpdateContinue, c)
 	})
@@ -487,6 +487,7 @@ func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
 	require.Error(t, wrong.err)
 	require.True(t, first.ack.Applied)
 	require.NoError(t, again.err)
+	require.Equal(t, contract.ModeOpenRouter, f.last(7).Mode, "the row says how it goes on")
 	models := map[string]string{}
 	for _, in := range f.thinks {
 		models[fmt.Sprint(in.Brief.Member, in.Turn)] = in.Model.Model

@@ -329,8 +329,8 @@ func ofPipeline(err error, id int64, format string, args ...any) error {
 // PipelineFilter selects pipelines. Empty fields select all.
 type PipelineFilter struct {
 	Status []contract.PipelineStatus // any of them
-	RunID  int64
-	Text   string // is part of the objective, in any case
+	RunID  int64                     // those that plan this run
+	Text   string                    // is part of the objective, in any case
 	Abort  contract.AbortReason
 	ForRun *bool     // those that plan runs, or those that do not; nil: both
 	Since  time.Time // created then or later
@@ -345,13 +345,14 @@ func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline
 	if len(f.Status) > 0 {
 		params.Statuses = convert(f.Status, func(s contract.PipelineStatus) string { return string(s) })
 	}
-	if f.RunID != 0 {
-		params.RunID = &f.RunID
-	}
 	if !f.Since.IsZero() {
 		params.Since = &f.Since
 	}
 	params.Abort, params.ForRun = optional(string(f.Abort)), f.ForRun
+	if f.RunID != 0 {
+		planning := true // what carries pipelines is no run
+		params.RunID, params.ForRun = &f.RunID, &planning
+	}
 	if f.Before.ID != 0 {
 		params.BeforeAt, params.BeforeID = &f.Before.CreatedAt, f.Before.ID
 	}
@@ -658,6 +659,7 @@ func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error 
 		return nil
 	}
 	p.SetChange, p.Status, p.Iteration, p.WaitingFor = true, string(c.Status), int32(c.Iteration), text(c.WaitingFor)
+	p.Mode = string(c.Mode)
 	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), text(c.HandoffRef), c.RecoveredBy, c.Finished
 	p.CarrierStatus = string(carrierStatus(*c))
 	var err error

@@ -183,7 +183,7 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	first := contract.PipelineRecord{
 		At: at,
 		Change: &contract.PipelineChange{
-			Status: contract.PipelineRunning, Iteration: 2, Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberThinking}},
+			Status: contract.PipelineRunning, Mode: contract.ModeOpenRouter, Iteration: 2, Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberThinking}},
 			Metrics: contract.DeliberationMetrics{TotalMessages: 51, Start: at},
 		},
 		Entries: []contract.Entry{
@@ -211,6 +211,7 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 
 	now := b.pipeline(t, p.ID)
 	require.Equal(t, 3, now.Iteration)
+	require.Equal(t, contract.ModeOpenRouter, now.Mode, "until another one is named")
 	require.Empty(t, now.Members)
 	require.Equal(t, "agreed", now.Consensus.Value.Head)
 	require.Len(t, now.Analysis, 1)
@@ -465,7 +466,11 @@ func TestPipelinesAreListedAndFiltered(t *testing.T) {
 	require.Equal(t, []int64{ids[2], ids[1]}, list(store.PipelineFilter{Before: b.pipeline(t, ids[3]).Cursor(), Limit: 2}))
 	require.Equal(t, []int64{ids[1]}, list(store.PipelineFilter{Status: []contract.PipelineStatus{contract.PipelineStopped, contract.PipelineFailed}}))
 	require.Equal(t, []int64{ids[4]}, list(store.PipelineFilter{Text: "objective 4"}))
-	require.Equal(t, []int64{ids[0]}, list(store.PipelineFilter{RunID: b.pipeline(t, ids[0]).RunID}))
+	require.Empty(t, list(store.PipelineFilter{RunID: b.pipeline(t, ids[0]).RunID}), "what carries a pipeline is no run")
+	planner := b.begin(t, contract.PhasePlanner, "")
+	planning, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.run.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: deliberate()})
+	require.NoError(t, err)
+	require.Equal(t, []int64{planning.ID}, list(store.PipelineFilter{RunID: b.run.ID}))
 }
 
 func TestOnlyPipelinesThatNobodyStartedAreFound(t *testing.T) {

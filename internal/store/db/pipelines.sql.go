@@ -564,24 +564,25 @@ WITH known AS (
     SET updated_at = clock_timestamp(), workflow_id = $4, workflow_run_id = $5,
         workflow_started_at = coalesce(p.workflow_started_at, $10),
         status = CASE WHEN c.yes THEN $1 ELSE p.status END,
-        iteration = CASE WHEN c.yes THEN $13::int ELSE p.iteration END,
-        waiting_for = CASE WHEN c.yes THEN $14::text ELSE p.waiting_for END,
-        members = CASE WHEN c.yes THEN $15::jsonb ELSE p.members END,
-        metrics = CASE WHEN c.yes THEN $16::jsonb ELSE p.metrics END,
-        abort_reason = CASE WHEN c.yes AND $17::text <> '' THEN $17 ELSE p.abort_reason END,
-        handoff_ref = CASE WHEN c.yes AND $18::text <> '' THEN $18 ELSE p.handoff_ref END,
-        recovered_by = CASE WHEN c.yes AND $19::bigint <> 0 THEN $19 ELSE p.recovered_by END,
-        consensus = CASE WHEN c.yes THEN coalesce($20::jsonb, p.consensus) ELSE p.consensus END,
-        failure = CASE WHEN c.yes THEN coalesce($21::jsonb, p.failure) ELSE p.failure END,
-        failure_context = CASE WHEN c.yes THEN coalesce($22::jsonb, p.failure_context) ELSE p.failure_context END,
+        mode = CASE WHEN c.yes AND $13::text <> '' THEN $13 ELSE p.mode END,
+        iteration = CASE WHEN c.yes THEN $14::int ELSE p.iteration END,
+        waiting_for = CASE WHEN c.yes THEN $15::text ELSE p.waiting_for END,
+        members = CASE WHEN c.yes THEN $16::jsonb ELSE p.members END,
+        metrics = CASE WHEN c.yes THEN $17::jsonb ELSE p.metrics END,
+        abort_reason = CASE WHEN c.yes AND $18::text <> '' THEN $18 ELSE p.abort_reason END,
+        handoff_ref = CASE WHEN c.yes AND $19::text <> '' THEN $19 ELSE p.handoff_ref END,
+        recovered_by = CASE WHEN c.yes AND $20::bigint <> 0 THEN $20 ELSE p.recovered_by END,
+        consensus = CASE WHEN c.yes THEN coalesce($21::jsonb, p.consensus) ELSE p.consensus END,
+        failure = CASE WHEN c.yes THEN coalesce($22::jsonb, p.failure) ELSE p.failure END,
+        failure_context = CASE WHEN c.yes THEN coalesce($23::jsonb, p.failure_context) ELSE p.failure_context END,
         started_at = CASE WHEN c.yes AND $1 <> 'SPAWNED' THEN coalesce(p.started_at, $10) ELSE p.started_at END,
-        finished_at = CASE WHEN c.yes AND $23::bool THEN coalesce(p.finished_at, $10) ELSE p.finished_at END
-    FROM fresh f JOIN known k ON k.id = f.pipeline_id CROSS JOIN LATERAL (SELECT $24::bool AND NOT k.over AS yes) c
+        finished_at = CASE WHEN c.yes AND $24::bool THEN coalesce(p.finished_at, $10) ELSE p.finished_at END
+    FROM fresh f JOIN known k ON k.id = f.pipeline_id CROSS JOIN LATERAL (SELECT $25::bool AND NOT k.over AS yes) c
     WHERE p.id = f.pipeline_id
     RETURNING p.id, c.yes
 ), drafts AS (
     SELECT row_number() OVER (ORDER BY g.n) AS n, g.d ->> 'type' AS event_type, coalesce(g.d -> 'payload', '{}') AS payload
-    FROM fresh f CROSS JOIN jsonb_array_elements($25::jsonb) WITH ORDINALITY AS g (d, n)
+    FROM fresh f CROSS JOIN jsonb_array_elements($26::jsonb) WITH ORDINALITY AS g (d, n)
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT r.id, r.event_seq + d.n, d.event_type, d.payload || jsonb_build_object('pipeline_id', $2)
@@ -589,15 +590,15 @@ WITH known AS (
     ORDER BY d.n
 ), follows AS (
     -- The row that carries pipelines is as the newest of them is.
-    SELECT NOT $26::bool AND c.yes AND NOT EXISTS (SELECT FROM orchestrator_pipelines n WHERE n.run_id = $3 AND n.id > c.id) AS yes
+    SELECT NOT $27::bool AND c.yes AND NOT EXISTS (SELECT FROM orchestrator_pipelines n WHERE n.run_id = $3 AND n.id > c.id) AS yes
     FROM changed c
 ), counted AS (
     UPDATE orchestrator_runs r
     SET event_seq = r.event_seq + (SELECT count(*) FROM drafts), updated_at = clock_timestamp(),
-        status = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $27::text ELSE r.status END,
-        waiting_for = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $14 ELSE r.waiting_for END,
+        status = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $28::text ELSE r.status END,
+        waiting_for = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $15 ELSE r.waiting_for END,
         started_at = CASE WHEN f.yes AND r.kind = 'pipeline' AND $1 <> 'SPAWNED' THEN coalesce(r.started_at, $10) ELSE r.started_at END,
-        finished_at = CASE WHEN f.yes AND r.kind = 'pipeline' THEN CASE WHEN $23 THEN coalesce(r.finished_at, $10) END ELSE r.finished_at END
+        finished_at = CASE WHEN f.yes AND r.kind = 'pipeline' THEN CASE WHEN $24 THEN coalesce(r.finished_at, $10) END ELSE r.finished_at END
     FROM follows f
     WHERE r.id = $3
     RETURNING r.event_seq
@@ -622,6 +623,7 @@ type PipelineRecordParams struct {
 	At             time.Time
 	Errors         json.RawMessage
 	Report         json.RawMessage
+	Mode           string
 	Iteration      int32
 	WaitingFor     string
 	Members        json.RawMessage
@@ -665,6 +667,7 @@ func (q *Queries) PipelineRecord(ctx context.Context, arg PipelineRecordParams) 
 		arg.At,
 		arg.Errors,
 		arg.Report,
+		arg.Mode,
 		arg.Iteration,
 		arg.WaitingFor,
 		arg.Members,

@@ -146,6 +146,7 @@ WITH known AS (
     SET updated_at = clock_timestamp(), workflow_id = @workflow_id, workflow_run_id = @workflow_run_id,
         workflow_started_at = coalesce(p.workflow_started_at, @at),
         status = CASE WHEN c.yes THEN @status ELSE p.status END,
+        mode = CASE WHEN c.yes AND @mode::text <> '' THEN @mode ELSE p.mode END,
         iteration = CASE WHEN c.yes THEN @iteration::int ELSE p.iteration END,
         waiting_for = CASE WHEN c.yes THEN @waiting_for::text ELSE p.waiting_for END,
         members = CASE WHEN c.yes THEN @members::jsonb ELSE p.members END,
