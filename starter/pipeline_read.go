@@ -337,5 +337,10 @@ func eventInWords(details json.RawMessage) string {
 			out = append(out, fmt.Sprintf("%s %g", strings.ReplaceAll(key, "_", " "), v))
 		}
 	}
+	if failure, ok := m["failure"].(map[string]any); ok {
+		if why, ok := failure["message"].(string); ok && why != "" {
+			out = append(out, clean(why))
+		}
+	}
 	return strings.Join(out, "  ")
 }

@@ -340,3 +340,11 @@ func TestLogsOfAPipelineAreReadInPagesAndFollowed(t *testing.T) {
 	require.Contains(t, r.out, "orchestration_complete")
 	require.Equal(t, 1208, strings.Count(r.out, "\n"))
 }
+
+func TestTheLogSaysWhyAnAgentEnded(t *testing.T) {
+	t.Parallel()
+	words := eventInWords(json.RawMessage(`{"member":"BETA","status":"failed","failure":{"class":"INFRA_ERROR","message":"the provider answered\u001b[31m HTTP 500"}}`))
+	require.True(t, strings.HasPrefix(words, "failed  the provider answered"), words)
+	require.NotContains(t, words, "\x1b")
+	require.Equal(t, "done", eventInWords(json.RawMessage(`{"member":"BETA","status":"done","failure":null}`)))
+}
