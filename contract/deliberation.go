@@ -142,15 +142,16 @@ type DeliberationSettings struct {
 	Budget       RunBudget             `json:"budget"`
 	ModelTimeout time.Duration         `json:"model_timeout"` // of a single model call
 
-	GammaStuckAfter     time.Duration `json:"gamma_stuck_after"`     // without progress of an agent: GAMMA joins
-	GammaConflictAt     int           `json:"gamma_conflict_at"`     // this many unresolved proposals: GAMMA joins
-	GammaComplexityOver float64       `json:"gamma_complexity_over"` // a higher complexity: GAMMA joins
-	AbortAfter          time.Duration `json:"abort_after"`           // without any progress: stuck
-	Iterations          int           `json:"iterations"`            // more rounds of exchange: iteration_limit
-	Timeout             time.Duration `json:"timeout"`               // of the exchange: timeout
-	OpeningTimeout      time.Duration `json:"opening_timeout"`       // of the opening work of each agent
-	ContinueWait        time.Duration `json:"continue_wait"`         // for 'continue' after the report; unanswered until then it is stopped
-	Recoveries          int           `json:"recoveries"`            // recovery pipelines that may follow one another
+	GammaStuckAfter     time.Duration `json:"gamma_stuck_after"`           // without progress of an agent: GAMMA joins
+	GammaConflictAt     int           `json:"gamma_conflict_at"`           // this many unresolved proposals: GAMMA joins
+	GammaComplexityOver float64       `json:"gamma_complexity_over"`       // a higher complexity: GAMMA joins
+	AbortAfter          time.Duration `json:"abort_after"`                 // without any progress: stuck
+	Iterations          int           `json:"iterations"`                  // more rounds of exchange: iteration_limit
+	Timeout             time.Duration `json:"timeout"`                     // of the exchange: timeout
+	ContinuedTimeout    time.Duration `json:"continued_timeout,omitempty"` // as asked for by 'continue'; counts before Timeout and the task's
+	OpeningTimeout      time.Duration `json:"opening_timeout"`             // of the opening work of each agent
+	ContinueWait        time.Duration `json:"continue_wait"`               // for 'continue' after the report; unanswered until then it is stopped
+	Recoveries          int           `json:"recoveries"`                  // recovery pipelines that may follow one another
 
 	ErrorLimit     int `json:"error_limit"`     // errors of an agent before it is revoked
 	RepeatLimit    int `json:"repeat_limit"`    // the same error, before it is revoked
@@ -158,6 +159,18 @@ type DeliberationSettings struct {
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
 	Entries        int `json:"entries"`    // that the blackboard may have; more are refused
+}
+
+// ExchangeTime is how long the exchange about a task may take: as somebody said who
+// continued it, else as the task says, else as configured.
+func (s DeliberationSettings) ExchangeTime(t DeliberationTask) time.Duration {
+	switch {
+	case s.ContinuedTimeout > 0:
+		return s.ContinuedTimeout
+	case t.TimeoutSeconds > 0:
+		return time.Duration(t.TimeoutSeconds) * time.Second
+	}
+	return s.Timeout
 }
 
 // TextHead is how many bytes of a text stand in histories, queries and signals.
@@ -646,7 +659,6 @@ type PipelineRecord struct {
 // parts stay as they are.
 type PipelineChange struct {
 	Status      PipelineStatus      `json:"status"`
-	Mode        PipelineMode        `json:"mode,omitempty"` // continue may name another than the spawn
 	Iteration   int                 `json:"iteration"`
 	WaitingFor  string              `json:"waiting_for"`
 	Members     []MemberView        `json:"members"`
@@ -659,6 +671,8 @@ type PipelineChange struct {
 	Consensus   *Entry              `json:"consensus,omitempty"`
 	Failure     *Failure            `json:"failure,omitempty"`
 	Finished    bool                `json:"finished,omitempty"`
+
+	Settings *DeliberationSettings `json:"settings,omitempty"` // where 'continue' has changed them
 }
 
 // The events of pipelines; each payload has pipeline_id. Others of a pipeline's
@@ -749,7 +763,7 @@ type NewPipeline struct {
 	Execution int64                `json:"execution,omitempty"` // of the planner, where ForRun
 	Prior     int64                `json:"prior,omitempty"`
 	Attempt   int                  `json:"attempt"`
-	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal; with Prior its TimeoutSeconds alone counts
+	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal
 	Settings  DeliberationSettings `json:"settings"`
 	Inherited *Inherited           `json:"inherited,omitempty"`
 }

@@ -43,7 +43,6 @@ type deliberation struct {
 	cancel    workflow.CancelFunc // of the work
 	stop      *contract.Failure   // asked for
 	continued bool                // asked for
-	granted   time.Duration       // for the exchange, by whoever continued it; 0: nothing was said of it
 	seen      map[string]struct{} // ids of commands already applied
 	shown     contract.PipelineStatus
 	announced bool                // the end said that a recovery follows
@@ -471,7 +470,6 @@ func (d *deliberation) createRecovery(ctx workflow.Context, out *outcome) (contr
 	s.AutoContinue = s.AutoContinue || d.continued
 	err := workflow.ExecuteActivity(recording(ctx), contract.ActivityCreatePipeline, contract.NewPipeline{
 		RunID: d.in.RunID, ForRun: d.in.ForRun, Prior: d.in.PipelineID, Attempt: d.in.Attempt + 1, Settings: s, Inherited: d.inherit(reasonOf(out)),
-		Task: contract.DeliberationTask{TimeoutSeconds: int((d.granted + time.Second - 1) / time.Second)}, // before what the task says
 	}).Get(ctx, &next)
 	return next, err
 }

@@ -169,11 +169,12 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 		return "goes on already"
 	}
 	d.continued = true
+	d.altered = d.altered || c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0
 	if c.Mode != "" {
 		d.settings.Mode = c.Mode
 	}
 	if c.Timeout > 0 {
-		d.settings.Timeout, d.limit, d.granted = c.Timeout, c.Timeout, c.Timeout
+		d.settings.Timeout, d.settings.ContinuedTimeout, d.limit = c.Timeout, c.Timeout, c.Timeout
 	}
 	d.switchModels(c.Models)
 	if d.status != contract.PipelineReport {

@@ -128,8 +128,15 @@ func clipNews(n contract.News) contract.News {
 // change is what the pipeline's row must show now.
 func (c *council) change() *contract.PipelineChange {
 	e := c.ending
+	var altered *contract.DeliberationSettings
+	if c.altered {
+		now := c.settings
+		altered = &now
+	}
 	return &contract.PipelineChange{
-		Status: c.status, Mode: c.settings.Mode, Iteration: c.metrics.Iterations, WaitingFor: c.waiting, Members: c.views(), Metrics: c.measured(),
+		Settings: altered,
+
+		Status: c.status, Iteration: c.metrics.Iterations, WaitingFor: c.waiting, Members: c.views(), Metrics: c.measured(),
 		AbortReason: e.abort, HandoffRef: e.handoff, RecoveredBy: e.recovery, FailureCtx: e.context, Consensus: e.consensus, Failure: e.failure, Finished: e.finished,
 	}
 }

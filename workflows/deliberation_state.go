@@ -17,6 +17,7 @@ type council struct {
 	outbox
 	in       contract.DeliberationInput
 	settings contract.DeliberationSettings
+	altered  bool // settings are not those that it began with
 	status   contract.PipelineStatus
 	waiting  string        // for what, by name
 	limit    time.Duration // of the exchange
@@ -119,10 +120,7 @@ const (
 func newCouncil(in contract.DeliberationInput, now time.Time) *council {
 	c := &council{
 		in: in, settings: in.Settings, status: contract.PipelineSpawned,
-		metrics: contract.DeliberationMetrics{Start: now}, lastProgress: now, limit: in.Settings.Timeout,
-	}
-	if own := in.Task.TimeoutSeconds; own > 0 {
-		c.limit = time.Duration(own) * time.Second
+		metrics: contract.DeliberationMetrics{Start: now}, lastProgress: now, limit: in.Settings.ExchangeTime(in.Task),
 	}
 	c.seed(now)
 	return c

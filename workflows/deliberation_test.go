@@ -324,22 +324,6 @@ func TestAStopBeforeTheRecoveryBeginsCallsItOff(t *testing.T) {
 	}
 }
 
-func TestTheTimeThatContinueNamesHoldsForRecoveriesToo(t *testing.T) {
-	t.Parallel()
-	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
-	f.after(time.Minute, func() {
-		f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "1", Timeout: 90*time.Second + time.Millisecond})
-	})
-	f.deliberate(func(in *contract.DeliberationInput) {
-		in.Task.TimeoutSeconds = 600
-		in.Settings.AutoContinue, in.Settings.Iterations, in.Settings.Recoveries = false, 1, 1
-	})
-	require.Len(t, f.created, 1)
-	require.Equal(t, 91, f.created[0].Task.TimeoutSeconds, "before what the task says")
-	require.Equal(t, 90*time.Second+time.Millisecond, f.created[0].Settings.Timeout)
-}
-
 func TestACallWhoseAnswerCameTooLateIsPaidInTheResultToo(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
@@ -487,12 +471,33 @@ func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
 	require.Error(t, wrong.err)
 	require.True(t, first.ack.Applied)
 	require.NoError(t, again.err)
-	require.Equal(t, contract.ModeOpenRouter, f.last(7).Mode, "the row says how it goes on")
+	require.Equal(t, contract.ModeOpenRouter, f.last(7).Settings.Mode, "the row says how it goes on")
 	models := map[string]string{}
 	for _, in := range f.thinks {
 		models[fmt.Sprint(in.Brief.Member, in.Turn)] = in.Model.Model
 	}
 	require.Equal(t, map[string]string{"ALPHA1": "scripted", "BETA1": "scripted", "ALPHA2": "scripted", "BETA2": "large"}, models)
+	require.Nil(t, f.records[0].Change.Settings, "the row has what it was spawned with")
+	told := f.last(7).Settings
+	require.NotNil(t, told, "what continue changed is for people to see")
+	require.Equal(t, []any{"large", time.Hour}, []any{told.Models[contract.AgentBeta].Model, told.ExchangeTime(contract.DeliberationTask{TimeoutSeconds: 9})})
+}
+
+func TestARecoveryHasTheTimeThatThePipelineWasContinuedWith(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.say(contract.Alpha, 1, contract.Move{Kind: contract.MovePropose, Key: "p", Text: contract.Text{Head: "a"}})
+	f.after(time.Minute, func() {
+		f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "1", Timeout: 5 * time.Second})
+	})
+	f.slow(contract.Alpha, 2, time.Hour)
+	f.slow(contract.Beta, 2, time.Hour)
+	f.deliberate(func(in *contract.DeliberationInput) {
+		in.Settings.AutoContinue, in.Task.TimeoutSeconds, in.Settings.Recoveries = false, 3600, 1
+	})
+	require.Equal(t, contract.AbortTimeout, f.last(7).AbortReason)
+	require.Len(t, f.created, 1)
+	require.Equal(t, 5*time.Second, f.created[0].Settings.ExchangeTime(contract.DeliberationTask{TimeoutSeconds: 3600}))
 }
 
 func TestContinueWithoutNeedIsAcknowledged(t *testing.T) {

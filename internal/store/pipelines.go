@@ -286,9 +286,6 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 		if err == nil && prior.RunID != n.RunID {
 			err = notFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
 		}
-		if n.Task.TimeoutSeconds > 0 { // whoever continued it said so
-			prior.Task.TimeoutSeconds = n.Task.TimeoutSeconds
-		}
 		return prior.Objective, prior.Task, err
 	}
 	if n.Task.Objective != "" {
@@ -659,7 +656,6 @@ func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error 
 		return nil
 	}
 	p.SetChange, p.Status, p.Iteration, p.WaitingFor = true, string(c.Status), int32(c.Iteration), text(c.WaitingFor)
-	p.Mode = string(c.Mode)
 	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), text(c.HandoffRef), c.RecoveredBy, c.Finished
 	p.CarrierStatus = string(carrierStatus(*c))
 	var err error
@@ -673,6 +669,9 @@ func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error 
 		return err
 	}
 	if p.FailureContext, err = encodeSome(c.FailureCtx); err != nil {
+		return err
+	}
+	if p.Settings, err = encodeSome(c.Settings); err != nil {
 		return err
 	}
 	if p.Consensus, err = encodeSome(c.Consensus); err != nil {

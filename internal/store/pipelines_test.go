@@ -183,7 +183,7 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	first := contract.PipelineRecord{
 		At: at,
 		Change: &contract.PipelineChange{
-			Status: contract.PipelineRunning, Mode: contract.ModeOpenRouter, Iteration: 2, Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberThinking}},
+			Status: contract.PipelineRunning, Iteration: 2, Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberThinking}},
 			Metrics: contract.DeliberationMetrics{TotalMessages: 51, Start: at},
 		},
 		Entries: []contract.Entry{
@@ -211,7 +211,6 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 
 	now := b.pipeline(t, p.ID)
 	require.Equal(t, 3, now.Iteration)
-	require.Equal(t, contract.ModeOpenRouter, now.Mode, "until another one is named")
 	require.Empty(t, now.Members)
 	require.Equal(t, "agreed", now.Consensus.Value.Head)
 	require.Len(t, now.Analysis, 1)
@@ -315,13 +314,6 @@ func TestTheCarrierFollowsTheNewestOfItsPipelines(t *testing.T) {
 	unstarted, err := b.UnstartedPipelines(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Empty(t, unstarted, "the pipeline before starts its recovery")
-	longer, err := b.CreatePipeline(t.Context(), contract.NewPipeline{
-		RunID: p.RunID, Prior: next.ID, Attempt: 3, Settings: deliberate(), Task: contract.DeliberationTask{TimeoutSeconds: 91},
-	})
-	require.NoError(t, err)
-	want := p.Task
-	want.TimeoutSeconds = 91
-	require.Equal(t, want, longer.Task, "with the time that was asked for, and as it was in all else")
 	_, err = b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.run.ID, Prior: p.ID, Settings: deliberate()})
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
@@ -571,4 +563,23 @@ func TestWhatAPipelineDoesIsCountedOnce(t *testing.T) {
 	for i, more := range []float64{1, 1, 1, 1, 5, 1, 1, 1} {
 		require.InDelta(t, before[i]+more, count()[i], 0, "metric %d", i)
 	}
+}
+
+func TestWhatAPipelineIsContinuedWithIsWhatItDecidesByFromThenOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.spawn(t, "o")
+	works := contract.PipelineChange{Status: contract.PipelineOrchestrating}
+	b.says(t, p, 1, contract.PipelineRecord{Change: &works})
+	require.Equal(t, p.Settings, b.pipeline(t, p.ID).Settings)
+	other := p.Settings
+	other.Mode, other.ContinuedTimeout = contract.ModeOpenRouter, time.Hour
+	other.Models = map[contract.Agent]contract.ModelChoice{contract.AgentBeta: {Provider: "p", Model: "m"}}
+	works.Settings = &other
+	b.says(t, p, 2, contract.PipelineRecord{Change: &works})
+	works.Settings = nil
+	b.says(t, p, 3, contract.PipelineRecord{Change: &works})
+	now := b.pipeline(t, p.ID)
+	require.Equal(t, other, now.Settings)
+	require.Equal(t, contract.ModeOpenRouter, now.Mode)
 }

@@ -393,12 +393,7 @@ func abortWords(p store.Pipeline) string {
 }
 
 // exchangeTime is how long the exchange may take.
-func exchangeTime(p store.Pipeline) time.Duration {
-	if p.Task.TimeoutSeconds > 0 {
-		return time.Duration(p.Task.TimeoutSeconds) * time.Second
-	}
-	return p.Settings.Timeout
-}
+func exchangeTime(p store.Pipeline) time.Duration { return p.Settings.ExchangeTime(p.Task) }
 
 // agreed says who agreed on what, or how far they are from it.
 func agreed(p store.Pipeline, ballots []Ballot) string {

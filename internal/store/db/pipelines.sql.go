@@ -564,16 +564,17 @@ WITH known AS (
     SET updated_at = clock_timestamp(), workflow_id = $4, workflow_run_id = $5,
         workflow_started_at = coalesce(p.workflow_started_at, $10),
         status = CASE WHEN c.yes THEN $1 ELSE p.status END,
-        mode = CASE WHEN c.yes AND $13::text <> '' THEN $13 ELSE p.mode END,
-        iteration = CASE WHEN c.yes THEN $14::int ELSE p.iteration END,
-        waiting_for = CASE WHEN c.yes THEN $15::text ELSE p.waiting_for END,
-        members = CASE WHEN c.yes THEN $16::jsonb ELSE p.members END,
-        metrics = CASE WHEN c.yes THEN $17::jsonb ELSE p.metrics END,
-        abort_reason = CASE WHEN c.yes AND $18::text <> '' THEN $18 ELSE p.abort_reason END,
-        handoff_ref = CASE WHEN c.yes AND $19::text <> '' THEN $19 ELSE p.handoff_ref END,
-        recovered_by = CASE WHEN c.yes AND $20::bigint <> 0 THEN $20 ELSE p.recovered_by END,
-        consensus = CASE WHEN c.yes THEN coalesce($21::jsonb, p.consensus) ELSE p.consensus END,
-        failure = CASE WHEN c.yes THEN coalesce($22::jsonb, p.failure) ELSE p.failure END,
+        iteration = CASE WHEN c.yes THEN $13::int ELSE p.iteration END,
+        waiting_for = CASE WHEN c.yes THEN $14::text ELSE p.waiting_for END,
+        members = CASE WHEN c.yes THEN $15::jsonb ELSE p.members END,
+        metrics = CASE WHEN c.yes THEN $16::jsonb ELSE p.metrics END,
+        abort_reason = CASE WHEN c.yes AND $17::text <> '' THEN $17 ELSE p.abort_reason END,
+        handoff_ref = CASE WHEN c.yes AND $18::text <> '' THEN $18 ELSE p.handoff_ref END,
+        recovered_by = CASE WHEN c.yes AND $19::bigint <> 0 THEN $19 ELSE p.recovered_by END,
+        consensus = CASE WHEN c.yes THEN coalesce($20::jsonb, p.consensus) ELSE p.consensus END,
+        failure = CASE WHEN c.yes THEN coalesce($21::jsonb, p.failure) ELSE p.failure END,
+        settings = CASE WHEN c.yes THEN coalesce($22::jsonb, p.settings) ELSE p.settings END,
+        mode = CASE WHEN c.yes THEN coalesce($22::jsonb ->> 'mode', p.mode) ELSE p.mode END,
         failure_context = CASE WHEN c.yes THEN coalesce($23::jsonb, p.failure_context) ELSE p.failure_context END,
         started_at = CASE WHEN c.yes AND $1 <> 'SPAWNED' THEN coalesce(p.started_at, $10) ELSE p.started_at END,
         finished_at = CASE WHEN c.yes AND $24::bool THEN coalesce(p.finished_at, $10) ELSE p.finished_at END
@@ -596,7 +597,7 @@ WITH known AS (
     UPDATE orchestrator_runs r
     SET event_seq = r.event_seq + (SELECT count(*) FROM drafts), updated_at = clock_timestamp(),
         status = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $28::text ELSE r.status END,
-        waiting_for = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $15 ELSE r.waiting_for END,
+        waiting_for = CASE WHEN f.yes AND r.kind = 'pipeline' THEN $14 ELSE r.waiting_for END,
         started_at = CASE WHEN f.yes AND r.kind = 'pipeline' AND $1 <> 'SPAWNED' THEN coalesce(r.started_at, $10) ELSE r.started_at END,
         finished_at = CASE WHEN f.yes AND r.kind = 'pipeline' THEN CASE WHEN $24 THEN coalesce(r.finished_at, $10) END ELSE r.finished_at END
     FROM follows f
@@ -623,7 +624,6 @@ type PipelineRecordParams struct {
 	At             time.Time
 	Errors         json.RawMessage
 	Report         json.RawMessage
-	Mode           string
 	Iteration      int32
 	WaitingFor     string
 	Members        json.RawMessage
@@ -633,6 +633,7 @@ type PipelineRecordParams struct {
 	RecoveredBy    int64
 	Consensus      json.RawMessage
 	Failure        json.RawMessage
+	Settings       json.RawMessage
 	FailureContext json.RawMessage
 	Finished       bool
 	SetChange      bool
@@ -667,7 +668,6 @@ func (q *Queries) PipelineRecord(ctx context.Context, arg PipelineRecordParams) 
 		arg.At,
 		arg.Errors,
 		arg.Report,
-		arg.Mode,
 		arg.Iteration,
 		arg.WaitingFor,
 		arg.Members,
@@ -677,6 +677,7 @@ func (q *Queries) PipelineRecord(ctx context.Context, arg PipelineRecordParams) 
 		arg.RecoveredBy,
 		arg.Consensus,
 		arg.Failure,
+		arg.Settings,
 		arg.FailureContext,
 		arg.Finished,
 		arg.SetChange,

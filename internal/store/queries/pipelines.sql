@@ -146,7 +146,6 @@ WITH known AS (
     SET updated_at = clock_timestamp(), workflow_id = @workflow_id, workflow_run_id = @workflow_run_id,
         workflow_started_at = coalesce(p.workflow_started_at, @at),
         status = CASE WHEN c.yes THEN @status ELSE p.status END,
-        mode = CASE WHEN c.yes AND @mode::text <> '' THEN @mode ELSE p.mode END,
         iteration = CASE WHEN c.yes THEN @iteration::int ELSE p.iteration END,
         waiting_for = CASE WHEN c.yes THEN @waiting_for::text ELSE p.waiting_for END,
         members = CASE WHEN c.yes THEN @members::jsonb ELSE p.members END,
@@ -156,6 +155,8 @@ WITH known AS (
         recovered_by = CASE WHEN c.yes AND @recovered_by::bigint <> 0 THEN @recovered_by ELSE p.recovered_by END,
         consensus = CASE WHEN c.yes THEN coalesce(sqlc.narg(consensus)::jsonb, p.consensus) ELSE p.consensus END,
         failure = CASE WHEN c.yes THEN coalesce(sqlc.narg(failure)::jsonb, p.failure) ELSE p.failure END,
+        settings = CASE WHEN c.yes THEN coalesce(sqlc.narg(settings)::jsonb, p.settings) ELSE p.settings END,
+        mode = CASE WHEN c.yes THEN coalesce(sqlc.narg(settings)::jsonb ->> 'mode', p.mode) ELSE p.mode END,
         failure_context = CASE WHEN c.yes THEN coalesce(sqlc.narg(failure_context)::jsonb, p.failure_context) ELSE p.failure_context END,
         started_at = CASE WHEN c.yes AND @status <> 'SPAWNED' THEN coalesce(p.started_at, @at) ELSE p.started_at END,
         finished_at = CASE WHEN c.yes AND @finished::bool THEN coalesce(p.finished_at, @at) ELSE p.finished_at END
