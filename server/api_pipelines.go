@@ -128,7 +128,7 @@ func (s *server) listPipelines(ctx context.Context, in *struct {
 		return nil, err
 	}
 	list, err := s.Store.ListPipelines(ctx, f)
-	page := pipelineList{Pipelines: notNil(list)}
+	page := pipelineList{Pipelines: store.NotNil(list)}
 	if err == nil && len(list) == f.Limit {
 		page.Next = writeCursor(list[len(list)-1].Cursor())
 	}
@@ -151,7 +151,7 @@ func (s *server) pipelineLogs(ctx context.Context, in *struct {
 		in.Pipeline = newest.ID
 	}
 	entries, err := p.Logs(ctx, in.Pipeline, in.After, in.Limit)
-	return answered(pipelineLogs{PipelineID: in.Pipeline, Entries: notNil(entries)}, err)
+	return answered(pipelineLogs{PipelineID: in.Pipeline, Entries: store.NotNil(entries)}, err)
 }
 
 func (s *server) continuePipeline(ctx context.Context, in *struct {

@@ -64,18 +64,18 @@ func (s *server) runOperations(api huma.API) {
 			return nil, err
 		}
 		list, err := s.Store.Findings(ctx, in.ID)
-		return answered(findings{notNil(list)}, err)
+		return answered(findings{store.NotNil(list)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/artifacts", "list-artifacts", "The files of a run"), func(ctx context.Context, in *OfRun) (*body[artifacts], error) {
 		if _, err := s.Store.Run(ctx, in.ID); err != nil {
 			return nil, err
 		}
 		list, err := s.Store.Artifacts(ctx, in.ID)
-		return answered(artifacts{notNil(list)}, err)
+		return answered(artifacts{store.NotNil(list)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "What a run ever asked people"), func(ctx context.Context, in *OfRun) (*body[interventions], error) {
 		d, err := s.Store.RecentDetails(ctx, in.ID, 1)
-		return answered(interventions{Interventions: notNil(d.Interventions)}, err)
+		return answered(interventions{Interventions: store.NotNil(d.Interventions)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or attempts of one: what is worse in the second first"), s.diffRuns)
 	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
@@ -106,14 +106,6 @@ type (
 	interventions = api.Interventions
 	links         = api.Links
 )
-
-// notNil makes an empty list of none, which is [] as JSON and not null.
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
 
 // filters select runs, for the API and for pages.
 type filters struct {
@@ -177,7 +169,7 @@ func (s *server) listRuns(ctx context.Context, in *filters) (*body[runList], err
 		return nil, err
 	}
 	runs, err := s.Store.ListRuns(ctx, f)
-	page := runList{Runs: notNil(runs)}
+	page := runList{Runs: store.NotNil(runs)}
 	if err == nil && len(runs) == f.Limit {
 		page.Next = writeCursor(runs[len(runs)-1].Cursor())
 	}
@@ -241,7 +233,7 @@ func (s *server) listEvents(ctx context.Context, in *eventPage) (*body[eventList
 		return nil, err
 	}
 	events, err := s.Store.Events(ctx, in.ID, in.After, in.Limit)
-	return answered(eventList{Events: notNil(events)}, err)
+	return answered(eventList{Events: store.NotNil(events)}, err)
 }
 
 // logQuery selects conversations.

@@ -27,7 +27,7 @@ func (s *server) systemOperations(api huma.API) {
 			return nil, err
 		}
 		questions, err := s.Store.Questions(ctx, 0, mostInterventions)
-		return answered(waiting{Interventions: notNil(list), Questions: notNil(questions)}, err)
+		return answered(waiting{Interventions: store.NotNil(list), Questions: store.NotNil(questions)}, err)
 	})
 	handle(s, api, get("/api/models", "list-models", "Providers, what is known of models, and which agent uses which"), func(ctx context.Context, in *struct {
 		Check bool `query:"check" doc:"ask each provider whether it answers and accepts its key; no token is spent"`

@@ -45,7 +45,7 @@ func (s *server) webhookOperations(api huma.API) {
 	}
 	handle(s, api, op(http.MethodGet, "", "list-webhooks", "Where events are sent to"), func(ctx context.Context, _ *struct{}) (*body[webhooks], error) {
 		list, err := s.Store.Webhooks(ctx)
-		return answered(webhooks{notNil(list)}, err)
+		return answered(webhooks{store.NotNil(list)}, err)
 	})
 	create := op(http.MethodPost, "", "create-webhook", "Have events sent to a URL, from now on", http.StatusConflict, http.StatusUnprocessableEntity)
 	create.DefaultStatus = http.StatusCreated
@@ -124,7 +124,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	}
 	from.ID = cmp.Or(from.ID, in.Before)
 	list, err := s.Store.Deliveries(ctx, in.ID, store.DeliveryFilter{Status: store.DeliveryStatus(in.Status), Before: from.ID, Limit: in.Limit})
-	page := deliveryList{Deliveries: notNil(list)}
+	page := deliveryList{Deliveries: store.NotNil(list)}
 	if err == nil && len(list) == in.Limit {
 		page.Next = writeCursor(deliveryPlace{list[len(list)-1].ID})
 	}

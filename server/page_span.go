@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
@@ -20,7 +20,6 @@ import (
 const (
 	shownText      = 20_000  // bytes of a text
 	shownPatch     = 200_000 // bytes of a patch
-	readPatch      = 4 << 20 // bytes of a patch that are looked at to find what changed
 	shownSpanCases = 12
 	openFirst      = 4 // texts that are open at once
 )
@@ -225,23 +224,23 @@ func stateOf(ok bool) ui.State {
 // patchSection shows what changed between two patches of the same base: of each
 // file that they differ in, its whole change since the base.
 func (s *server) patchSection(ctx context.Context, before, after string) ([]ui.Section, error) {
-	was, err := s.patch(ctx, before)
+	was, err := s.knownPatch(ctx, before)
 	if err != nil {
 		return nil, err
 	}
-	is, err := s.patch(ctx, after)
+	is, err := s.knownPatch(ctx, after)
 	if err != nil {
 		return nil, err
 	}
 	old := map[string]bool{} // a patch may have very many files
-	for _, file := range patchedFiles(was) {
-		old[file] = true
+	for _, file := range was.files {
+		old[file.Text] = true
 	}
 	var changed strings.Builder
 	files := 0
-	for _, file := range patchedFiles(is) {
-		if !old[file] {
-			changed.WriteString(file)
+	for _, file := range is.files {
+		if !old[file.Text] {
+			changed.WriteString(file.Text)
 			files++
 		}
 	}
@@ -255,37 +254,18 @@ func (s *server) patchSection(ctx context.Context, before, after string) ([]ui.S
 	return []ui.Section{section}, nil
 }
 
-// patch reads the beginning of a patch that is kept under a digest. One that is
-// not kept any more is empty.
-func (s *server) patch(ctx context.Context, digest string) (string, error) {
+// knownPatch is the patch that is kept under a digest. One that is not kept any
+// more is empty.
+func (s *server) knownPatch(ctx context.Context, digest string) (patchText, error) {
 	if digest == "" {
-		return "", nil
+		return patchText{}, nil
 	}
-	content, err := s.Artifacts.Reader(ctx, digest)
-	if err != nil {
+	p, err := s.storedPatch(ctx, digest)
+	if errors.Is(err, artifact.ErrNotFound) {
 		s.Log.WarnContext(ctx, "A patch could not be read and is not shown", "digest", digest, "error", err)
-		return "", nil
+		return patchText{}, nil
 	}
-	defer content.Close()
-	text, err := io.ReadAll(io.LimitReader(content, readPatch))
-	if err != nil {
-		return "", fmt.Errorf("read patch %s: %w", digest, err)
-	}
-	return strings.ToValidUTF8(string(text), "\uFFFD"), nil
-}
-
-// patchedFiles divides a patch into what it says of each file.
-func patchedFiles(patch string) []string {
-	const begin = "diff --git "
-	var out []string
-	for patch != "" {
-		next := strings.Index(patch[1:], "\n"+begin)
-		if next < 0 {
-			return append(out, patch)
-		}
-		out, patch = append(out, patch[:next+2]), patch[next+2:]
-	}
-	return out
+	return p, err
 }
 
 func (s *server) checkSpan(ctx context.Context, run, execution int64, id string) (*ui.SpanDetail, error) {

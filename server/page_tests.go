@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"path"
 	"regexp"
@@ -247,47 +246,3 @@ func hasWords(all, words []string) bool {
 	}
 	return true
 }
-
-// screenshot sends a picture that a test made, to be shown in a page. It is sent
-// as a picture and nothing else, so that no text in it becomes part of a page.
-func (s *server) screenshot(w http.ResponseWriter, r *http.Request) {
-	run, err := runID(r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	id, err := number(r, "artifact")
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	all, err := s.Store.Artifacts(r.Context(), run)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	i := slices.IndexFunc(all, func(a contract.Artifact) bool {
-		return a.ID == id && a.Type == contract.ArtifactScreenshot && a.Size <= ui.ShownPicture
-	})
-	if i < 0 {
-		s.fail(w, r, store.ErrNotFound)
-		return
-	}
-	content, err := s.Artifacts.Get(r.Context(), all[i].Digest)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	kind := http.DetectContentType(content)
-	if !slices.Contains([]string{"image/png", "image/jpeg", "image/webp", "image/gif"}, kind) {
-		s.fail(w, r, store.ErrNotFound)
-		return
-	}
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	w.Header().Set("Cache-Control", fmt.Sprintf("private, max-age=%d, immutable", pictureKept))
-	s.write(w, http.StatusOK, kind, content)
-}
-
-// pictureKept is for how many seconds a browser keeps a picture: an artifact
-// never changes.
-const pictureKept = 86_400

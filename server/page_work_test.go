@@ -179,7 +179,7 @@ func TestPagesOfWorkRefuseWhatNobodyCanMean(t *testing.T) {
 		"tests?from=10000000": http.StatusOK, "tests?text=%25_%5C": http.StatusOK,
 		"findings?severity=awful": http.StatusBadRequest, "findings?category=x": http.StatusBadRequest, "findings?state=open": http.StatusBadRequest, "findings?check=%27--": http.StatusOK,
 		"diff/99": http.StatusNotFound, "diff/0": http.StatusNotFound, "diff?other=x": http.StatusBadRequest, fmt.Sprintf("diff/%d?phase=x", id): http.StatusBadRequest,
-		fmt.Sprintf("diff/%d?attempt=99", id): http.StatusNotFound, "pictures/1": http.StatusNotFound, "pictures/x": http.StatusNotFound,
+		fmt.Sprintf("diff/%d?attempt=99", id): http.StatusNotFound, "artifacts/1/content": http.StatusBadRequest, "artifacts/99999/content": http.StatusNotFound, "artifacts/x/content": http.StatusNotFound,
 	} {
 		w := b.get(t, fmt.Sprintf("/runs/%d/%s", id, path))
 		require.Equal(t, want, w.Code, path)
@@ -399,18 +399,18 @@ func TestPicturesOfATestAreShownBesideItAndAsNothingElse(t *testing.T) {
 	}
 	require.Contains(t, text, "Other files of tests", "the second picture is of no test that is known")
 	sources := attributes(doc, "src")
-	require.Contains(t, sources, fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
+	require.Contains(t, sources, fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"]))
 	for n := range doc.Descendants() {
 		if n.Data == "tr" && strings.Contains(textOf(n), "logs in") {
-			require.Contains(t, attributes(n, "src"), fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
+			require.Contains(t, attributes(n, "src"), fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"]))
 		}
 	}
-	w := b.get(t, fmt.Sprintf("/runs/%d/pictures/%d", id, ids["test-failed-1.png"]))
+	w := b.get(t, fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids["test-failed-1.png"]))
 	require.Equal(t, "image/png", w.Header().Get("Content-Type"))
-	require.Equal(t, "default-src 'none'; sandbox", w.Header().Get("Content-Security-Policy"))
+	require.Contains(t, w.Header().Get("Content-Security-Policy"), "sandbox; default-src 'none'")
 	require.Equal(t, png, w.Body.String())
 	for _, no := range []string{"page.png", "trace.zip", "output.log"} {
-		require.Equal(t, http.StatusNotFound, b.get(t, fmt.Sprintf("/runs/%d/pictures/%d", id, ids[no])).Code, no)
+		require.Equal(t, http.StatusBadRequest, b.get(t, fmt.Sprintf("/runs/%d/artifacts/%d/content", id, ids[no])).Code, no)
 	}
 }
 

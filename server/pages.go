@@ -39,7 +39,6 @@ func (s *server) pages(mux *http.ServeMux) {
 	get("/runs/{id}/findings", s.tab("findings", s.findingsTab))
 	get("/runs/{id}/diff/{other}", s.diffPage)
 	mux.HandleFunc("GET /runs/{id}/diff", s.chooseDiff)
-	mux.HandleFunc("GET /runs/{id}/pictures/{artifact}", s.screenshot)
 	mux.HandleFunc("GET /runs/{id}/changes.patch", s.changePatch)
 	mux.HandleFunc("/runs/{id}/changes.patch", s.wrongMethod)
 	get("/runs/{id}/timeline", s.tab("timeline", s.timelineTab))

@@ -120,17 +120,9 @@ func (b *Board) Report(ctx context.Context) (Report, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.last
-	r.Agents, r.Queues = notNil(agents), notNil(slices.Clone(r.Queues))
+	r.Agents, r.Queues = store.NotNil(agents), store.NotNil(slices.Clone(r.Queues))
 	r.Roles = Roles(agents)
 	return r, err
-}
-
-// notNil makes an empty list of none, which is [] as JSON and not null.
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 // lookIfOld looks unless somebody did not long ago, or does now.

@@ -58,9 +58,9 @@ type AgentBeat struct {
 func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	for i := range b.Agents {
 		a := &b.Agents[i]
-		a.Detail, a.Work = text(a.Detail), notNil(a.Work)
+		a.Detail, a.Work = text(a.Detail), NotNil(a.Work)
 	}
-	agents, err := encode(notNil(b.Agents))
+	agents, err := encode(NotNil(b.Agents))
 	if err != nil {
 		return err
 	}

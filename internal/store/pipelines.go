@@ -623,10 +623,10 @@ func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordPa
 		v    any
 	}{
 		{&p.Entries, newest(r.Entries, func(e contract.Entry) string { return fmt.Sprint(e.Section, "/", e.Key, "/", e.Version) })},
-		{&p.Messages, notNil(r.Messages)},
+		{&p.Messages, NotNil(r.Messages)},
 		{&p.Votes, newest(r.Votes, func(v contract.Vote) string { return fmt.Sprint(v.Key, "/", v.Version, "/", v.Voter) })},
-		{&p.Errors, notNil(r.Errors)},
-		{&p.Events, notNil(r.Events)},
+		{&p.Errors, NotNil(r.Errors)},
+		{&p.Events, NotNil(r.Events)},
 	} {
 		var err error
 		if *part.into, err = encode(part.v); err != nil {
@@ -659,7 +659,7 @@ func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error 
 	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), text(c.HandoffRef), c.RecoveredBy, c.Finished
 	p.CarrierStatus = string(carrierStatus(*c))
 	var err error
-	if p.Members, err = encode(notNil(c.Members)); err != nil {
+	if p.Members, err = encode(NotNil(c.Members)); err != nil {
 		return err
 	}
 	if p.Metrics, err = encode(c.Metrics); err != nil {
@@ -729,7 +729,7 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 // PipelineTexts returns texts of a pipeline, or of one that it recovers, by their
 // refs. Those that do not exist are absent.
 func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
-	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: notNil(refs)})
+	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: NotNil(refs)})
 	if err != nil {
 		return nil, explain(err, "read texts of pipeline %d", id)
 	}

@@ -140,10 +140,10 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	}
 	p.EndEvents = int32(r.EndEvents)
 	var err error
-	if p.Heals, err = encode(notNil(r.Heals)); err != nil {
+	if p.Heals, err = encode(NotNil(r.Heals)); err != nil {
 		return p, err
 	}
-	if p.Interventions, err = encode(notNil(r.Interventions)); err != nil {
+	if p.Interventions, err = encode(NotNil(r.Interventions)); err != nil {
 		return p, err
 	}
 	events := r.Events
@@ -154,8 +154,8 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	return p, err
 }
 
-// notNil makes an empty list of none, which is [] as JSON and not null.
-func notNil[T any](list []T) []T {
+// NotNil makes an empty list of none, which is [] as JSON and not null.
+func NotNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}

@@ -73,7 +73,7 @@ type WebhookChange struct {
 // was used for the same request returns the webhook that it made, and false.
 func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
 	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
-		Url: n.URL, Events: notNil(n.Events), Project: n.Project, Description: text(n.Description), Secret: n.Secret.Reveal(),
+		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: text(n.Description), Secret: n.Secret.Reveal(),
 		Enabled: n.Enabled, IdempotencyKey: optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
 	})
 	if err == nil {
@@ -108,7 +108,7 @@ func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
 
 func webhookOf(r db.WebhooksRow) Webhook {
 	return Webhook{
-		ID: r.ID, URL: r.Url, Events: notNil(r.Events), Project: r.Project, Description: r.Description, Enabled: r.Enabled,
+		ID: r.ID, URL: r.Url, Events: NotNil(r.Events), Project: r.Project, Description: r.Description, Enabled: r.Enabled,
 		DisabledReason: r.DisabledReason, FailingSince: r.FailingSince, Pending: r.Pending, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 }

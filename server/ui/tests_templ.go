@@ -1523,7 +1523,7 @@ func isPicture(f contract.Artifact) bool {
 
 // pictureHref is the address of a picture that a test made.
 func pictureHref(f contract.Artifact) string {
-	return fmt.Sprintf("/runs/%d/pictures/%d", f.RunID, f.ID)
+	return fmt.Sprintf("/runs/%d/artifacts/%d/content", f.RunID, f.ID)
 }
 
 // shownTestFiles is how many files without a test are shown.

@@ -73,8 +73,8 @@ const scripted = ['', 'timeline', 'plan', 'changes', 'heals', 'logs', 'replay'];
 const turns = 3;
 const drawn = tabs.filter((tab) => !scripted.includes(tab));
 
-// A screenshot that is none is not found, which browsers complain of.
-const noPicture = /\/pictures\/\d+/;
+// A screenshot that is none is refused, which browsers complain of.
+const noPicture = /\/artifacts\/\d+\/content/;
 
 for (let id = 1; id <= runs; id++) {
   test(`run ${id} takes nothing hostile for more than text`, async ({ page, complaints }) => {
