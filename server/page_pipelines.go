@@ -181,15 +181,7 @@ func (s *server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 	if p.HandoffRef == "" {
 		return contract.Artifact{}, store.ErrNotFound
 	}
-	files, err := s.Store.Artifacts(ctx, p.RunID)
-	if err != nil {
-		return contract.Artifact{}, err
-	}
-	i := slices.IndexFunc(files, func(a contract.Artifact) bool { return a.Name == p.HandoffRef })
-	if i < 0 {
-		return contract.Artifact{}, store.ErrNotFound
-	}
-	return files[i], nil
+	return s.Store.ArtifactNamed(ctx, p.RunID, p.HandoffRef)
 }
 
 // handoff sends the handoff of a pipeline as a file to keep.

@@ -348,3 +348,70 @@ func TestThePartsOfAScoreAddUpToIt(t *testing.T) {
 		require.InDelta(t, m.Score(iterations), max(0, sum), 0.0051)
 	})
 }
+
+func TestAPipelineTellsOnceHowItEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const hint = "write less"
+	stopped := &contract.Failure{Class: contract.ClassHuman, Code: contract.CodeCancelled, Message: "stopped by ann (enough); partial results are kept"}
+	agreed := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: "the deliberation found no consensus (stuck): " + hint}
+	lost := &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus, Message: agreed.Message + "; it could not be recovered: no row"}
+	keyless := &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeUnauthorized, Message: "openai refused the key"}
+	for name, c := range map[string]struct {
+		change   contract.PipelineChange
+		recovers int
+		has, not []string
+	}{
+		"stopped":            {contract.PipelineChange{Status: contract.PipelineStopped, Failure: stopped}, 2, []string{"Stopped by ann (enough); partial results are kept.", "What is stopped is not recovered."}, []string{"HUMAN_ERROR"}},
+		"stuck":              {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: agreed, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 0, []string{"nobody made progress", "recoveries are off"}, []string{"LOGIC_ERROR"}},
+		"stuck, then broken": {contract.PipelineChange{Status: contract.PipelineOrchestrationFailed, AbortReason: contract.AbortStuck, Failure: lost, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 2, []string{"it could not be recovered: no row"}, nil},
+		"without a key":      {contract.PipelineChange{Status: contract.PipelineFailed, Failure: keyless, FailureCtx: &contract.FailureContext{RecoveryHint: hint}}, 2, []string{"CONFIG_ERROR", "openai refused the key", "the same agents would fail in the same way"}, nil},
+	} {
+		p, _, err := b.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: name, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Iterations: 10, Recoveries: c.recovers, AbortAfter: time.Minute}})
+		require.NoError(t, err)
+		c.change.Finished = true
+		b.pipelineSays(t, p, contract.PipelineRecord{Change: &c.change})
+		_, text := b.page(t, ui.PipelineHref(p.ID))
+		for _, want := range c.has {
+			require.Contains(t, text, want, name)
+		}
+		for _, not := range c.not {
+			require.NotContains(t, text, not, name)
+		}
+		if c.change.Failure == agreed {
+			require.Equal(t, 1, strings.Count(text, hint), "the hint is said once")
+		}
+	}
+}
+
+func TestWhoWasLateWithTheOpeningIsNamedWhereAPipelineAsks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for text, beta := range map[string]contract.MemberStatus{
+		"ALPHA and BETA have done their opening work":                                 contract.MemberIdle,
+		"ALPHA has done its opening work, on its own. BETA took too long; what comes": contract.MemberTimedOut,
+		"ALPHA has done its opening work, on its own. BETA failed and is gone.":       contract.MemberRevoked,
+	} {
+		p := b.spawned(t, "o")
+		b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
+			Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue, Metrics: contract.DeliberationMetrics{BlackboardWrites: 1},
+			Members: []contract.MemberView{{Member: contract.Alpha, Status: contract.MemberIdle}, {Member: contract.Beta, Status: beta}},
+		}})
+		_, said := b.page(t, ui.PipelineHref(p.ID))
+		require.Contains(t, said, text)
+		require.Contains(t, said, "1 write, 0 reads")
+	}
+}
+
+func TestAllPipelinesThatWaitAreCountedHoweverFewAreShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 23 {
+		b.pipelineSays(t, b.spawned(t, "o"), contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineReport, WaitingFor: contract.UpdateContinue}})
+	}
+	doc, text := b.page(t, "/pipelines")
+	require.Contains(t, text, "Waiting for you (23)")
+	shown := slices.DeleteFunc(attributes(doc, "id"), func(id string) bool { return !strings.HasPrefix(id, "ask-") })
+	require.Len(t, shown, 20)
+	require.Contains(t, attributes(doc, "href"), "/pipelines?status=REPORT", "where the others are")
+}

@@ -1,6 +1,14 @@
 package store
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
 
 // WaitingPipelines returns how many pipelines wait for a person.
 func (s *Store) WaitingPipelines(ctx context.Context) (int, error) {
@@ -13,4 +21,14 @@ func (s *Store) WaitingPipelines(ctx context.Context) (int, error) {
 func (s *Store) LastEvent(ctx context.Context, runID int64) (int64, error) {
 	seq, err := s.q.EventSeq(ctx, runID)
 	return seq, ofRun(err, runID, "find the last event of run %d", runID)
+}
+
+// ArtifactNamed returns the artifact of a run, or of the row that carries
+// pipelines, that has a name, or ErrNotFound.
+func (s *Store) ArtifactNamed(ctx context.Context, runID int64, name string) (contract.Artifact, error) {
+	row, err := s.q.ArtifactNamed(ctx, db.ArtifactNamedParams{RunID: runID, Name: text(name)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return contract.Artifact{}, notFound("run %d has no artifact %q", runID, name)
+	}
+	return artifactOf(db.ArtifactsRow(row)), explain(err, "read artifact %q of run %d", name, runID)
 }

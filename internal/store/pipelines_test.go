@@ -583,3 +583,17 @@ func TestWhatAPipelineIsContinuedWithIsWhatItDecidesByFromThenOn(t *testing.T) {
 	require.Equal(t, other, now.Settings)
 	require.Equal(t, contract.ModeOpenRouter, now.Mode)
 }
+
+func TestAnArtifactIsFoundByItsName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, other := b.spawn(t, "o"), b.spawn(t, "another")
+	require.NoError(t, b.AddArtifacts(t.Context(), p.RunID, []contract.Artifact{{RunID: p.RunID, Name: "pipeline-1/handoff.json", Type: contract.ArtifactJSON, Size: 2, Digest: "d"}}))
+	found, err := b.ArtifactNamed(t.Context(), p.RunID, "pipeline-1/handoff.json")
+	require.NoError(t, err)
+	require.Equal(t, []any{p.RunID, "d", int64(2), contract.ArtifactJSON}, []any{found.RunID, found.Digest, found.Size, found.Type})
+	for run, name := range map[int64]string{other.RunID: "pipeline-1/handoff.json", p.RunID: "handoff.json"} {
+		_, err = b.ArtifactNamed(t.Context(), run, name)
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}
+}

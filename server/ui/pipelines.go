@@ -296,6 +296,9 @@ const (
 // to contract.DeliberationMetrics.Score.
 func ScoreParts(m contract.DeliberationMetrics, iterations int) []ScorePart {
 	consensus := ScorePart{Name: "Consensus", Most: scoreConsensus, Why: "none was reached"}
+	if m.End == nil {
+		consensus.Why = "not yet"
+	}
 	if m.Consensus {
 		consensus.Points, consensus.Why = scoreConsensus, "it was reached"
 	}
@@ -376,7 +379,7 @@ func abortWords(p store.Pipeline) string {
 	case contract.AbortIterationLimit:
 		return "It was given up: " + plural(p.Settings.Iterations, "round", "rounds") + " of exchange brought no consensus."
 	case contract.AbortTimeout:
-		return "It was given up: the time of the exchange, " + Lasted(exchangeTime(p)) + ", was over."
+		return "It was given up: the time of the exchange, " + Lasted(p.Settings.ExchangeTime(p.Task)) + ", was over."
 	}
 	switch p.Status {
 	case contract.PipelineFailed:
@@ -392,10 +395,44 @@ func abortWords(p store.Pipeline) string {
 	return ""
 }
 
-// exchangeTime is how long the exchange may take.
-func exchangeTime(p store.Pipeline) time.Duration { return p.Settings.ExchangeTime(p.Task) }
+// openingWords say who has done the opening work.
+func openingWords(p store.Pipeline) string {
+	var ready, late, gone []string
+	for _, who := range voters(nil) {
+		m := member(p, who)
+		switch {
+		case m == nil:
+		case m.Status == contract.MemberTimedOut:
+			late = append(late, string(who))
+		case m.Status == contract.MemberFailed || m.Status == contract.MemberRevoked:
+			gone = append(gone, string(who))
+		default:
+			ready = append(ready, string(who))
+		}
+	}
+	var words []string
+	switch len(ready) {
+	case 1:
+		words = append(words, ready[0]+" has done its opening work, on its own.")
+	case 2:
+		words = append(words, "ALPHA and BETA have done their opening work, each on its own.")
+	}
+	if len(late) > 0 {
+		words = append(words, strings.Join(late, " and ")+" took too long; what comes later still counts.")
+	}
+	if len(gone) > 0 {
+		words = append(words, strings.Join(gone, " and ")+" failed and is gone.")
+	}
+	return strings.Join(words, " ")
+}
 
-// agreed says who agreed on what, or how far they are from it.
+// readsAndWrites counts what was done with a blackboard.
+func readsAndWrites(m contract.DeliberationMetrics) string {
+	return plural(m.BlackboardWrites, "write", "writes") + ", " + plural(m.BlackboardReads, "read", "reads")
+}
+
+// agreed says who agreed on what, or how far they are from it; nothing where
+// none was reached.
 func agreed(p store.Pipeline, ballots []Ballot) string {
 	if c := p.Consensus; c != nil && c.Achieved != nil && *c.Achieved {
 		what := strings.Join(c.From, ", ")
@@ -413,7 +450,7 @@ func agreed(p store.Pipeline, ballots []Ballot) string {
 	}
 	switch {
 	case p.Status.Terminal():
-		return "none was reached"
+		return ""
 	case len(ballots) == 0:
 		return "nothing to vote on yet"
 	}

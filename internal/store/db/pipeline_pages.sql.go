@@ -7,7 +7,45 @@ package db
 
 import (
 	"context"
+	"time"
 )
+
+const artifactNamed = `-- name: ArtifactNamed :one
+SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
+FROM orchestrator_artifacts WHERE run_id = $1 AND name = $2
+`
+
+type ArtifactNamedParams struct {
+	RunID int64
+	Name  string
+}
+
+type ArtifactNamedRow struct {
+	ID          int64
+	RunID       int64
+	ExecutionID int64
+	Name        string
+	Type        string
+	Size        int64
+	Hash        string
+	CreatedAt   time.Time
+}
+
+func (q *Queries) ArtifactNamed(ctx context.Context, arg ArtifactNamedParams) (ArtifactNamedRow, error) {
+	row := q.db.QueryRow(ctx, artifactNamed, arg.RunID, arg.Name)
+	var i ArtifactNamedRow
+	err := row.Scan(
+		&i.ID,
+		&i.RunID,
+		&i.ExecutionID,
+		&i.Name,
+		&i.Type,
+		&i.Size,
+		&i.Hash,
+		&i.CreatedAt,
+	)
+	return i, err
+}
 
 const countWaitingPipelines = `-- name: CountWaitingPipelines :one
 SELECT count(*)::int FROM orchestrator_pipelines WHERE status = 'REPORT' AND waiting_for <> ''
