@@ -379,6 +379,9 @@ func (c *council) givesUp(status contract.PipelineStatus, why contract.AbortReas
 		Reason: reason, IterationCount: c.round, ElapsedSeconds: c.now.Sub(c.metrics.Start).Seconds(), Metrics: c.metrics,
 		GammaSpawned: c.metrics.GammaSpawned, ErrorCount: c.refused, RecoveryHint: hint,
 	}
+	if c.failure == nil {
+		c.failure = fail(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation found no consensus ("+reason+"): "+hint, "")
+	}
 	if why != "" {
 		c.happened(contract.EventOrchestrationAborted, map[string]any{"reason": why})
 		c.leaves(hint)

@@ -263,6 +263,7 @@ func (f *filler) isStopped(t *tale) {
 	c.thinksFor(contract.Alpha, 9*time.Second, "")
 	c.writes(contract.Alpha, contract.MovePropose, "vendor-b", "B: the only one with an address in the EU and a limit that fits the newsletter.")
 	c.wait(5 * time.Second)
+	c.failure = fail(contract.ClassHuman, contract.CodeCancelled, "stopped by mara (the decision was made elsewhere); partial results are kept", "")
 	c.closes(contract.PipelineStopped, "partial", "Stopped by mara: the decision was made elsewhere. One proposal was on the blackboard.")
 	c.past(at)
 }
