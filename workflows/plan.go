@@ -51,7 +51,7 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
 	var in contract.DeliberationInput
 	if err := workflow.ExecuteActivity(recording(ctx), contract.ActivityCreatePipeline, contract.NewPipeline{
-		RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: *r.in.Settings.Deliberation,
+		RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: r.deliberationSettings(),
 	}).Get(ctx, &in); err != nil {
 		return err
 	}
@@ -69,6 +69,24 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 	}
 	r.consensus = &result
 	return nil
+}
+
+// deliberationSettings are what a deliberation about the plan decides by: as the
+// run was started with, but who used the planner's model uses the one that the
+// planner was switched to since, by a person or because its provider was away.
+func (r *run) deliberationSettings() contract.DeliberationSettings {
+	s := *r.in.Settings.Deliberation
+	first, now := r.in.Settings.Models[contract.AgentPlanner], r.models[contract.AgentPlanner]
+	models := map[contract.Agent]contract.ModelChoice{}
+	for _, m := range contract.Members() {
+		own := s.Models[m.Agent()]
+		if own.Provider == first.Provider && own.Model == first.Model && now.Model != "" {
+			own = now
+		}
+		models[m.Agent()] = own
+	}
+	s.Models = models
+	return s
 }
 
 // keepMinutes keeps what was said as artifacts of the run, and learns whether what

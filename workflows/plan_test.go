@@ -240,3 +240,21 @@ func (p *planners) slowly(member string, d time.Duration) {
 	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Execution.Step == member })).Return(p.think).After(d).Maybe()
 	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(p.think).Maybe()
 }
+
+func TestWhoDeliberatesUsesTheModelThatThePlannerWasSwitchedTo(t *testing.T) {
+	t.Parallel()
+	first, own, now := contract.ModelChoice{Provider: "a", Model: "planner"}, contract.ModelChoice{Provider: "b", Model: "own"}, contract.ModelChoice{Provider: "c", Model: "other"}
+	given := contract.DeliberationSettings{
+		Iterations: 7, Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: first, contract.AgentBeta: own, contract.AgentGamma: first},
+	}
+	r := &run{
+		in:       contract.RunInput{Settings: contract.Settings{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: first}, Deliberation: &given}},
+		runState: runState{models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: first}},
+	}
+	require.Equal(t, given, r.deliberationSettings())
+	r.models = map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: now}
+	s := r.deliberationSettings()
+	require.Equal(t, map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: now, contract.AgentBeta: own, contract.AgentGamma: now}, s.Models)
+	require.Equal(t, 7, s.Iterations)
+	require.Equal(t, first, given.Models[contract.AgentAlpha], "the run's own inputs stay")
+}

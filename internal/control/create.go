@@ -288,6 +288,9 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 	for agent := range s.Models {
 		s.Models[agent] = chosen
 	}
+	if s.Deliberation != nil {
+		deliberateWith(cfg, s.Deliberation, chosen)
+	}
 	return nil
 }
 
@@ -321,6 +324,11 @@ func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 		}
 		if name := s.Models[agent].Provider; !slices.Contains(names, name) {
 			names = append(names, name)
+		}
+	}
+	if d := s.Deliberation; d != nil && s.PlanBy == contract.PlanByDeliberation && !s.PlanGiven {
+		for _, m := range d.Models {
+			names = append(names, m.Provider)
 		}
 	}
 	return reachable(ctx, cfg, names, "the run was not made")

@@ -209,14 +209,20 @@ func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.De
 	if mode == contract.ModeLocal && !scripted {
 		return settings, wrong("mode local deliberates with the scripted model, and %s is another one; leave the model out, or use mode openrouter", name)
 	}
-	settings.Mode = contract.ModeOpenRouter
-	if scripted {
-		settings.Mode = contract.ModeLocal
-	}
-	for agent := range settings.Models {
-		settings.Models[agent] = chosen
-	}
+	deliberateWith(p.Config, &settings, chosen)
 	return settings, nil
+}
+
+// deliberateWith lets all members use one model. What is scripted is the mode
+// local.
+func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen contract.ModelChoice) {
+	s.Mode = contract.ModeOpenRouter
+	if cfg.Models.Providers[chosen.Provider].Kind == string(model.KindScripted) {
+		s.Mode = contract.ModeLocal
+	}
+	for agent := range s.Models {
+		s.Models[agent] = chosen
+	}
 }
 
 // probe sees that the members' models can be reached, before anything is made or

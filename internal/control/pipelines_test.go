@@ -2,6 +2,8 @@ package control
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 )
 
 func TestAComplexityIsANumberOrAWord(t *testing.T) {
@@ -95,6 +98,20 @@ func TestTheModeOfAPipelineIsThatOfItsModels(t *testing.T) {
 	require.ErrorContains(t, err, `no model provider is called "nowhere"`)
 }
 
+func TestTheModelOfAllAgentsIsThatOfThoseWhoDeliberateToo(t *testing.T) {
+	t.Parallel()
+	cfg := scriptedConfig()
+	d, err := setup.Deliberation(cfg, "")
+	require.NoError(t, err)
+	require.Equal(t, contract.ModeLocal, d.Mode)
+	s := contract.Settings{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: {}}, Deliberation: &d}
+	require.NoError(t, chooseModel(cfg, &s, "openai/gpt-5"))
+	require.Equal(t, contract.ModeOpenRouter, d.Mode)
+	for _, m := range contract.Members() {
+		require.Equal(t, s.Models[contract.AgentPlanner], d.Models[m.Agent()], m)
+	}
+}
+
 func TestWhoPlansARunIsASettingOfItsRequest(t *testing.T) {
 	t.Parallel()
 	require.Nil(t, Creation{}.settings())
@@ -104,4 +121,31 @@ func TestWhoPlansARunIsASettingOfItsRequest(t *testing.T) {
 	raw, err := json.Marshal(Creation{})
 	require.NoError(t, err)
 	require.NotContains(t, string(raw), "PlanBy", "requests of before are still the same ones")
+}
+
+func TestWhatCannotReachTheModelsOfADeliberationIsRefusedBefore(t *testing.T) {
+	t.Parallel()
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"object": "list", "data": []}`))
+	}))
+	t.Cleanup(answers.Close)
+	cfg := scriptedConfig()
+	cfg.Models.Providers["scripted"] = config.Provider{Kind: "scripted", BaseURL: answers.URL + "/v1", MaxConcurrent: 1}
+	cfg.Models.Providers["keyless"] = config.Provider{Kind: "openai", BaseURL: answers.URL + "/v1", APIKeyEnv: "RGPT_TEST_NO_SUCH_KEY", MaxConcurrent: 1}
+	scripted := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
+	run := contract.Settings{
+		Models:       map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: scripted, contract.AgentBuilder: scripted},
+		Deliberation: &contract.DeliberationSettings{Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: scripted, contract.AgentBeta: {Provider: "keyless", Model: "x"}}},
+	}
+	require.NoError(t, probe(t.Context(), cfg, run), "nobody deliberates unless the plan is complex")
+	run.PlanBy = contract.PlanByDeliberation
+	err := probe(t.Context(), cfg, run)
+	require.ErrorContains(t, err, "the run was not made: ")
+	require.Equal(t, contract.CodeUnauthorized, fault.Of(err).Code)
+	require.Equal(t, 1, strings.Count(err.Error(), "keyless"), "said once")
+	run.PlanGiven = true
+	require.NoError(t, probe(t.Context(), cfg, run), "the plan is there")
+	p := &Pipelines{Config: cfg}
+	require.ErrorContains(t, p.probe(t.Context(), run.Deliberation.Models, "pipeline 7 was not told to go on"), "pipeline 7 was not told to go on: ")
 }
