@@ -309,8 +309,10 @@ func TestCommandsToPipelinesThatCannotTakeThemSayWhy(t *testing.T) {
 	each(p.ID, http.StatusConflict, "it has no wish to")
 	d.answer = serviceerror.NewNotFound("workflow not found")
 	each(p.ID, http.StatusConflict, "has not started yet")
-	d.answer = context.DeadlineExceeded
-	each(p.ID, http.StatusServiceUnavailable, "did not answer")
+	for _, late := range []error{context.DeadlineExceeded, client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewDeadlineExceeded("context deadline exceeded"))} {
+		d.answer = late
+		each(p.ID, http.StatusServiceUnavailable, "did not answer")
+	}
 	d.answer = errors.New("secret text of the inside")
 	w := b.send(t, http.MethodPost, "/api/pipeline/continue", fmt.Sprintf(`{"pipeline_id": %d}`, p.ID))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)

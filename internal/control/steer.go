@@ -109,6 +109,13 @@ func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
 	return view, value.Get(&view)
 }
 
+// silent reports whether an error is that a workflow did not answer in time, in
+// whichever of its forms that comes: Temporal's client wraps its own.
+func silent(err error) bool {
+	var late *serviceerror.DeadlineExceeded
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late)
+}
+
 // steerError says why a command had no effect.
 func (r *Runs) steerError(ctx context.Context, id int64, name string, err error) error {
 	var app *temporal.ApplicationError
@@ -123,8 +130,9 @@ func (r *Runs) steerError(ctx context.Context, id int64, name string, err error)
 		}
 		return refused("run %d has not started yet; try again in a moment, or start it with rgpt run advance %d", id, id)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.Wrap(fmt.Errorf("%w: %w", ErrSilent, err), contract.ClassInfra, contract.CodeTimeout, "run %d did not answer %s within %s; see that a worker runs (rgpt dev status)", id, name, answerTime)
+	if silent(err) {
+		return fault.Wrap(fmt.Errorf("%w: %w", ErrSilent, err), contract.ClassInfra, contract.CodeTimeout,
+			"run %d did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", id, name, answerTime)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to run %d", name, id)
 }
