@@ -401,7 +401,7 @@ func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string,
 		return refused("pipeline %d has ended (%s); %s changes nothing any more", was.ID, now.Status, name)
 	}
 	if silent(err) {
-		return fault.Wrap(errors.Join(ErrSilent, err), contract.ClassInfra, contract.CodeTimeout,
+		return fault.Wrap(ErrSilent, contract.ClassInfra, contract.CodeTimeout,
 			"pipeline %d did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", was.ID, name, answerTime)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to pipeline %d", name, was.ID)

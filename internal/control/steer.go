@@ -22,8 +22,9 @@ import (
 // answerTime is how long a run may take to answer a command.
 const answerTime = 30 * time.Second
 
-// ErrSilent is the error of a command that a run did not answer in its time.
-var ErrSilent = errors.New("the run did not answer")
+// ErrSilent is the error of a command that a run or pipeline did not answer in its
+// time.
+var ErrSilent = errors.New("no answer came")
 
 // Steer sends a command, by the name of an update, to a run and waits for its
 // answer. Commands with the same ID are one command. What a run refuses is a
@@ -131,7 +132,7 @@ func (r *Runs) steerError(ctx context.Context, id int64, name string, err error)
 		return refused("run %d has not started yet; try again in a moment, or start it with rgpt run advance %d", id, id)
 	}
 	if silent(err) {
-		return fault.Wrap(fmt.Errorf("%w: %w", ErrSilent, err), contract.ClassInfra, contract.CodeTimeout,
+		return fault.Wrap(ErrSilent, contract.ClassInfra, contract.CodeTimeout,
 			"run %d did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", id, name, answerTime)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to run %d", name, id)
