@@ -3,6 +3,7 @@ package activities_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -371,6 +372,12 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 			require.Equal(t, first, again)
 			require.Equal(t, c.served, h.served(), "each call is paid once")
 			require.NotEqual(t, own.ID, first.ID)
+			alpha := h.executionOf(contract.AgentAlpha)
+			if c.before {
+				require.Equal(t, []int64{own.ID, first.ID}, []int64{h.planOf(in.Execution.ID), h.planOf(alpha)}, "each is the work of one execution, and both are kept")
+			} else {
+				require.Equal(t, first.ID, h.planOf(in.Execution.ID))
+			}
 			plan, err := h.Store.PlanByID(t.Context(), h.run.ID, first.ID)
 			require.NoError(t, err)
 			require.Equal(t, "agreed", plan.Summary)
@@ -380,6 +387,49 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 			require.Nil(t, failure)
 			require.NotEqual(t, first.ID, later.ID, "another attempt makes another plan of the same agreement")
 		})
+	}
+}
+
+// executionOf returns the first execution of an agent in the house's run.
+func (h *house) executionOf(agent contract.Agent) int64 {
+	h.t.Helper()
+	executions, err := h.Store.Executions(h.t.Context(), h.run.ID)
+	require.NoError(h.t, err)
+	i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.Agent == agent })
+	require.GreaterOrEqual(h.t, i, 0, agent)
+	return executions[i].ID
+}
+
+// planOf returns the plan that an execution has; it must have one.
+func (h *house) planOf(execution int64) int64 {
+	h.t.Helper()
+	mark := contract.Plan{Summary: "there was none"}
+	id, err := h.Store.SavePlan(h.t.Context(), h.run.ID, execution, "test", mark)
+	require.NoError(h.t, err)
+	plan, err := h.Store.PlanByID(h.t.Context(), h.run.ID, id)
+	require.NoError(h.t, err)
+	require.NotEqual(h.t, mark.Summary, plan.Summary, "execution %d has no plan", execution)
+	return id
+}
+
+// TestAConsensusThatIsAPlanLeavesThePlannersOwn lets a planner find a goal too complex
+// and deliberate, with a plan as the consensus: an execution has one plan, so it
+// is the work of the member that began first.
+func TestAConsensusThatIsAPlanLeavesThePlannersOwn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "\n  - when: {agent: planner, attempt: 1, turn: 1}\n    reply: {json: "+strings.Replace(planDoc, "agreed", "too complex", 1)+"}\n")
+	in := contract.PlanInput{Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice}
+	own, failure := do[contract.PlanResult](h, h.Plan, in)
+	require.Nil(t, failure)
+	minutes := contract.MinutesInput{RunID: h.run.ID, Execution: in.Execution, Result: h.deliberated(in.Execution, planDoc)}
+	for range 2 {
+		agreed, failure := do[contract.MinutesResult](h, h.Minutes, minutes)
+		require.Nil(t, failure)
+		require.NotEqual(t, own.ID, agreed.PlanID)
+		plan, err := h.Store.PlanByID(t.Context(), h.run.ID, agreed.PlanID)
+		require.NoError(t, err)
+		require.Equal(t, "agreed", plan.Summary)
+		require.Equal(t, []int64{own.ID, agreed.PlanID}, []int64{h.planOf(in.Execution.ID), h.planOf(h.executionOf(contract.AgentAlpha))})
 	}
 }
 
