@@ -409,7 +409,8 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		return own
 	}
 	if d.stop != nil || outer.Err() != nil { // between the end and here
-		d.unrecovered(ctx, calledOff)
+		d.noteCancel(outer)
+		own.Failure = d.unrecovered(ctx, d.stop.Message)
 		return own
 	}
 	ctx, d.recovery = workflow.WithCancel(ctx)
@@ -417,61 +418,66 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		outer.Done().Receive(ctx, nil)
 		d.recovery()
 	})
-	next, err := d.createRecovery(ctx, out)
-	if err != nil {
-		d.log.Error("Could not create the recovery of a deliberation", "error", err)
-		why := calledOff
-		if ctx.Err() == nil {
-			why = fault.Of(err).Message
-			own.Failure = d.addToFailure("it could not be recovered: " + why)
-		}
-		d.unrecovered(ctx, why)
-		return own
-	}
-	d.ending.recovery = next.PipelineID
-	d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
-	var result contract.DeliberationResult
-	if err := workflow.ExecuteChildWorkflow(
-		childOptions(ctx, contract.PipelineWorkflowID(next.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, next).Get(ctx, &result); err != nil {
-		d.log.Error("Could not recover a deliberation", "recovery", next.PipelineID, "error", err) // how this one ended stands
-		if ctx.Err() == nil {
-			own.Failure = d.addToFailure("it could not be recovered: " + fault.Of(err).Message)
-		}
+	result, err := deliberateIn(ctx, d.nextAttempt(out), func(next contract.DeliberationInput) {
+		d.ending.recovery = next.PipelineID
+		d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
+	})
+	if err != nil { // how this one ended stands
+		d.log.Error("Could not recover a deliberation", "recovery", d.ending.recovery, "error", err)
+		own.Failure = d.unrecovered(ctx, fault.Of(err).Message)
 		return own
 	}
 	result.Usage = own.Usage.Add(result.Usage)
 	return result
 }
 
-// calledOff is why a recovery that was announced does not come where somebody
-// stopped it first.
-const calledOff = "it was stopped before its recovery began"
-
-// addToFailure adds to why the deliberation came to nothing.
-func (d *deliberation) addToFailure(text string) *contract.Failure {
-	why := *d.ending.failure
-	why.Message += "; " + text
-	d.ending.failure, d.changed = &why, true
-	return &why
+// unrecovered says why the recovery that the end announced came to nothing, and
+// tells whoever waits for one that was never made.
+func (d *deliberation) unrecovered(ctx workflow.Context, why string) *contract.Failure {
+	failure := *d.ending.failure
+	failure.Message += "; it could not be recovered: " + why
+	d.announced, d.ending.failure, d.changed = false, &failure, true
+	if d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
+	}
+	return &failure
 }
 
-// unrecovered tells that the recovery that the end announced does not come.
-func (d *deliberation) unrecovered(ctx workflow.Context, why string) {
-	d.announced = false
-	if workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
-		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
+// nextAttempt is the deliberation that follows.
+func (d *deliberation) nextAttempt(out *outcome) contract.NewPipeline {
+	s := d.settings
+	s.AutoContinue = s.AutoContinue || d.continued
+	return contract.NewPipeline{
+		RunID: d.in.RunID, ForRun: d.in.ForRun, Prior: d.in.PipelineID, Attempt: d.in.Attempt + 1, Settings: s, Inherited: d.inherit(reasonOf(out)),
 	}
 }
 
-// createRecovery makes the row of the deliberation that follows.
-func (d *deliberation) createRecovery(ctx workflow.Context, out *outcome) (contract.DeliberationInput, error) {
-	var next contract.DeliberationInput
-	s := d.settings
-	s.AutoContinue = s.AutoContinue || d.continued
-	err := workflow.ExecuteActivity(recording(ctx), contract.ActivityCreatePipeline, contract.NewPipeline{
-		RunID: d.in.RunID, ForRun: d.in.ForRun, Prior: d.in.PipelineID, Attempt: d.in.Attempt + 1, Settings: s, Inherited: d.inherit(reasonOf(out)),
-	}).Get(ctx, &next)
-	return next, err
+// deliberateIn makes the row of a deliberation, starts its workflow as a child, and
+// returns how it ended. A row that is there must come to an end, so a cancellation
+// that comes while it is made reaches the child once that has started.
+func deliberateIn(ctx workflow.Context, n contract.NewPipeline, made func(contract.DeliberationInput)) (contract.DeliberationResult, error) {
+	var result contract.DeliberationResult
+	if ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	var in contract.DeliberationInput
+	if err := workflow.ExecuteActivity(recording(last), contract.ActivityCreatePipeline, n).Get(last, &in); err != nil {
+		return result, err
+	}
+	made(in)
+	own, cancel := workflow.WithCancel(last)
+	child := workflow.ExecuteChildWorkflow(childOptions(own, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
+	if err := child.GetChildWorkflowExecution().Get(last, nil); err != nil {
+		return result, err
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		ctx.Done().Receive(ctx, nil)
+		cancel()
+	})
+	err := child.Get(last, &result)
+	return result, err
 }
 
 // result is how this deliberation ended.

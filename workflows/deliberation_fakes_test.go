@@ -40,7 +40,8 @@ type forum struct {
 	always     func(in contract.ThinkInput) []contract.Move
 	paid       map[string]int // calls of a member, by its step, whose answers nobody waited for
 	onDeed     func(n int)    // called at each activity, with its number
-	onRecord   func(rec contract.PipelineRecord)
+	onCreate   func()         // called when the row of a recovery is made
+	onRecord   func(contract.PipelineRecord)
 	done       int // activities so far
 	away       int // how often the database does not answer yet
 }
@@ -88,6 +89,9 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 		return contract.WriteHandoffResult{Ref: fmt.Sprintf("pipeline-%d/handoff.json", in.Handoff.PipelineID)}, f.broken[contract.ActivityWriteHandoff]
 	})
 	register(contract.ActivityCreatePipeline, func(_ context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
+		if f.onCreate != nil {
+			f.onCreate()
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.created = append(f.created, in)

@@ -297,33 +297,6 @@ func tellsOfItsEnd(rec contract.PipelineRecord) bool {
 	})
 }
 
-func TestAStopBeforeTheRecoveryBeginsCallsItOff(t *testing.T) {
-	t.Parallel()
-	for how, stop := range map[string]func(f *forum){
-		"by signal": func(f *forum) {
-			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
-		},
-		"by cancellation": func(f *forum) { f.env.CancelWorkflow() },
-	} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			f := newForum(t)
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
-			f.onRecord = func(rec contract.PipelineRecord) {
-				if tellsOfItsEnd(rec) {
-					stop(f)
-				}
-			}
-			f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
-			require.True(t, f.env.IsWorkflowCompleted())
-			require.Empty(t, f.created)
-			events := f.events(7)
-			require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "it was announced, and whoever waits for it is told")
-			require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status, "how it ended stands")
-		})
-	}
-}
-
 func TestACallWhoseAnswerCameTooLateIsPaidInTheResultToo(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
@@ -614,6 +587,57 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status)
 }
 
+// TestAStopWhileARecoveryBeginsLosesNoPipeline stops a pipeline between the row of
+// its recovery and that one's workflow: what has a row comes to an end.
+func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
+	t.Parallel()
+	for how, stop := range map[string]func(f *forum){
+		"by signal": func(f *forum) {
+			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
+		},
+		"by cancellation": func(f *forum) { f.env.CancelWorkflow() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			f.onCreate = func() { stop(f) }
+			f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
+			require.True(t, f.env.IsWorkflowCompleted())
+			require.Len(t, f.created, 1)
+			require.Equal(t, []any{contract.PipelineOrchestrationFailed, int64(8)}, []any{f.last(7).Status, f.last(7).RecoveredBy})
+			require.Equal(t, []any{contract.PipelineStopped, true}, []any{f.last(8).Status, f.last(8).Finished}, "what has a row comes to an end")
+			require.Contains(t, f.reports(8), contract.ReportPartial)
+			for _, in := range f.thinks {
+				require.Equal(t, int64(pipelineUnderTest), in.Brief.PipelineID, "nothing is paid for any more")
+			}
+			require.Len(t, f.ends, len(f.executions), "each execution that began has ended")
+		})
+	}
+}
+
+// TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning stops a pipeline while its
+// last record is written.
+func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.onRecord = func(rec contract.PipelineRecord) {
+		if tellsOfItsEnd(rec) {
+			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
+		}
+	}
+	f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
+	require.True(t, f.env.IsWorkflowCompleted())
+	require.Empty(t, f.created)
+	last := f.last(pipelineUnderTest)
+	require.Equal(t, []any{contract.PipelineOrchestrationFailed, true}, []any{last.Status, last.Finished}, "how it ended stands")
+	require.Contains(t, last.Failure.Message, "it could not be recovered: stopped by me")
+	events := f.events(pipelineUnderTest)
+	require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "it was announced, and whoever waits for it is told")
+	require.Empty(t, f.errors(), "the stop was no mistake")
+}
+
 func TestARevokedMemberIsCancelledAndThePartnerGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
@@ -835,7 +859,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 		last := f.last(7)
 		require.True(t, last.Finished, "stopped at %d", at)
 		require.Equal(t, result.Status, last.Status, "stopped at %d", at)
-		require.Len(t, f.ends, len(f.begun), "stopped at %d: each execution that began has ended", at)
+		require.Len(t, f.ends, len(f.executions), "stopped at %d: each execution that began has ended", at)
 		require.Contains(t, []contract.PipelineStatus{contract.PipelineStopped, contract.PipelineCompleted}, result.Status)
 		events := f.events(7)
 		require.Equal(t, 1, count(events, contract.EventOrchestrationComplete), "stopped at %d", at)

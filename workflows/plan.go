@@ -49,15 +49,9 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 // deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of
 // the run ends them; a pause lets what is under way come to its end, as everywhere.
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
-	var in contract.DeliberationInput
-	if err := workflow.ExecuteActivity(recording(ctx), contract.ActivityCreatePipeline, contract.NewPipeline{
+	result, err := deliberateIn(ctx, contract.NewPipeline{
 		RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: r.deliberationSettings(),
-	}).Get(ctx, &in); err != nil {
-		return err
-	}
-	var result contract.DeliberationResult
-	err := workflow.ExecuteChildWorkflow(
-		childOptions(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &result)
+	}, func(contract.DeliberationInput) {})
 	r.usage = r.usage.Add(result.Usage)
 	switch {
 	case err != nil:

@@ -19,6 +19,7 @@ import (
 type planners struct {
 	*world
 	created []contract.NewPipeline
+	making  func() // called when the row of a deliberation is made
 	kept    []contract.MinutesInput
 	minutes contract.MinutesResult
 	ended   []contract.PipelineStatus
@@ -31,6 +32,9 @@ func newPlanners(t *testing.T) *planners {
 	RegisterMember(p.env)
 	register := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	register(contract.ActivityCreatePipeline, func(_ context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
+		if p.making != nil {
+			p.making()
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.created = append(p.created, in)
@@ -214,6 +218,18 @@ func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 	require.Equal(t, contract.StatusCancelled, result.Status)
 	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, slices.Compact(p.ended))
 	require.LessOrEqual(t, ended.Sub(stopped), 10*time.Second)
+	require.Empty(t, p.planned)
+}
+
+// TestAStopOfTheRunLosesNoDeliberationThatBegins stops a run between the row of its
+// deliberation and that one's workflow.
+func TestAStopOfTheRunLosesNoDeliberationThatBegins(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.making = func() { p.env.SignalWorkflow(contract.UpdateStop, contract.Command{ID: "s", By: "ann"}) }
+	require.Equal(t, contract.StatusCancelled, p.orchestrate(t, together).Status)
+	require.Len(t, p.created, 1)
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, slices.Compact(p.ended), "what has a row comes to an end")
 	require.Empty(t, p.planned)
 }
 
