@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 	"github.com/rocketgpt/orchestrator/test/harness"
@@ -222,12 +224,17 @@ func TestKilledProcessesChangeNothingInADeliberation(t *testing.T) {
 		w.Kill(t, role)
 		w.Up(t)
 	}
+	var all []int64
 	for _, name := range names {
+		all = append(all, ids[name]...)
 		first, want := w.awaitPipeline(t, ids[name][0])
 		again, got := w.awaitPipeline(t, ids[name][1])
 		require.Equal(t, want.Status, got.Status, name)
 		require.Equal(t, want.AbortReason, got.AbortReason, name)
 		require.Equal(t, want.Key, got.Key, name)
+		if name == "agree" { // the others may take a turn more or less
+			require.Equal(t, []any{want.Usage.Calls, want.Usage.Tokens()}, []any{got.Usage.Calls, got.Usage.Tokens()}, "no turn is paid again")
+		}
 		messages, err := w.Store(t).PipelineMessages(t.Context(), again.ID, 0, 0, false)
 		require.NoError(t, err)
 		require.Len(t, messages, again.Metrics.TotalMessages, name)
@@ -240,4 +247,25 @@ func TestKilledProcessesChangeNothingInADeliberation(t *testing.T) {
 			}
 		}
 	}
+	require.Len(t, w.Kills(), 3)
+	harness.CheckPipelines(t, w.Stack, all...)
+	for turn, answers := range w.answered(t) {
+		if len(answers) > 1 {
+			require.True(t, w.KilledAfter(answers[0].Time), "%s was answered %d times, and nothing was killed at that moment", turn, len(answers))
+		}
+	}
+	t.Logf("%d turns were answered, %d answers were lost between the model and their row", len(w.answered(t)), w.LostAnswers())
+}
+
+// answered returns the model's whole answers by the turn that they belong to.
+func (w *world) answered(t *testing.T) map[string][]scripted.LogEntry {
+	t.Helper()
+	out := map[string][]scripted.LogEntry{}
+	for _, e := range w.Requests(t) {
+		if e.Status == http.StatusOK {
+			turn := fmt.Sprintf("%s of account %d, attempt %d, turn %d", e.Agent, e.Run, e.Attempt, e.Turn)
+			out[turn] = append(out[turn], e)
+		}
+	}
+	return out
 }

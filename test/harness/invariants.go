@@ -477,7 +477,7 @@ func (c *checked) booked() {
 	}
 	for key, entries := range answered {
 		for _, lost := range entries[:len(entries)-1] {
-			require.True(c, c.s.killedAfter(lost.Time), c.which("the model answered %v more than once: %v", key, entries))
+			require.True(c, c.s.KilledAfter(lost.Time), c.which("the model answered %v more than once: %v", key, entries))
 			served -= lost.PromptTokens + lost.CompletionTokens
 			c.s.lost(c)
 		}
@@ -485,9 +485,9 @@ func (c *checked) booked() {
 	require.Equal(c, served, rows, c.which("what was booked is what the model served"))
 }
 
-// killedAfter reports whether a process was killed while an answer that was
+// KilledAfter reports whether a process was killed while an answer that was
 // logged at a time was on its way into the database.
-func (s *Stack) killedAfter(at time.Time) bool {
+func (s *Stack) KilledAfter(at time.Time) bool {
 	return slices.ContainsFunc(s.Kills(), func(k Kill) bool {
 		return k.Role != devstack.RoleServer && k.At.After(at.Add(-inFlight)) && k.At.Before(at.Add(inFlight))
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
@@ -77,7 +78,9 @@ func CheckPipelines(tb testing.TB, s *Stack, ids ...int64) {
 			c.isOver(p)
 			c.happenedOnce(p)
 			c.asHistorySays(p)
-			for _, h := range s.PipelineHistories(tb, p) {
+			histories := s.PipelineHistories(tb, p)
+			c.refused(p, histories[0])
+			for _, h := range histories {
 				h.Replay(tb)
 				all = append(all, h)
 			}
@@ -218,6 +221,33 @@ func (c *account) asHistorySays(p store.Pipeline) {
 	require.ElementsMatch(c, votes, view.Votes, c.which(p, "votes"))
 }
 
+// recordedErrors is how many refusals a deliberation records one by one.
+const recordedErrors = 100
+
+// refused checks the rows of what was refused: they are what the history's records
+// say, in their order, and bounded.
+func (c *account) refused(p store.Pipeline, h History) {
+	c.Helper()
+	var told, kept []contract.Error
+	for _, e := range h.Events {
+		a := e.GetActivityTaskScheduledEventAttributes()
+		if a.GetActivityType().GetName() != contract.ActivityPipelineRecord {
+			continue
+		}
+		var rec contract.PipelineRecord
+		require.NoError(c, converter.GetDefaultDataConverter().FromPayloads(a.GetInput(), &rec))
+		told = append(told, rec.Errors...)
+	}
+	rows, err := c.db.PipelineErrors(c.Context(), p.ID)
+	require.NoError(c, err)
+	for _, r := range rows {
+		kept = append(kept, r.Error)
+	}
+	require.Equal(c, told, kept, c.which(p, "what was refused"))
+	require.LessOrEqual(c, len(kept), recordedErrors, c.which(p, "a flood of errors is counted"))
+	require.LessOrEqual(c, len(kept), p.Metrics.Refused, c.which(p, "what is recorded is counted too"))
+}
+
 // executed checks that each member of each pipeline has one execution, and that
 // all have ended.
 func (c *account) executed() {
@@ -247,13 +277,24 @@ func (c *account) booked() {
 	c.Helper()
 	var rows, told int64
 	over := c.pipelines[len(c.pipelines)-1].Status.Terminal()
+	byExecution := map[int64]int64{}
 	for _, call := range c.calls {
 		rows += call.Usage.Tokens()
+		byExecution[call.ExecutionID] += call.Usage.Tokens()
 		require.False(c, over && call.Status == "reserved", "a model call of account %d is open for ever", c.run)
+	}
+	for _, e := range c.executions {
+		of := byExecution[e.ID]
+		require.False(c, over && e.Usage.Tokens() != of, "%s of account %d, attempt %d, says that it took %d tokens, and its calls took %d", e.Step, c.run, e.Attempt, e.Usage.Tokens(), of)
 	}
 	for _, p := range c.pipelines {
 		for _, m := range p.Members {
 			told += m.Usage.Tokens()
+			i := slices.IndexFunc(c.executions, func(e store.Execution) bool { return e.ID == m.ExecutionID })
+			// Of a call that was cancelled, or that failed, the answer may have been paid for.
+			if whole := over && i >= 0 && c.executions[i].Status == contract.ExecutionCompleted; whole {
+				require.Equal(c, byExecution[m.ExecutionID], m.Usage.Tokens(), c.which(p, "what "+string(m.Member)+" says that it took"))
+			}
 		}
 	}
 	budget, err := c.db.Budget(c.Context(), store.ScopeRun, fmt.Sprint(c.run))
@@ -274,7 +315,7 @@ func (c *account) booked() {
 	}
 	for key, entries := range answered {
 		for _, lost := range entries[:len(entries)-1] {
-			require.True(c, c.s.killedAfter(lost.Time), "the model answered %v of account %d more than once: %v", key, c.run, entries)
+			require.True(c, c.s.KilledAfter(lost.Time), "the model answered %v of account %d more than once: %v", key, c.run, entries)
 			served -= lost.PromptTokens + lost.CompletionTokens
 			c.s.lost(c)
 		}

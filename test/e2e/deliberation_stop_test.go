@@ -1,0 +1,293 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+const (
+	// stopPoints is how many moments of a deliberation it is stopped at.
+	// RGPT_STOPS says how many others; with RGPT_STRESS=full it is each of its
+	// history's events.
+	stopPoints = 12
+	stopsEnv   = "RGPT_STOPS"
+	// stopsAtOnce is how many pipelines are under way at the same time.
+	stopsAtOnce = 4
+	// stopTime is how long a stopped pipeline may take to end.
+	stopTime = 10 * time.Second
+)
+
+// TestAPipelineCanBeStoppedAtEveryPointOfItsHistory lets a deliberation of each
+// kind go to its end, and then others of the same kind only until their history
+// is as long as told.
+func TestAPipelineCanBeStoppedAtEveryPointOfItsHistory(t *testing.T) {
+	t.Parallel()
+	rules := append(mediated().Named("mediated"), talking("given-up").Named("given-up")...)
+	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: patient + "  iterations: 4\n  recoveries: 1\n"})}
+	for _, name := range []string{"mediated", "given-up"} {
+		r, result := c.spawned(t, name)
+		require.Equal(t, exitConsensus, r.Code, "%s", r)
+		whole := len(c.PipelineHistories(t, c.pipeline(t, result.Pipelines[0]))[0].Events)
+		stops := c.stopsAt(t, name, stride(t, whole), whole)
+		kept := map[contract.PipelineStatus]int{}
+		for _, s := range stops {
+			kept[c.endedByStop(t, s)]++
+		}
+		t.Logf("%s: %d events; stopped at %d of them: %v", name, whole, len(stops), kept)
+		require.GreaterOrEqual(t, 3*kept[contract.PipelineStopped], len(stops), "they are not over when they are stopped: %v", kept)
+	}
+	harness.CheckPipelines(t, c.Stack, c.pipelines...)
+}
+
+// stride is how many events there are from one point to the next.
+func stride(t *testing.T, events int) int {
+	t.Helper()
+	points := stopPoints
+	if n := os.Getenv(stopsEnv); n != "" {
+		var err error
+		points, err = strconv.Atoi(n)
+		require.NoError(t, err, stopsEnv)
+		require.Positive(t, points, stopsEnv)
+	}
+	if os.Getenv("RGPT_STRESS") == "full" {
+		points = events
+	}
+	return max(1, events/points)
+}
+
+// mediated are ALPHA and BETA with GAMMA, whose verdict ends it.
+func mediated() harness.Rules {
+	return first(agreeing("mediated"),
+		rule(on("agent", "alpha", "turn", 1), moves(move("analyse", "complexity_score", 0.9, "text", "it is hard"), move("propose", "key", "p1", "text", "one way")), 200),
+		rule(whoSees("alpha", "mediated"), moves(move("object", "key", "s1", "text", "not like this")), 200),
+		rule(whoSees("gamma", "mediated"), moves(move("resolve", "key", "s1", "text", "like this"), move("verdict", "key", "s1", "text", "it is decided")), 200),
+	)
+}
+
+// stopPoint is a pipeline that was stopped at a point of its history.
+type stopPoint struct {
+	id, event int64
+	refused   bool // it was over
+	cancelled bool // by Temporal's own means, not by a command
+}
+
+// stopsAt starts a pipeline for each step of events and stops it once its history
+// has got there.
+func (c *council) stopsAt(t *testing.T, scenario string, step, whole int) []stopPoint {
+	t.Helper()
+	out := []stopPoint{{event: 1, cancelled: true}}
+	for at := 1; at <= whole; at += step {
+		out = append(out, stopPoint{event: int64(at), cancelled: len(out)%3 == 2})
+	}
+	c.Temporal(t) // which opens it, before many ask at once
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(stopsAtOnce)
+	for i := range out {
+		group.Go(func() error { return c.stopAt(ctx, t, scenario, &out[i]) })
+	}
+	require.NoError(t, group.Wait())
+	for _, s := range out {
+		c.note(s.id)
+	}
+	return out
+}
+
+// stopAt starts a pipeline and stops it at a point of its history. It is called
+// side by side, and returns what goes wrong.
+func (c *council) stopAt(ctx context.Context, t *testing.T, scenario string, s *stopPoint) error {
+	var made struct {
+		ID int64 `json:"pipeline_id"`
+	}
+	if _, err := c.send(ctx, t, "/api/spawn", map[string]any{"objective": harness.Goal(scenario), "auto_continue": true, "mode": "local"}, &made); err != nil {
+		return err
+	}
+	s.id = made.ID
+	events := c.Temporal(t).GetWorkflowHistory(ctx, contract.PipelineWorkflowID(s.id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return fmt.Errorf("follow pipeline %d: %w", s.id, err)
+		}
+		if e.GetEventId() >= s.event {
+			break
+		}
+	}
+	if s.cancelled {
+		err := c.Temporal(t).CancelWorkflow(ctx, contract.PipelineWorkflowID(s.id), "")
+		var over *serviceerror.NotFound
+		if errors.As(err, &over) {
+			s.refused, err = true, nil
+		}
+		return err
+	}
+	status, err := c.send(ctx, t, fmt.Sprintf("/api/pipeline/%d/stop", s.id), map[string]any{"reason": fmt.Sprint("at event ", s.event)}, nil)
+	s.refused = status == http.StatusConflict
+	if s.refused {
+		err = nil
+	}
+	return err
+}
+
+// send posts a document to the stack's server, from any goroutine.
+func (c *council) send(ctx context.Context, t *testing.T, path string, body, into any) (status int, err error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.State(t).Server+path, bytes.NewReader(raw))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+	}
+	if err == nil && into != nil {
+		err = json.Unmarshal(text, into)
+	}
+	return resp.StatusCode, err
+}
+
+// endedByStop checks what became of a pipeline that was stopped and of the one that
+// recovered it, if there is one, and returns how the last of them ended.
+func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus {
+	t.Helper()
+	which := fmt.Sprintf("pipeline %d, stopped at event %d", s.id, s.event)
+	var last store.Pipeline
+	stopped, decided := false, false
+	var at time.Time
+	for id := s.id; id != 0; id = last.RecoveredBy {
+		last = c.AwaitPipeline(t, id, "over, "+which, deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() && p.FinishedAt != nil })
+		for i, h := range c.PipelineHistories(t, last) {
+			if i == 0 {
+				c.reportedOnce(t, last, h.History)
+				stop, deed := pointsOf(h.History)
+				stopped, decided = stopped || stop != nil, deed.before(stop)
+				if stop != nil && at.IsZero() {
+					at = stop.time
+				}
+			}
+			end := c.endOf(t, h)
+			require.False(t, !at.IsZero() && end.Sub(at) > stopTime, "%s: %s took %s to end", which, h.WorkflowID, end.Sub(at))
+		}
+	}
+	require.NotEqual(t, s.refused, stopped, "%s: a stop that was accepted is in its history", which)
+	if last.Status != contract.PipelineStopped {
+		require.True(t, s.refused || decided, "%s: it is %s, and that was not decided before", which, last.Status)
+	}
+	c.carrierEnded(t, last)
+	return last.Status
+}
+
+// endOf waits for a workflow's end, and returns when that was.
+func (c *council) endOf(t *testing.T, h harness.History) time.Time {
+	t.Helper()
+	err := c.Temporal(t).GetWorkflow(t.Context(), h.WorkflowID, "").Get(t.Context(), nil)
+	require.NoError(t, err, h.WorkflowID)
+	d, err := c.Temporal(t).DescribeWorkflowExecution(t.Context(), h.WorkflowID, "")
+	require.NoError(t, err)
+	require.NotEqual(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus(), "%s is open", h.WorkflowID)
+	return d.GetWorkflowExecutionInfo().GetCloseTime().AsTime()
+}
+
+// point is a moment in a history.
+type point struct {
+	time time.Time
+	task int // the workflow task that saw it, or did it
+}
+
+func (p *point) before(o *point) bool { return p != nil && o != nil && p.task <= o.task }
+
+// pointsOf returns when a deliberation was told to stop, and when it began to carry
+// out how it ends: it writes the handoff, or dismisses its members.
+func pointsOf(h *historypb.History) (stop, deed *point) {
+	tasks := 0
+	for _, e := range h.Events {
+		at := &point{time: e.GetEventTime().AsTime(), task: tasks}
+		accepted := e.GetWorkflowExecutionUpdateAcceptedEventAttributes()
+		switch {
+		case e.GetWorkflowTaskCompletedEventAttributes() != nil:
+			tasks++
+		case stop == nil && accepted.GetAcceptedRequest().GetInput().GetName() == contract.UpdateStop:
+			stop = at
+		case stop == nil && e.GetWorkflowExecutionCancelRequestedEventAttributes() != nil:
+			at.task++ // the next one sees it
+			stop = at
+		case deed == nil && (e.GetRequestCancelExternalWorkflowExecutionInitiatedEventAttributes() != nil ||
+			e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == contract.ActivityWriteHandoff):
+			deed = at
+		}
+	}
+	return stop, deed
+}
+
+// reportedOnce checks that a pipeline left one last report, which is partial where
+// there is no consensus.
+func (c *council) reportedOnce(t *testing.T, p store.Pipeline, h *historypb.History) {
+	t.Helper()
+	var kinds []string
+	for _, e := range h.Events {
+		a := e.GetActivityTaskScheduledEventAttributes()
+		if a.GetActivityType().GetName() != contract.ActivityPipelineRecord {
+			continue
+		}
+		var rec contract.PipelineRecord
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(a.GetInput(), &rec))
+		if rec.Change.Report != nil {
+			kinds = append(kinds, rec.Change.Report.Kind)
+		}
+	}
+	want := contract.ReportPartial
+	if p.Status == contract.PipelineCompleted {
+		want = contract.ReportFinal
+	}
+	kinds = slices.DeleteFunc(kinds, func(k string) bool { return k == contract.ReportCheckpoint })
+	require.Equal(t, []string{want}, kinds, "pipeline %d, which is %s", p.ID, p.Status)
+	_, err := c.Store(t).PipelineReport(t.Context(), p.ID, want, true)
+	require.NoError(t, err)
+}
+
+// carrierEnded checks that the row that carries a pipeline has ended with it.
+func (c *council) carrierEnded(t *testing.T, p store.Pipeline) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), c.State(t).Database)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	var status, waits string
+	var finished *time.Time
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT status, waiting_for, finished_at FROM orchestrator_runs WHERE id = $1", p.RunID).Scan(&status, &waits, &finished))
+	want := map[contract.PipelineStatus]contract.Status{contract.PipelineCompleted: contract.StatusDone, contract.PipelineStopped: contract.StatusCancelled}[p.Status]
+	if want == "" {
+		want = contract.StatusFailed
+	}
+	require.Equal(t, []any{string(want), ""}, []any{status, waits}, "what carries pipeline %d, which is %s", p.ID, p.Status)
+	require.NotNil(t, finished, "what carries pipeline %d has ended", p.ID)
+}
