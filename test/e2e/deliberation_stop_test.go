@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 
@@ -89,8 +87,9 @@ func mediated() harness.Rules {
 // stopPoint is a pipeline that was stopped at a point of its history.
 type stopPoint struct {
 	id, event int64
-	refused   bool // it was over
-	cancelled bool // by Temporal's own means, not by a command
+	refused   bool      // it was over
+	cancelled bool      // by Temporal's own means, not by a command
+	answered  time.Time // when Temporal had taken the cancellation, as it does of one that is over
 }
 
 // stopsAt starts a pipeline for each step of events and stops it once its history
@@ -136,10 +135,7 @@ func (c *council) stopAt(ctx context.Context, t *testing.T, scenario string, s *
 	}
 	if s.cancelled {
 		err := c.Temporal(t).CancelWorkflow(ctx, contract.PipelineWorkflowID(s.id), "")
-		var over *serviceerror.NotFound
-		if errors.As(err, &over) {
-			s.refused, err = true, nil
-		}
+		s.answered = time.Now()
 		return err
 	}
 	status, err := c.send(ctx, t, fmt.Sprintf("/api/pipeline/%d/stop", s.id), map[string]any{"reason": fmt.Sprint("at event ", s.event)}, nil)
@@ -198,6 +194,11 @@ func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus
 			end := c.endOf(t, h)
 			require.False(t, !at.IsZero() && end.Sub(at) > stopTime, "%s: %s took %s to end", which, h.WorkflowID, end.Sub(at))
 		}
+	}
+	if s.cancelled && !stopped {
+		end := c.endOf(t, c.PipelineHistories(t, c.pipeline(t, s.id))[0])
+		require.False(t, end.After(s.answered), "%s: its cancellation was lost", which)
+		s.refused = true
 	}
 	require.NotEqual(t, s.refused, stopped, "%s: a stop that was accepted is in its history", which)
 	if last.Status != contract.PipelineStopped {
