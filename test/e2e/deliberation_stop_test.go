@@ -187,6 +187,9 @@ func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus
 				c.reportedOnce(t, last, h.History)
 				stop, deed := pointsOf(h.History)
 				stopped, decided = stopped || stop != nil, deed.before(stop)
+				if id != s.id && stop == nil && deed != nil {
+					decided = deed.time.Sub(at) < stopTime // it ended while the stop was on its way from the pipeline that it recovers
+				}
 				if stop != nil && at.IsZero() {
 					at = stop.time
 				}
