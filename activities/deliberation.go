@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 
@@ -79,16 +80,39 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 		keep: func(text string) bool { return tellable(text, bounds) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
-		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}, nil
+		return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
 	}
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	moves, err := a.movesOf(ctx, *brief, answer.Text)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM {
-		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}, nil
+		return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil
 	}
-	return contract.ThinkResult{Usage: answer.Usage, Moves: moves}, err
+	if err != nil {
+		return contract.ThinkResult{}, err
+	}
+	return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Moves: moves}), nil
+}
+
+// tellTime bounds how long a deliberation is told of a member's moves here. Its
+// workflow tells what could not be told in time.
+const tellTime = 5 * time.Second
+
+// tell lets the deliberation know at once what a member does. The answer is
+// stored by then, so a repeat tells the same, and what is told twice counts once.
+func (a *Activities) tell(ctx context.Context, in contract.ThinkInput, r contract.ThinkResult) contract.ThinkResult {
+	if in.Brief.Parent == "" || a.Temporal == nil {
+		return r
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	if err := a.Temporal.SignalWorkflow(ctx, in.Brief.Parent, "", contract.SignalMoves, in.Brief.Moves(in.Execution, r)); err != nil {
+		a.Log.WarnContext(ctx, "Could not tell a deliberation of a turn; its member's workflow tells it", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
+		return r
+	}
+	r.Moves, r.Told = nil, true
+	return r
 }
 
 // tellable reports whether an answer can be told again, whole, in the turns to come:

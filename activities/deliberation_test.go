@@ -1,7 +1,9 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -457,4 +460,69 @@ func TestMembersThatPlanARunAreShownItsRepository(t *testing.T) {
 	require.Equal(t, 1, strings.Count(told, "The repository has these files"), "once is enough")
 	require.Contains(t, told, "becomes its plan")
 	require.Contains(t, told, "Objective: Say more")
+}
+
+// ear is a Temporal that takes signals for workflows.
+type ear struct {
+	client.Client
+	heard []contract.Moves
+	to    []string
+	deaf  error
+}
+
+func (e *ear) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
+	if e.deaf != nil {
+		return e.deaf
+	}
+	e.to, e.heard = append(e.to, id+" "+name), append(e.heard, arg.(contract.Moves)) //nolint:forcetypeassert // else the test fails
+	return nil
+}
+
+func TestADeliberationIsToldOfATurnAsSoonAsItsAnswerIsStored(t *testing.T) {
+	t.Parallel()
+	d := deliberating(t, `
+  - when: {agent: beta, turn: 1}
+    reply: {json: {moves: [{move: propose, key: p1, text: Redis}]}}
+    usage: {prompt_tokens: 100, completion_tokens: 10}
+  - when: {agent: beta, turn: 2}
+    reply: {text: "no moves at all"}
+`)
+	temporal := &ear{}
+	d.Temporal = temporal
+	asked := func(n int) contract.ThinkInput {
+		in := d.turn(n, contract.News{})
+		in.Brief.Parent, in.Brief.Token = "pipeline-7", "its own"
+		return in
+	}
+	first, failure := do[contract.ThinkResult](d.house, d.Think, asked(1))
+	require.Nil(t, failure)
+	require.True(t, first.Told)
+	require.Empty(t, first.Moves, "they are where they were told")
+	want := contract.Moves{
+		Token: "its own", Member: contract.Beta, Turn: 1, ExecutionID: d.member.ID, Attempt: 1, Usage: first.Usage,
+		Moves: []contract.Move{{Kind: contract.MovePropose, Key: "p1", Text: contract.Text{Head: "Redis", Size: 5}}},
+	}
+	require.Equal(t, []contract.Moves{want}, temporal.heard)
+	require.Equal(t, []string{"pipeline-7 moves"}, temporal.to)
+
+	again, failure := do[contract.ThinkResult](d.house, d.Think, asked(1))
+	require.Nil(t, failure)
+	require.Equal(t, first, again)
+	require.Equal(t, []contract.Moves{want, want}, temporal.heard, "told again it is the same, and paid once")
+	require.Equal(t, 1, d.served())
+
+	temporal.deaf = errors.New("it is away")
+	kept, failure := do[contract.ThinkResult](d.house, d.Think, asked(1))
+	require.Nil(t, failure, "the member's workflow tells it")
+	require.False(t, kept.Told)
+	require.Equal(t, want.Moves, kept.Moves)
+
+	temporal.deaf, temporal.heard = nil, nil
+	bad, failure := do[contract.ThinkResult](d.house, d.Think, asked(2))
+	require.Nil(t, failure)
+	require.True(t, bad.Told)
+	require.Len(t, temporal.heard, 1)
+	require.Equal(t, contract.CodeInvalidOutput, temporal.heard[0].Bad.Code)
+	require.Contains(t, temporal.heard[0].Bad.Message, "the model's answer could not be used: ")
+	require.Empty(t, temporal.heard[0].Moves)
 }

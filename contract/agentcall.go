@@ -217,6 +217,24 @@ type Brief struct {
 	Turn         Turn   `json:"turn"`
 	MovesPerTurn int    `json:"moves_per_turn"`
 	TextLimit    int    `json:"text_limit"`
+
+	Parent string `json:"parent,omitempty"` // the deliberation's workflow, which is told of the answer; empty: nobody
+	Token  string `json:"token,omitempty"`  // by which it knows the member
+}
+
+// Moves are what the member says by the result of its model call.
+func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
+	m := Moves{
+		Token: b.Token, Member: b.Member, Turn: b.Turn.Number, ExecutionID: e.ID, Attempt: e.Attempt, Moves: r.Moves, Usage: r.Usage,
+	}
+	if r.Bad == "" {
+		return m
+	}
+	m.Moves, m.Bad = nil, &Failure{Class: ClassLLM, Code: r.Code, Message: "the model's answer could not be used: " + r.Bad}
+	if r.Code == "" {
+		m.Bad.Code = CodeInvalidOutput
+	}
+	return m
 }
 
 // ThinkResult says what the model wants next, without its texts.
@@ -228,6 +246,7 @@ type ThinkResult struct {
 	Usage   Usage         `json:"usage"`
 	Moves   []Move        `json:"moves,omitempty"` // of a member of a deliberation
 	Code    Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
+	Told    bool          `json:"told,omitempty"`  // the deliberation was told of the moves, which are left out here
 }
 
 // ToolCallRef names one tool call of a turn. Arguments stay in the transcript.

@@ -81,39 +81,38 @@ func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 	return turn, nil
 }
 
-// take is one model call, and word of what came of it.
+// take is one model call, and word of what came of it. The activity tells the
+// deliberation itself, which saves the other members a wait for this workflow;
+// where it could not, this workflow does. Told twice, a turn counts once.
 func (m *member) take(ctx workflow.Context, turn contract.Turn) *contract.Failure {
 	if turn.Model != nil {
 		m.model = *turn.Model
 	}
 	m.turns, m.calling, turn.Token = turn.Number, true, ""
+	brief := contract.Brief{
+		PipelineID: m.in.PipelineID, Member: m.in.Member, Turn: turn, MovesPerTurn: m.in.MovesPerTurn, TextLimit: m.in.TextLimit, Token: m.in.Token,
+	}
+	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
+		brief.Parent = parent.ID
+	}
 	var think contract.ThinkResult
 	err := workflow.ExecuteActivity(long(ctx, contract.QueuePlanner, m.in.ModelTimeout+modelWait), contract.ActivityThink, contract.ThinkInput{
-		Execution: m.execution, Turn: m.turns, Model: m.model, Budget: m.in.Budget, Timeout: m.in.ModelTimeout,
-		Brief: &contract.Brief{PipelineID: m.in.PipelineID, Member: m.in.Member, Turn: turn, MovesPerTurn: m.in.MovesPerTurn, TextLimit: m.in.TextLimit},
+		Execution: m.execution, Turn: m.turns, Model: m.model, Budget: m.in.Budget, Timeout: m.in.ModelTimeout, Brief: &brief,
 	}).Get(ctx, &think)
 	if err != nil {
 		return fault.Of(err)
 	}
 	m.calling = false
 	m.usage = m.usage.Add(think.Usage)
-	moves := contract.Moves{
-		Token: m.in.Token, Member: m.in.Member, Turn: m.turns, ExecutionID: m.execution.ID, Attempt: m.execution.Attempt, Moves: think.Moves, Usage: think.Usage,
+	if think.Told {
+		return nil
 	}
-	if think.Bad != "" {
-		code := think.Code
-		if code == "" {
-			code = contract.CodeInvalidOutput
-		}
-		moves.Moves = nil
-		moves.Bad = &fault.New(contract.ClassLLM, code, "the model's answer could not be used: %s", think.Bad).Failure
-	}
-	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
-	if parent == nil {
+	if brief.Parent == "" {
 		return &fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s belongs to no deliberation; pipelines start their members themselves", m.in.Member).Failure
 	}
-	sent := workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.SignalMoves, moves)
-	return fault.Of(deliver(ctx, sent, contract.DeliverInput{WorkflowID: parent.ID, Moves: &moves}))
+	moves := brief.Moves(m.execution, think)
+	sent := workflow.SignalExternalWorkflow(ctx, brief.Parent, "", contract.SignalMoves, moves)
+	return fault.Of(deliver(ctx, sent, contract.DeliverInput{WorkflowID: brief.Parent, Moves: &moves}))
 }
 
 // finish closes the execution. One that was cancelled between its turns has done
