@@ -211,7 +211,7 @@ func (h *house) deliberate(ctx context.Context, topic string, n int, atOnce bool
 			if err != nil {
 				return err
 			}
-			_, err = h.decided(together, pipelines[i])
+			err = h.decided(together, pipelines[i])
 			took[i] = time.Since(from)
 			return err
 		})
@@ -225,6 +225,16 @@ func (h *house) deliberate(ctx context.Context, topic string, n int, atOnce bool
 	err = h.readAll(ctx, pipelines, &r)
 	r.Decisions = float64(r.Ended[contract.PipelineCompleted]) / r.Wall
 	return r, err
+}
+
+// lateIn counts the agents whose opening was not waited for.
+func lateIn(report contract.DeliberationReport) (n int) {
+	for _, m := range report.Agents {
+		if m.Status == contract.MemberTimedOut {
+			n++
+		}
+	}
+	return n
 }
 
 // readAll reads what pipelines left, and what the model saw of them.
@@ -254,11 +264,7 @@ func (h *house) readAll(ctx context.Context, pipelines []int64, r *deliberated) 
 		if err != nil {
 			return err
 		}
-		for _, m := range report.Agents {
-			if m.Status == contract.MemberTimedOut {
-				r.Late++
-			}
-		}
+		r.Late += lateIn(report)
 		if p.Metrics.GammaSpawned {
 			r.Gamma++
 		}
@@ -290,9 +296,8 @@ func (h *house) spawn(ctx context.Context, topic string) (int64, error) {
 }
 
 // decided waits for a pipeline's workflow, and for those that recover it.
-func (h *house) decided(ctx context.Context, id int64) (result contract.DeliberationResult, err error) {
-	err = h.temporal.GetWorkflow(ctx, contract.PipelineWorkflowID(id), "").Get(ctx, &result)
-	return result, err
+func (h *house) decided(ctx context.Context, id int64) error {
+	return h.temporal.GetWorkflow(ctx, contract.PipelineWorkflowID(id), "").Get(ctx, nil)
 }
 
 // once checks that a pipeline that came to a consensus by itself was told and
@@ -376,7 +381,7 @@ func (h *house) disagree(ctx context.Context) (*endless, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := h.decided(ctx, id); err != nil {
+		if err := h.decided(ctx, id); err != nil {
 			return nil, err
 		}
 		attempts, all, run := 0, 0, int64(0)
