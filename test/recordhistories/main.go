@@ -223,7 +223,7 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		return fmt.Errorf("read which run it is: %w", err)
 	}
 	for _, name := range e.steer {
-		if err := await(ctx, c, run.ID, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
+		if err := await(ctx, c, contract.RunWorkflowID(run.ID), contract.QueryState, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
 			return err
 		}
 		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(run.ID), "--data-dir", data)...)...); err != nil {
@@ -234,14 +234,14 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		return err
 	}
 	over := func(v contract.RunView) bool { return v.Status.Terminal() && v.Staying == nil }
-	if err := await(ctx, c, run.ID, over); err != nil {
+	if err := await(ctx, c, contract.RunWorkflowID(run.ID), contract.QueryState, over); err != nil {
 		return err
 	}
 	if len(e.again) > 0 {
 		if run.ID, err = again(ctx, data, run.ID, e.again); err != nil {
 			return err
 		}
-		if err := await(ctx, c, run.ID, over); err != nil {
+		if err := await(ctx, c, contract.RunWorkflowID(run.ID), contract.QueryState, over); err != nil {
 			return err
 		}
 	}
@@ -315,7 +315,7 @@ func (e ending) answer(ctx context.Context, c client.Client, data string, id int
 	for _, words := range e.answers {
 		args := strings.Fields(words)
 		var asks string
-		err := await(ctx, c, id, func(v contract.RunView) bool {
+		err := await(ctx, c, contract.RunWorkflowID(id), contract.QueryState, func(v contract.RunView) bool {
 			asks = v.ApprovalID
 			// The clock answers while a run waits for a quota; nobody has to.
 			return asks != "" && asks != answered && (args[0] != "heal" || v.WaitingFor == "intervention")
@@ -350,15 +350,15 @@ func again(ctx context.Context, data string, id int64, args []string) (int64, er
 // longest is how long a run may take to get anywhere, also on a busy machine.
 const longest = 10 * time.Minute
 
-// await waits until a run's state is as wanted.
-func await(ctx context.Context, c client.Client, id int64, wanted func(contract.RunView) bool) error {
+// await waits until what a workflow answers to a query is as wanted.
+func await[View any](ctx context.Context, c client.Client, workflow, query string, wanted func(View) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		value, err := c.QueryWorkflow(ctx, contract.RunWorkflowID(id), "", contract.QueryState)
-		var view contract.RunView
+		value, err := c.QueryWorkflow(ctx, workflow, "", query)
+		var view View
 		if err == nil {
 			err = value.Get(&view)
 		}
@@ -367,7 +367,7 @@ func await(ctx context.Context, c client.Client, id int64, wanted func(contract.
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("run %d is %s and does not get further", id, view.Status), err)
+			return errors.Join(fmt.Errorf("%s does not get further than %+v", workflow, view), err)
 		case <-tick.C:
 		}
 	}

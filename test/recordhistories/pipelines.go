@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/client"
 
@@ -112,7 +111,7 @@ func (d deliberation) record(ctx context.Context, out, data string) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	if d.when != nil {
-		if err := awaitPipeline(ctx, c, id, d.when); err != nil {
+		if err := await(ctx, c, contract.PipelineWorkflowID(id), contract.QueryBlackboard, d.when); err != nil {
 			return err
 		}
 	}
@@ -126,27 +125,6 @@ func (d deliberation) record(ctx context.Context, out, data string) error {
 		return fmt.Errorf("wait for the end of %s: %w", workflowID, err)
 	}
 	return writePipelines(ctx, c, out, d.name, workflowID)
-}
-
-// awaitPipeline waits until a pipeline is as wanted.
-func awaitPipeline(ctx context.Context, c client.Client, id int64, wanted func(contract.DeliberationView) bool) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		value, err := c.QueryWorkflow(ctx, contract.PipelineWorkflowID(id), "", contract.QueryBlackboard)
-		var view contract.DeliberationView
-		if err == nil {
-			err = value.Get(&view)
-		}
-		if err == nil && wanted(view) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("pipeline %d is %s and does not get further: %w", id, view.Status, err)
-		case <-tick.C:
-		}
-	}
 }
 
 // writePipelines writes the histories of a deliberation, of those that recovered
