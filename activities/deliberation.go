@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -105,13 +107,16 @@ func (a *Activities) tell(ctx context.Context, in contract.ThinkInput, r contrac
 	if in.Brief.Parent == "" || a.Temporal == nil {
 		return r
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	inTime, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	if err := a.Temporal.SignalWorkflow(ctx, in.Brief.Parent, "", contract.SignalMoves, in.Brief.Moves(in.Execution, r)); err != nil {
+	var over *serviceerror.NotFound
+	switch err := a.Temporal.SignalWorkflow(inTime, in.Brief.Parent, "", contract.SignalMoves, in.Brief.Moves(in.Execution, r)); {
+	case err == nil:
+		r.Moves, r.Told = nil, true
+	case ctx.Err() != nil, errors.As(err, &over): // nobody waits for it any more
+	default:
 		a.Log.WarnContext(ctx, "Could not tell a deliberation of a turn; its member's workflow tells it", "pipeline", in.Brief.PipelineID, "member", in.Brief.Member, "error", err)
-		return r
 	}
-	r.Moves, r.Told = nil, true
 	return r
 }
 

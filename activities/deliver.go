@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -14,14 +16,15 @@ import (
 )
 
 // Deliver brings a turn to a member, or moves to a deliberation, as an update. A
-// repeat is the same update, which is applied once.
+// repeat is the same update, which is applied once. Its id cannot be guessed: who
+// sends a forged one under it would have ours answered like theirs.
 func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) error {
 	o := client.UpdateWorkflowOptions{WorkflowID: in.WorkflowID, WaitForStage: client.WorkflowUpdateStageCompleted}
 	switch {
 	case in.Turn != nil:
-		o.UpdateName, o.UpdateID, o.Args = contract.SignalTurn, fmt.Sprintf("turn-%d", in.Turn.Number), []any{in.Turn}
+		o.UpdateName, o.UpdateID, o.Args = contract.SignalTurn, updateID(in.Turn.Token, in.Turn.Number), []any{in.Turn}
 	case in.Moves != nil:
-		o.UpdateName, o.UpdateID, o.Args = contract.SignalMoves, fmt.Sprintf("moves-%s-%d", in.Moves.Member, in.Moves.Turn), []any{in.Moves}
+		o.UpdateName, o.UpdateID, o.Args = contract.SignalMoves, updateID(in.Moves.Token, in.Moves.Turn), []any{in.Moves}
 	default:
 		return fault.New(contract.ClassRuntime, contract.CodeUnknown, "there is nothing to deliver to %s", in.WorkflowID)
 	}
@@ -38,4 +41,10 @@ func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) erro
 		return fault.Wrap(err, contract.ClassRuntime, contract.CodeCancelled, "%s has ended; what was said to it comes too late", in.WorkflowID)
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "could not deliver a message to %s", in.WorkflowID)
+}
+
+// updateID names a turn by the token that only a deliberation and its member know.
+func updateID(token string, turn int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", token, turn))
+	return hex.EncodeToString(sum[:])
 }

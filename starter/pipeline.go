@@ -170,7 +170,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 		if made.Waiting != "" {
 			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was made but not started yet; the worker will:", clean(made.Waiting))
 		}
-		if s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
+		if made.Fresh && s.Model == "" && s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
 			fmt.Fprintln(a.errs, "rgpt: no model but the scripted one is configured, so it is what deliberates (mode local); see rgpt models")
 		}
 		switch {

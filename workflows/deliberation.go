@@ -237,10 +237,15 @@ func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason con
 func (d *deliberation) giveTurn(ctx workflow.Context, g grant) {
 	h := d.members[g.to]
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// One that has ended tells so by its result.
 		sent := h.child.SignalChildWorkflow(ctx, contract.SignalTurn, g.turn)
-		if err := deliver(ctx, sent, contract.DeliverInput{WorkflowID: contract.MemberWorkflowID(d.in.PipelineID, g.to), Turn: &g.turn}); err != nil {
-			d.log.Info("A member did not take its turn", "member", g.to, "turn", g.turn.Number, "error", err)
+		err := deliver(ctx, sent, contract.DeliverInput{WorkflowID: contract.MemberWorkflowID(d.in.PipelineID, g.to), Turn: &g.turn})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		d.log.Warn("A member did not take its turn", "member", g.to, "turn", g.turn.Number, "error", err)
+		if f := fault.Of(err); !ended(err) { // one that has ended tells so by its result
+			d.revoke(d.seat(g.to), "it could not be told of its turn: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
+			d.stirred = true
 		}
 	})
 }
@@ -410,7 +415,9 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	}
 	if d.stop != nil || outer.Err() != nil { // between the end and here
 		d.noteCancel(outer)
-		own.Failure = d.unrecovered(ctx, d.stop.Message)
+		why := *d.unrecovered(ctx, d.stop.Message)
+		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody is to try again what somebody stopped
+		own.Failure = &why
 		return own
 	}
 	ctx, d.recovery = workflow.WithCancel(ctx)
@@ -436,8 +443,11 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 func (d *deliberation) unrecovered(ctx workflow.Context, why string) *contract.Failure {
 	failure := *d.ending.failure
 	failure.Message += "; it could not be recovered: " + why
-	d.announced, d.ending.failure, d.changed = false, &failure, true
-	if d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	d.announced, d.ending.failure = false, &failure
+	switch {
+	case d.ending.recovery != 0: // what happened to it stands in its own row
+		d.changed = true
+	case workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion:
 		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
 	}
 	return &failure

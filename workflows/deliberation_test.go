@@ -627,9 +627,9 @@ func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
 		}
 	}
-	f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
-	require.True(t, f.env.IsWorkflowCompleted())
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
 	require.Empty(t, f.created)
+	require.Equal(t, contract.ClassHuman, result.Failure.Class, "a run whose plan this was to be does not try again")
 	last := f.last(pipelineUnderTest)
 	require.Equal(t, []any{contract.PipelineOrchestrationFailed, true}, []any{last.Status, last.Finished}, "how it ended stands")
 	require.Contains(t, last.Failure.Message, "it could not be recovered: stopped by me")

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // deliver waits until a signal between a deliberation and a member has arrived.
@@ -14,11 +15,17 @@ import (
 // flooded it, it goes on its way as an update.
 func deliver(ctx workflow.Context, signal workflow.Future, in contract.DeliverInput) error {
 	err := signal.Get(ctx, nil)
-	var gone *temporal.UnknownExternalWorkflowExecutionError
-	if err == nil || ctx.Err() != nil || errors.As(err, &gone) {
+	if err == nil || ctx.Err() != nil || ended(err) {
 		return err
 	}
 	return workflow.ExecuteActivity(recording(ctx), contract.ActivityDeliver, in).Get(ctx, nil)
+}
+
+// ended reports whether something could not be delivered because the workflow that
+// it was for has ended.
+func ended(err error) bool {
+	var gone *temporal.UnknownExternalWorkflowExecutionError
+	return errors.As(err, &gone) || fault.Of(err).Code == contract.CodeCancelled
 }
 
 // knows says why moves cannot be a member's. It changes nothing.

@@ -77,6 +77,9 @@ func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 		selector.AddReceive(m.delivered, read)
 		selector.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 		selector.Select(ctx)
+		if turn.Number > 0 && !m.given(turn) {
+			m.log.Warn("Dropped a turn that is not of this member's deliberation", "turn", turn.Number)
+		}
 	}
 	return turn, nil
 }

@@ -97,9 +97,10 @@ func (r *run) keepMinutes(ctx workflow.Context, execution contract.ExecutionRef)
 }
 
 // noConsensus is the failure of a planner whose deliberation came to nothing. What
-// a person, a budget or a machine ended is not its plan's fault.
+// a person, a budget or a machine ended is not its plan's fault, and no heal tries
+// again what a person stopped.
 func noConsensus(result contract.DeliberationResult) error {
-	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed) {
+	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed || f.Class == contract.ClassHuman) {
 		return fault.Restore(*f)
 	}
 	why := reasonNoConsensus

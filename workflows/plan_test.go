@@ -274,3 +274,17 @@ func TestWhoDeliberatesUsesTheModelThatThePlannerWasSwitchedTo(t *testing.T) {
 	require.Equal(t, 7, s.Iterations)
 	require.Equal(t, first, given.Models[contract.AgentAlpha], "the run's own inputs stay")
 }
+
+func TestADeliberationThatAPersonStoppedIsNoPlannersFault(t *testing.T) {
+	t.Parallel()
+	for status, failure := range map[contract.PipelineStatus]contract.Failure{
+		contract.PipelineStopped: {Class: contract.ClassHuman, Code: contract.CodeCancelled, Message: "stopped by me"},
+		contract.PipelineTimeout: {Class: contract.ClassHuman, Code: contract.CodeCancelled, Message: "its time was over; it could not be recovered: stopped by me"},
+	} {
+		require.Equal(t, contract.ClassHuman, fault.Of(noConsensus(contract.DeliberationResult{Status: status, Failure: &failure})).Class, status)
+	}
+	given := fault.Of(noConsensus(contract.DeliberationResult{
+		Status: contract.PipelineTimeout, AbortReason: contract.AbortTimeout, Failure: &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeNoConsensus},
+	}))
+	require.Equal(t, []any{contract.ClassLogic, contract.CodeNoConsensus}, []any{given.Class, given.Code}, "a heal tries again what came to nothing by itself")
+}

@@ -131,6 +131,9 @@ func madeBy(p store.Pipeline) string {
 	return ""
 }
 
+// notStarted stands in the row for the run of a workflow that there never was.
+const notStarted = "never started"
+
 // closeUnbegun stops a pipeline whose workflow nobody will start: the one that
 // made it has ended, stopped or terminated between its row and its start.
 func closeUnbegun(ctx context.Context, look latest, db *store.Store, id int64) error {
@@ -139,16 +142,14 @@ func closeUnbegun(ctx context.Context, look latest, db *store.Store, id int64) e
 	if err != nil || p.WorkflowID != "" || p.Status.Terminal() || maker == "" {
 		return err
 	}
-	ended, state, err := look(ctx, maker)
+	_, state, err := look(ctx, maker)
 	var none *serviceerror.NotFound
-	switch gone := errors.As(err, &none); {
-	case gone: // Temporal keeps ended workflows for a while only
-		ended = "unknown"
-	case err != nil || ongoing(state):
+	gone := errors.As(err, &none) // Temporal keeps ended workflows for a while only
+	if !gone && (err != nil || ongoing(state)) {
 		return err
 	}
 	failure := fault.New(contract.ClassHuman, contract.CodeCancelled, "it never began: %s, which made it, ended before it could start it", maker).Failure
-	return db.PipelineRecord(ctx, store.Source{WorkflowID: maker, WorkflowRunID: ended}, contract.PipelineRecord{
+	return db.PipelineRecord(ctx, store.Source{WorkflowID: contract.PipelineWorkflowID(id), WorkflowRunID: notStarted}, contract.PipelineRecord{
 		PipelineID: id, RunID: p.RunID, ForRun: p.ForRun, Seq: lastRecord - id,
 		Change: &contract.PipelineChange{Status: contract.PipelineStopped, Members: p.Members, Metrics: p.Metrics, Failure: &failure, Finished: true},
 		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineStopped, "failure": failure}}},

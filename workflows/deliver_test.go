@@ -1,0 +1,22 @@
+package workflows
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+func TestOnlyWhatWasForOneThatHasEndedIsNotSentInAnotherWay(t *testing.T) {
+	t.Parallel()
+	var gone *temporal.UnknownExternalWorkflowExecutionError
+	require.ErrorAs(t, error(&temporal.UnknownExternalWorkflowExecutionError{}), &gone)
+	require.True(t, ended(gone))
+	require.True(t, ended(fault.New(contract.ClassRuntime, contract.CodeCancelled, "it has ended")))
+	require.False(t, ended(errors.New("SignalCountLimitExceeded")))
+	require.False(t, ended(fault.New(contract.ClassInfra, contract.CodeUnavailable, "Temporal is away")))
+}
