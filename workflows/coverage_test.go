@@ -101,14 +101,19 @@ func recordedDeliberation(t *testing.T, events []*historypb.HistoryEvent) record
 func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	var all []recorded
+	told := false // a member's turn by the activity of its model call, as all are
 	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
 	require.NoError(t, err)
 	for _, file := range files {
 		events := readHistory(t, file).Events
-		if events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName() == contract.WorkflowDeliberation {
+		switch events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName() {
+		case contract.WorkflowDeliberation:
 			all = append(all, recordedDeliberation(t, events))
+		case contract.WorkflowMember:
+			told = told || slices.ContainsFunc(events, toldByItsCall)
 		}
 	}
+	require.True(t, told, "no history is of a member whose moves the activity of its model call told")
 	stopped := func(in contract.PipelineStatus, code contract.Code) func(recorded) bool {
 		return func(r recorded) bool {
 			return r.Status == contract.PipelineStopped && r.before() == in && r.Failure.Code == code
@@ -124,9 +129,12 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 		"done without an agreement": func(r recorded) bool {
 			return r.Status == contract.PipelineOrchestrationFailed && r.AbortReason == ""
 		},
-		"one agent dead":    func(r recorded) bool { return r.Consensus && r.failed == 1 },
-		"both agents dead":  func(r recorded) bool { return r.Status == contract.PipelineFailed && r.failed == len(peers()) },
-		"recovered":         func(r recorded) bool { return r.recovers && r.Consensus },
+		"one agent dead":   func(r recorded) bool { return r.Consensus && r.failed == 1 },
+		"both agents dead": func(r recorded) bool { return r.Status == contract.PipelineFailed && r.failed == len(peers()) },
+		"recovered":        func(r recorded) bool { return r.recovers && r.Consensus },
+		"stopped while it was recovered": func(r recorded) bool {
+			return r.recovers && r.Status == contract.PipelineStopped && r.before() != contract.PipelineReport
+		},
 		"recovered in vain": func(r recorded) bool { return r.recovers && !r.Consensus && r.Attempts > 2 },
 		"planning a run":    func(r recorded) bool { return r.in.ForRun },
 	}
@@ -139,6 +147,14 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	for ending, shows := range want {
 		require.True(t, slices.ContainsFunc(all, shows), "no history is of a deliberation that is %s; add it to test/recordhistories and record it into a new folder", ending)
 	}
+}
+
+// toldByItsCall reports whether an event is the end of a model call that told the
+// deliberation of its moves.
+func toldByItsCall(e *historypb.HistoryEvent) bool {
+	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
+	var r contract.ThinkResult
+	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &r) == nil && r.Told
 }
 
 // decoded reads a workflow's result.

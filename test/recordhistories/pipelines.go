@@ -28,6 +28,7 @@ type deliberation struct {
 var (
 	once    = map[string]string{"iterations": "2", "recoveries": "0"}
 	waiting = func(v contract.DeliberationView) bool { return v.WaitingFor == contract.UpdateContinue }
+	ended   = func(v contract.DeliberationView) bool { return v.Status.Terminal() }
 	stop    = [][]string{{"stop"}}
 )
 
@@ -57,6 +58,7 @@ var deliberations = []deliberation{
 	{name: "one-dead"},
 	{name: "both-dead"},
 	{name: "recovered", set: map[string]string{"iterations": "2", "recoveries": "1"}},
+	{name: "stopped-recovery", says: "asleep", set: map[string]string{"recoveries": "1"}, args: []string{"--timeout", "2"}, when: ended, steer: stop},
 	{name: "run-out", set: map[string]string{"iterations": "1", "recoveries": "2"}},
 }
 
