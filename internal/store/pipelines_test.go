@@ -534,7 +534,7 @@ func TestWhatAPipelineDoesIsCountedOnce(t *testing.T) {
 		return []float64{
 			testutil.ToFloat64(ended), testutil.ToFloat64(telemetry.Gammas.WithLabelValues("CONFLICT")),
 			testutil.ToFloat64(telemetry.PipelineRecoveries.WithLabelValues("iteration_limit")),
-			testutil.ToFloat64(telemetry.PipelineMessages.WithLabelValues("direct")), testutil.ToFloat64(telemetry.PipelineRefused),
+			testutil.ToFloat64(telemetry.PipelineMessages.WithLabelValues("direct")), testutil.ToFloat64(telemetry.PipelineRefused.WithLabelValues()),
 			testutil.ToFloat64(telemetry.PipelineErrors.WithLabelValues("gamma", "SAFETY_ERROR")),
 			float64(samples(t, "rgpt_pipeline_duration_seconds", map[string]string{"status": "ORCHESTRATION_FAILED"})),
 			float64(samples(t, "rgpt_pipeline_iterations", map[string]string{"status": "ORCHESTRATION_FAILED"})),

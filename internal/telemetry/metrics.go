@@ -83,10 +83,11 @@ var (
 	PipelineMessages = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_pipeline_messages_total", Help: "Messages that agents of pipelines told each other.",
 	}, []string{"kind"})
-	// PipelineRefused counts moves and signals that were not taken.
-	PipelineRefused = factory.NewCounter(prometheus.CounterOpts{
+	// PipelineRefused counts moves and signals that were not taken. It has no labels,
+	// and is served by those alone who count it.
+	PipelineRefused = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_pipeline_refused_total", Help: "Moves and signals of pipelines that were refused.",
-	})
+	}, nil)
 	// PipelineErrors counts errors that were recorded of members, by member (alpha,
 	// beta, gamma, or none) and failure class.
 	PipelineErrors = factory.NewCounterVec(prometheus.CounterOpts{
@@ -268,7 +269,7 @@ func CountMessage(m contract.Message) {
 }
 
 // CountRefused notes that moves or signals of a pipeline were not taken.
-func CountRefused(n int) { PipelineRefused.Add(float64(max(n, 0))) }
+func CountRefused(n int) { PipelineRefused.WithLabelValues().Add(float64(max(n, 0))) }
 
 // CountPipelineError notes an error that was recorded of a member, or of nobody
 // who is one.

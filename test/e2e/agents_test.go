@@ -37,8 +37,8 @@ func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 	w := &world{Stack: harness.Start(t, harness.Options{
 		Scenario: append(
 			first(makes(wrong), flaky, mends(wrong, "right")).Named("agents-healed"),
-			makes("right").Named("agents-waits")...),
-		Config: fmt.Sprintf("worker: {heartbeat: 1s, offline_after: 12s, probe_interval: 1s, metrics_address: %q}\nserver: {watch_interval: 1s}\n", workerAddress),
+			append(makes("right").Named("agents-waits"), quarrelling().Named("agents-deliberate")...)...),
+		Config: fmt.Sprintf("worker: {heartbeat: 1s, offline_after: 12s, probe_interval: 1s, metrics_address: %q}\nserver: {watch_interval: 1s}\ndeliberation: {iterations: 1, recoveries: 1}\n", workerAddress),
 	})}
 	repo := harness.Repo(t, filepath.Join(w.Dir, "mendable"), mendable())
 
@@ -49,6 +49,8 @@ func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 
 	id := w.Create(t, "--repo", repo, "--goal", harness.Goal("agents-healed"), "--project", "hostile-project")
 	require.Equal(t, contract.StatusDone, w.AwaitEnd(t, w.Store(t), id, longest).Status)
+	recovered := w.RGPT(t, "pipeline", "spawn", "--objective", harness.Goal("agents-deliberate"), "--auto-continue", "--wait")
+	require.Equal(t, exitAborted, recovered.Code, "%s", recovered)
 	w.documented(t, workerAddress)
 	done := w.awaitAgents(t, "what was done to be told", func(r health.Report) bool {
 		return slices.ContainsFunc(r.Agents, func(a store.Agent) bool { return a.Type == "builder" && a.TasksDone > 0 })
@@ -61,6 +63,18 @@ func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 	w.killed(t)
 	w.stopped(t)
 	harness.CheckInvariants(t, w.Stack, id)
+}
+
+// quarrelling is a deliberation of which each of its metrics has something to tell:
+// they talk until their rounds are over, ALPHA does what is not its to do, and the
+// recovery, with GAMMA, does not get further.
+func quarrelling() harness.Rules {
+	return harness.Rules{
+		rule(on("agent", "alpha", "attempt", 1, "turn", 1), moves(move("message", "to", "BETA", "text", "why?"), move("verdict", "key", "mine", "text", "it is mine")), 100),
+		rule(on("agent", "alpha"), moves(move("message", "to", "BETA", "text", "why?")), 100),
+		rule(on("agent", "beta"), moves(move("message", "to", "ALL", "text", "why not?")), 100),
+		rule(on("agent", "gamma"), moves(move("message", "to", "ALL", "text", "go on")), 100),
+	}
 }
 
 // killed sees what is told when the worker dies without a word, and that work
