@@ -19,6 +19,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 	"github.com/rocketgpt/orchestrator/internal/proc"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
@@ -85,7 +86,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	if err := u.prepare(); err != nil {
 		return nil, err
 	}
-	if err := u.takePort(); err != nil {
+	if err := u.takePort(ctx); err != nil {
 		return nil, err
 	}
 	if err := u.up(ctx); err != nil {
@@ -176,14 +177,14 @@ func (u *upper) left(role Role) bool {
 
 // takePort settles the server's port before anything starts, so that a port in
 // use is reported at once.
-func (u *upper) takePort() error {
+func (u *upper) takePort(ctx context.Context) error {
 	if u.left(RoleServer) {
 		return nil
 	}
 	if u.o.Port != 0 {
 		return freeSoon(u.Ports.Server)
 	}
-	return u.port(&u.Ports.Server)
+	return u.port(ctx, &u.Ports.Server)
 }
 
 // free says whether a port can be listened on.
@@ -216,17 +217,13 @@ func freeSoon(port int) error {
 const portTime = 3 * time.Second
 
 // port keeps a port that is still free, or takes another.
-func (u *upper) port(p *int) error {
+func (u *upper) port(ctx context.Context, p *int) error {
 	if *p != 0 && freeSoon(*p) == nil {
 		return nil
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
-	}
-	*p = l.Addr().(*net.TCPAddr).Port
-	return l.Close()
+	var err error
+	*p, err = freeport.Take(ctx)
+	return err
 }
 
 func (u *upper) postgres(ctx context.Context) error {
@@ -239,7 +236,7 @@ func (u *upper) postgres(ctx context.Context) error {
 		return nil
 	}
 	u.say("Starting PostgreSQL")
-	if err := u.port(&u.Ports.Postgres); err != nil {
+	if err := u.port(ctx, &u.Ports.Postgres); err != nil {
 		return err
 	}
 	log := u.Path("logs", "postgres.log")
@@ -265,7 +262,7 @@ func hostOf(url string) string {
 	return host
 }
 
-func (u *upper) temporal(context.Context) (*launch, error) {
+func (u *upper) temporal(ctx context.Context) (*launch, error) {
 	if u.o.Temporal != "" {
 		u.Temporal = u.o.Temporal
 		u.set(Process{Role: RoleTemporal, State: "external", External: true, Address: u.Temporal})
@@ -275,7 +272,7 @@ func (u *upper) temporal(context.Context) (*launch, error) {
 		return nil, nil
 	}
 	u.say("Starting Temporal and its Web UI")
-	if err := errors.Join(u.port(&u.Ports.Temporal), u.port(&u.Ports.TemporalUI)); err != nil {
+	if err := errors.Join(u.port(ctx, &u.Ports.Temporal), u.port(ctx, &u.Ports.TemporalUI)); err != nil {
 		return nil, err
 	}
 	ready := u.readyFile(RoleTemporal)
@@ -324,7 +321,7 @@ func (u *upper) model(ctx context.Context) (*launch, error) {
 		return nil, nil
 	}
 	u.say("Starting the scripted model")
-	if err := u.port(&u.Ports.Model); err != nil {
+	if err := u.port(ctx, &u.Ports.Model); err != nil {
 		return nil, err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Model))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/proc"
 )
 
@@ -78,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if o.Port == 0 {
-		if o.Port, err = freePort(); err != nil {
+		if o.Port, err = freeport.Take(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -273,14 +274,4 @@ func secretFile(dir string) string { return dir + ".password" }
 // cleanEnv keeps PostgreSQL's own variables (PGDATA, PGHOST, …) of the caller out.
 func cleanEnv() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
-}
-
-func freePort() (int, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

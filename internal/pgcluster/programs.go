@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/freeport"
 )
 
 // programs returns the folder with PostgreSQL's server programs: installed
@@ -27,7 +28,7 @@ func programs(ctx context.Context, cache string) (string, error) {
 	}
 	// The library has no call that only downloads: starting it does, and
 	// whether its own server then runs does not matter here (as root it cannot).
-	port, err := freePort()
+	port, err := freeport.Take(ctx)
 	if err != nil {
 		return "", err
 	}
