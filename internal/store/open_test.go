@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/migrations"
@@ -98,10 +100,9 @@ func TestOpenRefusesASchemaThatIsNotItsOwn(t *testing.T) {
 func TestDatabaseThatCannotBeReachedIsNamedWithoutItsPassword(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-canary"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take(t.Context())
 	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := fmt.Sprint("127.0.0.1:", port)
 	open := func(address string) error {
 		_, err := store.Open(t.Context(), address, store.Options{ConnectTimeout: 200 * time.Millisecond})
 		require.Error(t, err)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/test/harness"
@@ -28,10 +28,9 @@ import (
 // works, is killed, comes back and is stopped. Beside it what is told of it.
 func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take(t.Context())
 	require.NoError(t, err)
-	workerAddress := l.Addr().String()
-	require.NoError(t, l.Close())
+	workerAddress := fmt.Sprint("127.0.0.1:", port)
 	flaky := rule(on("agent", "planner"), status(500), 0)
 	flaky["times"] = 1
 	w := &world{Stack: harness.Start(t, harness.Options{

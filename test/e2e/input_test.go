@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
@@ -117,10 +118,9 @@ func provider(name, url string) string {
 // closedPort is an address where nobody listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := freeport.Take(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return "http://" + l.Addr().String() + "/v1"
+	return fmt.Sprintf("http://127.0.0.1:%d/v1", port)
 }
 
 // usedPort is a port on which somebody listens.
