@@ -40,10 +40,11 @@ type deliberation struct {
 	alarm   alarm
 	stirred bool // something happened that the main coroutine has not seen
 
-	cancel    workflow.CancelFunc // of the work
-	stop      *contract.Failure   // asked for
-	continued bool                // asked for
-	seen      map[string]struct{} // ids of commands already applied
+	cancel    workflow.CancelFunc       // of the work
+	stop      *contract.Failure         // asked for
+	stopper   *contract.PipelineCommand // that asked for it; nil: it was cancelled, or nobody continued it
+	continued bool                      // asked for
+	seen      map[string]struct{}       // ids of commands already applied
 	shown     contract.PipelineStatus
 	announced bool                // the end said that a recovery follows
 	recovery  workflow.CancelFunc // of the deliberation that recovers this one
@@ -383,10 +384,14 @@ func (d *deliberation) finish(ctx workflow.Context, out *outcome) {
 	d.ending.finished = true
 	d.announced = d.recovers(out)
 	d.become(ctx, out.status, "")
-	d.tell(contract.EventOrchestrationComplete, map[string]any{
+	payload := map[string]any{
 		"status": out.status, "consensus": d.metrics.Consensus, "task_id": d.in.Task.TaskID, "metrics": d.measured(), "abort_reason": out.abort,
 		"requires_auto_recovery": d.announced,
-	})
+	}
+	if d.ending.failure != nil {
+		payload["failure"] = d.ending.failure
+	}
+	d.tell(contract.EventOrchestrationComplete, payload)
 }
 
 // recovers reports whether another deliberation follows.
@@ -425,7 +430,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		outer.Done().Receive(ctx, nil)
 		d.recovery()
 	})
-	result, err := deliberateIn(ctx, d.nextAttempt(out), func(next contract.DeliberationInput) {
+	result, err := deliberateIn(ctx, d.nextAttempt(out), func() *contract.PipelineCommand { return d.stopper }, func(next contract.DeliberationInput) {
 		d.ending.recovery = next.PipelineID
 		d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
 	})
@@ -434,23 +439,30 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		own.Failure = d.unrecovered(ctx, fault.Of(err).Message)
 		return own
 	}
+	if result.Status == contract.PipelineStopped && result.Failure != nil && tellsStops(ctx) {
+		_ = d.amend(fmt.Sprintf("; pipeline %d, which recovered it, ended so: %s", result.PipelineID, result.Failure.Message))
+	}
 	result.Usage = own.Usage.Add(result.Usage)
 	return result
+}
+
+// amend adds to why this deliberation came to nothing.
+func (d *deliberation) amend(words string) *contract.Failure {
+	failure := *d.ending.failure
+	failure.Message += words
+	d.ending.failure, d.changed = &failure, true
+	return &failure
 }
 
 // unrecovered says why the recovery that the end announced came to nothing, and
 // tells whoever waits for one that was never made.
 func (d *deliberation) unrecovered(ctx workflow.Context, why string) *contract.Failure {
-	failure := *d.ending.failure
-	failure.Message += "; it could not be recovered: " + why
-	d.announced, d.ending.failure = false, &failure
-	switch {
-	case d.ending.recovery != 0: // what happened to it stands in its own row
-		d.changed = true
-	case workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion:
+	d.announced = false
+	// What happened to one that was made stands in its own row.
+	if d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
 		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
 	}
-	return &failure
+	return d.amend("; it could not be recovered: " + why)
 }
 
 // nextAttempt is the deliberation that follows.
@@ -464,8 +476,11 @@ func (d *deliberation) nextAttempt(out *outcome) contract.NewPipeline {
 
 // deliberateIn makes the row of a deliberation, starts its workflow as a child, and
 // returns how it ended. A row that is there must come to an end, so a cancellation
-// that comes while it is made reaches the child once that has started.
-func deliberateIn(ctx workflow.Context, n contract.NewPipeline, made func(contract.DeliberationInput)) (contract.DeliberationResult, error) {
+// that comes while it is made reaches the child once that has started: as a stop,
+// where stopper says then who wants it and why, so that the child's row says so.
+func deliberateIn(
+	ctx workflow.Context, n contract.NewPipeline, stopper func() *contract.PipelineCommand, made func(contract.DeliberationInput),
+) (contract.DeliberationResult, error) {
 	var result contract.DeliberationResult
 	if ctx.Err() != nil {
 		return result, ctx.Err()
@@ -477,17 +492,40 @@ func deliberateIn(ctx workflow.Context, n contract.NewPipeline, made func(contra
 		return result, err
 	}
 	made(in)
-	own, cancel := workflow.WithCancel(last)
-	child := workflow.ExecuteChildWorkflow(childOptions(own, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
+	childCtx, cancel := workflow.WithCancel(last)
+	child := workflow.ExecuteChildWorkflow(childOptions(childCtx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
 	if err := child.GetChildWorkflowExecution().Get(last, nil); err != nil {
 		return result, err
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		ctx.Done().Receive(ctx, nil)
-		cancel()
+		own, done := workflow.NewDisconnectedContext(ctx)
+		defer done()
+		if by := stopper(); by == nil || !stopped(own, child, *by) {
+			cancel()
+		}
 	})
 	err := child.Get(last, &result)
 	return result, err
+}
+
+// stopped tells a deliberation to stop, and reports whether it ended in time.
+func stopped(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {
+	if !tellsStops(ctx) {
+		return false
+	}
+	if err := child.SignalChildWorkflow(ctx, contract.UpdateStop, by).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("Could not tell a deliberation who stops it; it is cancelled", "error", err)
+		return false
+	}
+	ended, err := workflow.AwaitWithTimeout(ctx, stopPatience, child.IsReady)
+	return ended && err == nil
+}
+
+// tellsStops reports whether who stopped a deliberation, and why, is passed on.
+// Those that were stopped by versions before this one were cancelled.
+func tellsStops(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "stops say by whom", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // result is how this deliberation ended.

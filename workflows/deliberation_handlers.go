@@ -212,7 +212,7 @@ func whoAndWhy(c contract.PipelineCommand) string {
 func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand) string {
 	why := &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped %s; partial results are kept", whoAndWhy(c)).Failure
 	if d.stop == nil {
-		d.stop = why
+		d.stop, d.stopper = why, &c
 	}
 	if d.recovery != nil {
 		d.recovery()

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,10 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -585,6 +589,119 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	require.True(t, stop.ack.Applied)
 	require.ErrorContains(t, late.err, "recovered by pipeline 8")
 	require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status)
+}
+
+// untilRecovered lets attempts of a pipeline come to nothing, until the one with
+// an id takes a minute for each turn.
+func (f *forum) untilRecovered(id int64) {
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == id })).
+		Return(f.think).After(time.Minute).Maybe()
+}
+
+// attempts lets a pipeline be recovered as often as told, after one round each.
+func attempts(recoveries int) func(*contract.DeliberationInput) {
+	return func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, recoveries }
+}
+
+func TestWhoStopsAPipelineAndWhyIsSaidOfAllThatRecoverIt(t *testing.T) {
+	t.Parallel()
+	const by, why = "stopped by alice (too slow)", "pipeline 9, which recovered it, ended so: stopped by alice (too slow)"
+	for name, at := range map[string]int64{"at the first": 7, "at the second": 8, "at the one at work": 9} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.untilRecovered(9)
+			began := f.env.Now()
+			f.after(10*time.Second, func() {
+				require.NoError(t, f.env.SignalWorkflowByID(contract.PipelineWorkflowID(at), contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "alice", Reason: "too slow"}))
+			})
+			result := f.deliberate(attempts(2))
+			require.Equal(t, []any{contract.PipelineStopped, int64(9), 3}, []any{result.Status, result.PipelineID, result.Attempts})
+			require.Contains(t, f.last(9).Failure.Message, by)
+			require.Contains(t, f.endEvent(9)["failure"], by, "its events tell, too")
+			require.Contains(t, f.reports(9)[contract.ReportPartial].Summary, by)
+			for _, id := range []int64{7, 8} {
+				last := f.last(id)
+				require.Equal(t, contract.PipelineOrchestrationFailed, last.Status, "how it ended stands")
+				require.Equal(t, contract.CodeNoConsensus, last.Failure.Code)
+				require.Contains(t, last.Failure.Message, why)
+			}
+			require.Less(t, f.env.Now().Sub(began), 15*time.Second, "nobody waits for a turn")
+		})
+	}
+}
+
+// endEvent is what a pipeline's last event says, as text by field.
+func (f *forum) endEvent(pipeline int64) map[string]string {
+	out := map[string]string{}
+	for _, rec := range f.records {
+		for _, e := range rec.Events {
+			if payload, ok := e.Payload.(map[string]any); ok && rec.PipelineID == pipeline && e.Type == contract.EventOrchestrationComplete {
+				for k, v := range payload {
+					out[k] = fmt.Sprint(v)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// deaf lets no stop through to the child that it is for.
+type deaf struct {
+	interceptor.WorkerInterceptorBase
+	answer error
+}
+
+func (d *deaf) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &deafInbound{deaf: d}
+	in.Next = next
+	return in
+}
+
+type deafInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	*deaf
+}
+
+func (d *deafInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
+	return d.Next.Init(&deafOutbound{WorkflowOutboundInterceptorBase: interceptor.WorkflowOutboundInterceptorBase{Next: out}, deaf: d.deaf})
+}
+
+type deafOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	*deaf
+}
+
+func (d *deafOutbound) SignalChildWorkflow(ctx workflow.Context, id, name string, args any) workflow.Future {
+	if name != contract.UpdateStop {
+		return d.Next.SignalChildWorkflow(ctx, id, name, args)
+	}
+	answer, set := workflow.NewFuture(ctx)
+	set.Set(nil, d.answer)
+	return answer
+}
+
+// TestARecoveryThatTakesNoStopIsCancelled lets Temporal take no signal for the
+// recovery, or the recovery do nothing about one.
+func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
+	t.Parallel()
+	for name, taken := range map[string]error{"Temporal takes no signal": errors.New("too many signals"), "it does nothing": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.untilRecovered(8)
+			f.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&deaf{answer: taken}}})
+			began := f.env.Now()
+			f.after(10*time.Second, func() {
+				f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "alice"})
+			})
+			result := f.deliberate(attempts(1))
+			require.Equal(t, contract.PipelineStopped, result.Status)
+			require.Contains(t, f.last(8).Failure.Message, "cancelled")
+			require.Less(t, f.env.Now().Sub(began), 10*time.Second+2*stopPatience)
+		})
+	}
 }
 
 // TestAStopWhileARecoveryBeginsLosesNoPipeline stops a pipeline between the row of

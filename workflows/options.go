@@ -36,6 +36,9 @@ const (
 	// memberPatience is how long the end of a deliberation waits for its members.
 	// They end within seconds; those of a worker that is away do when it is back.
 	memberPatience = time.Minute
+	// stopPatience is how long a deliberation that was told to stop may take to end
+	// before it is cancelled.
+	stopPatience = 5 * time.Second
 	// cleanUpTime bounds the last words of a stopped run.
 	cleanUpTime = 2 * time.Minute
 )

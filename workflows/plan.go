@@ -51,7 +51,7 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
 	result, err := deliberateIn(ctx, contract.NewPipeline{
 		RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: r.deliberationSettings(),
-	}, func(contract.DeliberationInput) {})
+	}, func() *contract.PipelineCommand { return r.held.stopper }, func(contract.DeliberationInput) {})
 	r.usage = r.usage.Add(result.Usage)
 	switch {
 	case err != nil:

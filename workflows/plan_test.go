@@ -23,6 +23,7 @@ type planners struct {
 	kept    []contract.MinutesInput
 	minutes contract.MinutesResult
 	ended   []contract.PipelineStatus
+	why     string // the deliberation ended so
 }
 
 func newPlanners(t *testing.T) *planners {
@@ -47,6 +48,9 @@ func newPlanners(t *testing.T) *planners {
 		defer p.mu.Unlock()
 		if rec.Change.Finished {
 			p.ended = append(p.ended, rec.Change.Status)
+			if f := rec.Change.Failure; f != nil {
+				p.why = f.Message
+			}
 		}
 		return nil
 	})
@@ -211,14 +215,25 @@ func TestAStopOfTheRunEndsItsDeliberation(t *testing.T) {
 	var stopped, ended time.Time
 	p.after(5*time.Second, func() {
 		stopped = p.env.Now()
-		p.update(contract.UpdateStop, contract.Command{ID: "1", By: "me"})
+		p.update(contract.UpdateStop, contract.Command{ID: "1", By: "me", Reason: "too dear"})
 	})
 	result := p.orchestrate(t, together)
 	ended = p.env.Now()
+	require.Contains(t, p.why, "stopped by me (too dear)")
 	require.Equal(t, contract.StatusCancelled, result.Status)
 	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, slices.Compact(p.ended))
 	require.LessOrEqual(t, ended.Sub(stopped), 10*time.Second)
 	require.Empty(t, p.planned)
+}
+
+func TestADeliberationIsToldThatTheTimeOfItsRunIsOver(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.slowly("alpha", time.Hour)
+	result := p.orchestrate(t, together, func(s *contract.Settings) { s.RunBudget.Time = 10 * time.Second })
+	require.Equal(t, []any{contract.StatusFailed, contract.CodeRunTimeout}, []any{result.Status, result.Failure.Code})
+	require.Equal(t, []contract.PipelineStatus{contract.PipelineStopped}, slices.Compact(p.ended))
+	require.Contains(t, p.why, "stopped by run-7 (its time of 10s is over (execution.run.time))")
 }
 
 // TestAStopOfTheRunLosesNoDeliberationThatBegins stops a run between the row of its

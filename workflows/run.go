@@ -415,6 +415,7 @@ func (r *run) deadline(ctx workflow.Context) {
 		r.held.timedOut = true
 		r.held.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,
 			"the run took longer than the %s it may (execution.run.time); its partial results are kept", most).Failure
+		r.held.stopper = &contract.PipelineCommand{By: contract.RunWorkflowID(r.in.RunID), Reason: "its time of " + most.String() + " is over (execution.run.time)"}
 		r.cancel()
 	})
 }

@@ -16,6 +16,7 @@ type holds struct {
 	paused   bool
 	oneStep  bool // advance: pause again at the next phase
 	stop     *contract.Failure
+	stopper  *contract.PipelineCommand // what a deliberation that plans the run is told of the stop; nil: nothing
 	timedOut bool
 	orders   int64                         // Seq of the last orders that the steps were told
 	approval *approval                     // the one that the run waits for
@@ -459,6 +460,7 @@ func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record
 		by = "an unnamed service"
 	}
 	r.held.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "stopped by %s%s; partial results are kept", by, because(c.Reason)).Failure
+	r.held.stopper = &contract.PipelineCommand{ID: c.ID, By: by, Reason: c.Reason}
 	r.cancel()
 	return happened(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
 }

@@ -206,9 +206,25 @@ func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus
 	require.NotEqual(t, s.refused, stopped, "%s: a stop that was accepted is in its history", which)
 	if last.Status != contract.PipelineStopped {
 		require.True(t, s.refused || decided, "%s: it is %s, and that was not decided before", which, last.Status)
+	} else {
+		c.saysWhoAndWhy(t, s, last)
 	}
 	c.carrierEnded(t, last)
 	return last.Status
+}
+
+// saysWhoAndWhy checks that a pipeline that was stopped, and the one that it recovers,
+// if it does, tell who did it and why.
+func (c *council) saysWhoAndWhy(t *testing.T, s stopPoint, last store.Pipeline) {
+	t.Helper()
+	why := "the deliberation was cancelled"
+	if !s.cancelled {
+		why = fmt.Sprintf("stopped by api (at event %d)", s.event)
+	}
+	require.Contains(t, last.Failure.Message, why, "pipeline %d", last.ID)
+	if last.ID != s.id {
+		require.Contains(t, c.pipeline(t, s.id).Failure.Message, fmt.Sprintf("pipeline %d, which recovered it, ended so: %s", last.ID, why))
+	}
 }
 
 // endOf waits for a workflow's end, and returns when that was.
@@ -242,7 +258,7 @@ func pointsOf(h *historypb.History) (stop, deed *point) {
 			tasks++
 		case stop == nil && accepted.GetAcceptedRequest().GetInput().GetName() == contract.UpdateStop:
 			stop = at
-		case stop == nil && e.GetWorkflowExecutionCancelRequestedEventAttributes() != nil:
+		case stop == nil && (e.GetWorkflowExecutionCancelRequestedEventAttributes() != nil || e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == contract.UpdateStop):
 			at.task++ // the next one sees it
 			stop = at
 		case deed == nil && (e.GetRequestCancelExternalWorkflowExecutionInitiatedEventAttributes() != nil ||
