@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -577,6 +578,28 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	countPipeline(r, params.At, row)
 	return nil
 }
+
+// ClosePipeline ends a pipeline whose workflow will not say how it ended: from says
+// which workflow run was to, or NeverStarted. What it told before is kept. One that
+// has ended is left alone, and a repeat changes nothing.
+func (s *Store) ClosePipeline(ctx context.Context, from Source, p Pipeline, status contract.PipelineStatus, why contract.Failure) error {
+	if p.Status.Terminal() {
+		return nil
+	}
+	return s.PipelineRecord(ctx, from, contract.PipelineRecord{
+		PipelineID: p.ID, RunID: p.RunID, ForRun: p.ForRun, Seq: lastPipelineRecord,
+		Change: &contract.PipelineChange{Status: status, Iteration: p.Iteration, Members: p.Members, Metrics: p.Metrics, Failure: &why, Finished: true},
+		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": status, "failure": why}}},
+	})
+}
+
+// lastPipelineRecord is the number of the record that closes a pipeline for its
+// workflow: whatever that still had on its way is late after it.
+const lastPipelineRecord = math.MaxInt64
+
+// NeverStarted stands in a pipeline's row for the run of a workflow that there
+// never was.
+const NeverStarted = "never started"
 
 // countPipeline lets the metrics count what a record said for the first time: a
 // repeat does not count, nor does what came after the end.

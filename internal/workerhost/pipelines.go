@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -86,20 +87,21 @@ func openPipelines() (out []contract.PipelineStatus) {
 
 // closePipelineIfEnded ends the row of a pipeline whose workflow ended without
 // saying so, and what its members had begun where it has an account of its own; a
-// run closes what it began by itself. What the pipeline told before is kept.
+// run closes what it began by itself. One that nobody will start any more is ended
+// too. What the pipeline told before is kept.
 func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
 	workflow := contract.PipelineWorkflowID(id)
 	ended, state, err := look(ctx, workflow)
-	var none *serviceerror.NotFound
-	if errors.As(err, &none) {
-		return closeUnbegun(ctx, look, db, id)
-	}
-	if err != nil || ongoing(state) {
+	never := gone(err)
+	if !never && (err != nil || ongoing(state)) {
 		return err
 	}
 	p, err := db.Pipeline(ctx, id) // after the look: a workflow writes its end before it ends
 	if err != nil || p.Status.Terminal() {
 		return err
+	}
+	if never {
+		return closeUnbegun(ctx, look, db, p)
 	}
 	failure := fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 		"the pipeline's workflow ended (%s) without saying how the deliberation ended; what it found is kept, spawn it anew", state).Failure
@@ -109,13 +111,14 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 			return err
 		}
 	}
-	return db.PipelineRecord(ctx, from, contract.PipelineRecord{
-		PipelineID: id, RunID: p.RunID, ForRun: p.ForRun, Seq: lastRecord,
-		Change: &contract.PipelineChange{
-			Status: contract.PipelineFailed, Iteration: p.Iteration, Members: p.Members, Metrics: p.Metrics, Failure: &failure, Finished: true,
-		},
-		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineFailed, "failure": failure}}},
-	})
+	return db.ClosePipeline(ctx, from, p, contract.PipelineFailed, failure)
+}
+
+// gone reports whether Temporal knows no such workflow: there was none, or it
+// ended so long ago that it is kept no more.
+func gone(err error) bool {
+	var none *serviceerror.NotFound
+	return errors.As(err, &none)
 }
 
 // madeBy returns the workflow that made a pipeline, and is to start it as its
@@ -131,27 +134,39 @@ func madeBy(p store.Pipeline) string {
 	return ""
 }
 
-// notStarted stands in the row for the run of a workflow that there never was.
-const notStarted = "never started"
-
-// closeUnbegun stops a pipeline whose workflow nobody will start: the one that
-// made it has ended, stopped or terminated between its row and its start.
-func closeUnbegun(ctx context.Context, look latest, db *store.Store, id int64) error {
-	p, err := db.Pipeline(ctx, id)
+// closeUnbegun ends a pipeline whose workflow nobody will start: the one that made
+// it ended between its row and its start.
+func closeUnbegun(ctx context.Context, look latest, db *store.Store, p store.Pipeline) error {
 	maker := madeBy(p)
-	if err != nil || p.WorkflowID != "" || p.Status.Terminal() || maker == "" {
-		return err
+	if p.WorkflowID != "" || maker == "" {
+		return nil
 	}
 	_, state, err := look(ctx, maker)
-	var none *serviceerror.NotFound
-	gone := errors.As(err, &none) // Temporal keeps ended workflows for a while only
-	if !gone && (err != nil || ongoing(state)) {
+	if !gone(err) && (err != nil || ongoing(state)) {
 		return err
 	}
-	failure := fault.New(contract.ClassHuman, contract.CodeCancelled, "it never began: %s, which made it, ended before it could start it", maker).Failure
-	return db.PipelineRecord(ctx, store.Source{WorkflowID: contract.PipelineWorkflowID(id), WorkflowRunID: notStarted}, contract.PipelineRecord{
-		PipelineID: id, RunID: p.RunID, ForRun: p.ForRun, Seq: lastRecord - id,
-		Change: &contract.PipelineChange{Status: contract.PipelineStopped, Members: p.Members, Metrics: p.Metrics, Failure: &failure, Finished: true},
-		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineStopped, "failure": failure}}},
-	})
+	workflow := contract.PipelineWorkflowID(p.ID)
+	if _, _, err := look(ctx, workflow); !gone(err) { // its maker may have started it after the first look
+		return err
+	}
+	status, failure := unbegun(maker, state)
+	return db.ClosePipeline(ctx, store.Source{WorkflowID: workflow, WorkflowRunID: store.NeverStarted}, p, status, failure)
+}
+
+// unbegun says how a pipeline ends that never began, by how its maker did: a maker
+// that returned, or was cancelled, had been told to stop. What else ended it, such
+// as a termination, is nobody's decision about the pipeline.
+func unbegun(maker string, state enumspb.WorkflowExecutionStatus) (contract.PipelineStatus, contract.Failure) {
+	switch state {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return contract.PipelineStopped, fault.New(contract.ClassHuman, contract.CodeCancelled,
+			"it never began: %s, which made it, was stopped before it could start it", maker).Failure
+	default:
+		how := state.String()
+		if state == enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED {
+			how = "Temporal does not know it any more"
+		}
+		return contract.PipelineFailed, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
+			"it never began: the workflow of %s, which made it, ended (%s) before it could start it; spawn it anew", maker, how).Failure
+	}
 }

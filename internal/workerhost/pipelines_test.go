@@ -87,7 +87,53 @@ func temporalHas(states map[string]enumspb.WorkflowExecutionStatus) latest {
 	}
 }
 
-func TestAPipelineThatItsMakerNeverStartedIsStopped(t *testing.T) {
+func TestAPipelineThatItsMakerNeverStartedEndsAsItsMakerDid(t *testing.T) {
+	t.Parallel()
+	stopped := []any{contract.PipelineStopped, contract.ClassHuman, contract.CodeCancelled}
+	lost := []any{contract.PipelineFailed, contract.ClassInfra, contract.CodeWorkerLost}
+	for state, want := range map[enumspb.WorkflowExecutionStatus][]any{
+		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED: stopped, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED: stopped,
+		enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED: lost, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED: lost,
+		enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT: lost, enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED: lost,
+	} {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			db, prior := deliberating(t)
+			made, err := db.CreatePipeline(t.Context(), contract.NewPipeline{RunID: prior.RunID, Prior: prior.ID, Attempt: 2, Settings: prior.Settings})
+			require.NoError(t, err)
+			states := map[string]enumspb.WorkflowExecutionStatus{contract.PipelineWorkflowID(prior.ID): state}
+			if state == enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED {
+				states = nil // Temporal keeps ended workflows for a while only
+			}
+			require.NoError(t, closePipelineIfEnded(t.Context(), temporalHas(states), db, made.ID))
+			now, err := db.Pipeline(t.Context(), made.ID)
+			require.NoError(t, err)
+			require.Equal(t, want, []any{now.Status, now.Failure.Class, now.Failure.Code})
+			require.Equal(t, []string{contract.PipelineWorkflowID(made.ID), store.NeverStarted}, []string{now.WorkflowID, now.WorkflowRunID})
+		})
+	}
+}
+
+// TestAPipelineThatIsStartedWhileItsMakerIsLookedAtIsNotClosed lets the maker start
+// it, and end, right after the first look.
+func TestAPipelineThatIsStartedWhileItsMakerIsLookedAtIsNotClosed(t *testing.T) {
+	t.Parallel()
+	db, prior := deliberating(t)
+	made, err := db.CreatePipeline(t.Context(), contract.NewPipeline{RunID: prior.RunID, Prior: prior.ID, Attempt: 2, Settings: prior.Settings})
+	require.NoError(t, err)
+	states := map[string]enumspb.WorkflowExecutionStatus{contract.PipelineWorkflowID(prior.ID): terminated}
+	look := func(ctx context.Context, id string) (string, enumspb.WorkflowExecutionStatus, error) {
+		run, state, err := temporalHas(states)(ctx, id)
+		states[contract.PipelineWorkflowID(made.ID)] = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		return run, state, err
+	}
+	require.NoError(t, closePipelineIfEnded(t.Context(), look, db, made.ID))
+	now, err := db.Pipeline(t.Context(), made.ID)
+	require.NoError(t, err)
+	require.Equal(t, contract.PipelineSpawned, now.Status)
+}
+
+func TestAPipelineThatItsMakerNeverStartedIsClosedOnce(t *testing.T) {
 	t.Parallel()
 	const running = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	db, prior := deliberating(t)
@@ -117,7 +163,7 @@ func TestAPipelineThatItsMakerNeverStartedIsStopped(t *testing.T) {
 		}
 		now, err := db.Pipeline(t.Context(), id)
 		require.NoError(t, err)
-		require.Equal(t, contract.PipelineStopped, now.Status)
+		require.Equal(t, contract.PipelineFailed, now.Status)
 		require.Contains(t, now.Failure.Message, of)
 		require.NotNil(t, now.FinishedAt)
 		events, err := db.PipelineEvents(t.Context(), id, 0, 0)
