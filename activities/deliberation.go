@@ -46,6 +46,17 @@ func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline
 	return p.Input(), err
 }
 
+// ClosePipeline ends a pipeline whose workflow could not be started. A repeat
+// changes nothing.
+func (a *Activities) ClosePipeline(ctx context.Context, in contract.ClosePipelineInput) error {
+	p, err := a.Store.Pipeline(ctx, in.PipelineID)
+	if err != nil {
+		return err
+	}
+	from := store.Source{WorkflowID: contract.PipelineWorkflowID(p.ID), WorkflowRunID: store.NeverStarted}
+	return a.Store.ClosePipeline(ctx, from, p, contract.PipelineFailed, in.Failure)
+}
+
 // OpenMember opens the conversation of a member with its prompt, made of the
 // whole task.
 func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput) (contract.OpenMemberResult, error) {

@@ -245,6 +245,28 @@ func TestARecoveryIsToldWhatTheAttemptBeforeLeft(t *testing.T) {
 	require.NotContains(t, gamma, `"move": "propose"`)
 }
 
+func TestARecoveryThatCouldNotBeStartedIsClosedOnceWithTheReason(t *testing.T) {
+	t.Parallel()
+	d := deliberating(t, "  []")
+	in, failure := do[contract.DeliberationInput](d.house, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: d.pipeline.Settings})
+	require.Nil(t, failure)
+	why := contract.Failure{Class: contract.ClassInfra, Code: contract.CodeUnavailable, Message: "it never began: no room"}
+	for range 2 {
+		_, err := d.env.ExecuteActivity(d.ClosePipeline, contract.ClosePipelineInput{PipelineID: in.PipelineID, Failure: why})
+		require.NoError(t, err)
+	}
+	now, err := d.Store.Pipeline(t.Context(), in.PipelineID)
+	require.NoError(t, err)
+	require.Equal(t, []any{contract.PipelineFailed, why}, []any{now.Status, *now.Failure})
+	require.NotNil(t, now.FinishedAt)
+	events, err := d.Store.PipelineEvents(t.Context(), in.PipelineID, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, events, 2, "that it was made, and that it ended, once")
+	require.Contains(t, string(events[1].Payload), "no room")
+	_, err = d.env.ExecuteActivity(d.ClosePipeline, contract.ClosePipelineInput{PipelineID: 4711, Failure: why})
+	require.ErrorContains(t, err, "no pipeline 4711")
+}
+
 func TestAHandoffIsAnArtifactWithWholeTextsThatIsKeptForADay(t *testing.T) {
 	t.Parallel()
 	d := deliberating(t, "  []")

@@ -63,6 +63,7 @@ func Roles() []Role {
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityPipelineRecord, a.PipelineRecord)
 			register(r, contract.ActivityCreatePipeline, a.CreatePipeline)
+			register(r, contract.ActivityClosePipeline, a.ClosePipeline)
 			register(r, contract.ActivityWriteHandoff, a.WriteHandoff)
 			register(r, contract.ActivityMinutes, a.Minutes)
 			register(r, contract.ActivityDeliver, a.Deliver)

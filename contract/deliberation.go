@@ -719,6 +719,7 @@ const (
 	ActivityWriteHandoff   = "rgpt.pipeline.Handoff" // WriteHandoffInput → WriteHandoffResult
 	ActivityCreatePipeline = "rgpt.pipeline.Create"  // NewPipeline → DeliberationInput
 	ActivityMinutes        = "rgpt.pipeline.Minutes" // MinutesInput → MinutesResult
+	ActivityClosePipeline  = "rgpt.pipeline.Close"   // ClosePipelineInput → nothing
 )
 
 // DeliverInput asks for a turn, or for moves, to be delivered as an update.
@@ -766,6 +767,13 @@ type NewPipeline struct {
 	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal
 	Settings  DeliberationSettings `json:"settings"`
 	Inherited *Inherited           `json:"inherited,omitempty"`
+}
+
+// ClosePipelineInput asks for the end of a pipeline that was made and whose
+// workflow could not be started: it is FAILED because of this.
+type ClosePipelineInput struct {
+	PipelineID int64   `json:"pipeline_id"`
+	Failure    Failure `json:"failure"`
 }
 
 // MinutesInput asks for the minutes of a run's deliberation as artifacts, and

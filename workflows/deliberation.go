@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -420,7 +421,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	}
 	if d.stop != nil || outer.Err() != nil { // between the end and here
 		d.noteCancel(outer)
-		why := *d.unrecovered(ctx, d.stop.Message)
+		why := *d.unrecovered(ctx, fault.Restore(*d.stop))
 		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody is to try again what somebody stopped
 		own.Failure = &why
 		return own
@@ -436,7 +437,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	})
 	if err != nil { // how this one ended stands
 		d.log.Error("Could not recover a deliberation", "recovery", d.ending.recovery, "error", err)
-		own.Failure = d.unrecovered(ctx, fault.Of(err).Message)
+		own.Failure = d.unrecovered(ctx, err)
 		return own
 	}
 	if result.Status == contract.PipelineStopped && result.Failure != nil && tellsStops(ctx) {
@@ -456,10 +457,12 @@ func (d *deliberation) amend(words string) *contract.Failure {
 
 // unrecovered says why the recovery that the end announced came to nothing, and
 // tells whoever waits for one that was never made.
-func (d *deliberation) unrecovered(ctx workflow.Context, why string) *contract.Failure {
+func (d *deliberation) unrecovered(ctx workflow.Context, err error) *contract.Failure {
 	d.announced = false
-	// What happened to one that was made stands in its own row.
-	if d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	why := fault.Of(err).Message
+	var never *unstarted
+	// What happened to one that began stands in its own row.
+	if d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion || errors.As(err, &never) {
 		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
 	}
 	return d.amend("; it could not be recovered: " + why)
@@ -495,7 +498,7 @@ func deliberateIn(
 	childCtx, cancel := workflow.WithCancel(last)
 	child := workflow.ExecuteChildWorkflow(childOptions(childCtx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
 	if err := child.GetChildWorkflowExecution().Get(last, nil); err != nil {
-		return result, err
+		return result, neverBegan(last, in.PipelineID, err)
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		ctx.Done().Receive(ctx, nil)
@@ -508,6 +511,25 @@ func deliberateIn(
 	err := child.Get(last, &result)
 	return result, err
 }
+
+// neverBegan closes the row of a deliberation whose workflow could not be started,
+// and says why that was.
+func neverBegan(ctx workflow.Context, id int64, why error) error {
+	cause := fault.Of(why)
+	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
+		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and spawn it anew", id, cause.Message)
+	if err := workflow.ExecuteActivity(recording(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
+		PipelineID: id, Failure: failure.Failure,
+	}).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Error("Could not close a pipeline that never began", "pipeline", id, "error", err)
+	}
+	return &unstarted{failure}
+}
+
+// unstarted is the error of a deliberation that never began.
+type unstarted struct{ error }
+
+func (u *unstarted) Unwrap() error { return u.error }
 
 // stopped tells a deliberation to stop, and reports whether it ended in time.
 func stopped(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {

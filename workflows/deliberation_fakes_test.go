@@ -36,10 +36,12 @@ type forum struct {
 	deeds      []string         // events and activities, in order
 	handoffs   []contract.Handoff
 	created    []contract.NewPipeline
+	closed     []contract.ClosePipelineInput
 	broken     map[string]error // activity → how it fails
 	always     func(in contract.ThinkInput) []contract.Move
 	paid       map[string]int // calls of a member, by its step, whose answers nobody waited for
 	onDeed     func(n int)    // called at each activity, with its number
+	taken      string         // the id of a workflow that is there already
 	onCreate   func()         // called when the row of a recovery is made
 	onRecord   func(contract.PipelineRecord)
 	done       int // activities so far
@@ -63,9 +65,17 @@ func newForum(t *testing.T) *forum {
 	// children themselves.
 	f.env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.DeliberationInput) (contract.DeliberationResult, error) {
 		var out contract.DeliberationResult
+		if f.taken != "" {
+			ctx, done := workflow.WithCancel(ctx)
+			defer done()
+			if err := workflow.ExecuteChildWorkflow(childOptions(ctx, f.taken, contract.QueueRun), "sleeper").GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+				return out, err
+			}
+		}
 		err := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &out)
 		return out, err
 	}, workflow.RegisterOptions{Name: "host"})
+	f.env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour) }, workflow.RegisterOptions{Name: "sleeper"})
 	f.env.SetTestTimeout(time.Minute)
 	f.activities(f.env)
 	return f
@@ -87,6 +97,12 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 		f.deeds = append(f.deeds, "handoff")
 		f.handoffs = append(f.handoffs, in.Handoff)
 		return contract.WriteHandoffResult{Ref: fmt.Sprintf("pipeline-%d/handoff.json", in.Handoff.PipelineID)}, f.broken[contract.ActivityWriteHandoff]
+	})
+	register(contract.ActivityClosePipeline, func(_ context.Context, in contract.ClosePipelineInput) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.closed = append(f.closed, in)
+		return f.broken[contract.ActivityClosePipeline]
 	})
 	register(contract.ActivityCreatePipeline, func(_ context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
 		if f.onCreate != nil {

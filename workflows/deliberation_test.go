@@ -294,6 +294,30 @@ func TestARecoveryThatCannotBeginIsSaid(t *testing.T) {
 	require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "whoever waits for it is told")
 }
 
+// TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce lets another workflow have
+// the recovery's name.
+func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]error{"it can be closed": nil, "it cannot": fault.ToTemporal(fault.New(contract.ClassHuman, "not_found", "there is no pipeline 8"), 1)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			f.broken[contract.ActivityClosePipeline] = broken
+			f.taken = contract.PipelineWorkflowID(8)
+			result := f.deliberate(attempts(1))
+			require.Equal(t, contract.PipelineOrchestrationFailed, result.Status, "how it ended stands")
+			require.Len(t, f.closed, 1)
+			require.Equal(t, []any{int64(8), contract.ClassInfra}, []any{f.closed[0].PipelineID, f.closed[0].Failure.Class})
+			require.Contains(t, f.closed[0].Failure.Message, "pipeline 8 never began")
+			require.Contains(t, f.last(7).Failure.Message, "it could not be recovered: pipeline 8 never began")
+			require.Equal(t, f.last(7).Failure, result.Failure)
+			events := f.events(7)
+			require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "whoever waits for it is told: %v", events)
+		})
+	}
+}
+
 // tellsOfItsEnd reports whether a record is the one that ends the first deliberation.
 func tellsOfItsEnd(rec contract.PipelineRecord) bool {
 	return rec.PipelineID == pipelineUnderTest && slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool {
