@@ -59,7 +59,7 @@ func (c *council) draft(seq int64, now time.Time) contract.PipelineRecord {
 	rec.Votes, room = cut(&c.cast, room)
 	rec.Errors, room = cut(&c.errs, room)
 	rec.Events, _ = cut(&c.events, room)
-	c.changed = false
+	c.changed, c.altered = false, false
 	return rec
 }
 

@@ -17,7 +17,7 @@ type council struct {
 	outbox
 	in       contract.DeliberationInput
 	settings contract.DeliberationSettings
-	altered  bool // settings are not those that it began with
+	altered  bool // the row does not show the settings as they are
 	status   contract.PipelineStatus
 	waiting  string        // for what, by name
 	limit    time.Duration // of the exchange

@@ -467,21 +467,42 @@ func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
 		first = f.command(contract.UpdateContinue, c)
 		again = f.command(contract.UpdateContinue, c)
 	})
+	var tries []int64 // that told of settings
+	f.onRecord = func(rec contract.PipelineRecord) {
+		if f.mu.Lock(); rec.Change.Settings != nil {
+			if tries = append(tries, rec.Seq); len(tries) == 1 {
+				f.away = 3
+			}
+		}
+		f.mu.Unlock()
+	}
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
 	require.Equal(t, contract.PipelineCompleted, result.Status)
 	require.Error(t, wrong.err)
 	require.True(t, first.ack.Applied)
 	require.NoError(t, again.err)
-	require.Equal(t, contract.ModeOpenRouter, f.last(7).Settings.Mode, "the row says how it goes on")
+	require.Len(t, tries, 4, "while the database is away they are told again")
+	require.Len(t, slices.Compact(tries), 1, "by one record of all that follow")
+	require.Equal(t, contract.ModeOpenRouter, f.settings(7).Mode, "the row says how it goes on")
 	models := map[string]string{}
 	for _, in := range f.thinks {
 		models[fmt.Sprint(in.Brief.Member, in.Turn)] = in.Model.Model
 	}
 	require.Equal(t, map[string]string{"ALPHA1": "scripted", "BETA1": "scripted", "ALPHA2": "scripted", "BETA2": "large"}, models)
 	require.Nil(t, f.records[0].Change.Settings, "the row has what it was spawned with")
-	told := f.last(7).Settings
+	told := f.settings(7)
 	require.NotNil(t, told, "what continue changed is for people to see")
 	require.Equal(t, []any{"large", time.Hour}, []any{told.Models[contract.AgentBeta].Model, told.ExchangeTime(contract.DeliberationTask{TimeoutSeconds: 9})})
+}
+
+// settings are what the records of a pipeline say of its settings, nil for nothing.
+func (f *forum) settings(pipeline int64) (out *contract.DeliberationSettings) {
+	for _, rec := range f.records {
+		if rec.PipelineID == pipeline && rec.Change.Settings != nil {
+			out = rec.Change.Settings
+		}
+	}
+	return out
 }
 
 func TestARecoveryHasTheTimeThatThePipelineWasContinuedWith(t *testing.T) {
