@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/log"
@@ -160,6 +161,9 @@ func (d *deliberation) orchestrate(ctx workflow.Context) (*outcome, error) {
 	d.become(ctx, contract.PipelineOrchestrating, "")
 	var out *outcome
 	err := d.until(ctx, func(now time.Time) bool {
+		if d.roundsUp() && !d.cutsOff && slices.ContainsFunc(d.living(), (*seat).thinking) {
+			d.cutsOff = workflow.GetVersion(ctx, "turns of the last round are heard", workflow.DefaultVersion, 1) == workflow.DefaultVersion
+		}
 		out = d.conclude(now)
 		return out != nil
 	})

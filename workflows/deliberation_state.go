@@ -39,6 +39,8 @@ type council struct {
 	exchange     time.Time   // when the exchange began
 	lastProgress time.Time   // of anybody
 	reported     time.Time   // when the checkpoint was reported
+	roundsOver   time.Time   // when the last round was; zero: it is not
+	cutsOff      bool        // turns that are under way then, as versions before did
 	over         bool        // nothing that members say counts any more
 	ending       endingState // what the row says of the end
 }
@@ -377,7 +379,7 @@ func (c *council) settle() {
 			c.changed = true
 		}
 	}
-	if !c.roundOver() {
+	if c.roundsUp() || !c.roundOver() {
 		return
 	}
 	c.metrics.Iterations++
@@ -388,6 +390,16 @@ func (c *council) settle() {
 		}
 	}
 	c.changed = true
+}
+
+// roundsUp reports whether the last round is over. Turns that began before are
+// still heard (hearsOut); no other one begins.
+func (c *council) roundsUp() bool { return c.metrics.Iterations >= c.settings.Iterations }
+
+// hearsOut reports whether a turn is under way that began before the end of the
+// last round, and may take that long yet.
+func (c *council) hearsOut(now time.Time) bool {
+	return !c.cutsOff && slices.ContainsFunc(c.living(), (*seat).thinking) && now.Before(c.roundsOver.Add(c.settings.ModelTimeout))
 }
 
 // roundOver reports whether each peer that is at work has delivered a turn. Where
@@ -470,6 +482,10 @@ func (c *council) due() []*seat {
 	default:
 		return nil
 	}
+	if c.roundsUp() {
+		owes := c.gammaOwesFirst()
+		return slices.DeleteFunc(idle, func(s *seat) bool { return !owes || s.member != contract.Gamma })
+	}
 	quiet := !slices.ContainsFunc(c.living(), (*seat).thinking)
 	return slices.DeleteFunc(idle, func(s *seat) bool {
 		return s.started && !quiet && (s.given >= turnsInRound || !c.hasNews(s))
@@ -497,7 +513,7 @@ func (c *council) give(s *seat, now time.Time) contract.Turn {
 func (c *council) news(s *seat, now time.Time) contract.News {
 	n := contract.News{Round: c.metrics.Iterations, Rounds: c.settings.Iterations, Why: s.why}
 	if c.status == contract.PipelineOrchestrating {
-		n.Round++
+		n.Round = min(n.Round+1, n.Rounds)
 		n.Left = c.exchange.Add(c.limit).Sub(now).Round(time.Second).String()
 		n.Members = c.views()
 	}
@@ -632,7 +648,7 @@ func (c *council) openingOver(now time.Time) bool {
 
 // gammaWanted says why GAMMA has to join now, if it has to. It joins once.
 func (c *council) gammaWanted(now time.Time) (contract.GammaReason, bool) {
-	if c.seat(contract.Gamma) != nil {
+	if c.seat(contract.Gamma) != nil || c.roundsUp() && !c.gammaOwesFirst() {
 		return "", false
 	}
 	s := c.settings
@@ -705,6 +721,9 @@ func (c *council) conclude(now time.Time) *outcome {
 	if out := c.bothGone(); out != nil {
 		return out
 	}
+	if c.roundsUp() && c.roundsOver.IsZero() {
+		c.roundsOver = now
+	}
 	agreed, abort := c.agreement(), c.abortReason(now)
 	switch {
 	case agreed != nil && (!c.awaitsGamma(agreed) || abort != ""):
@@ -753,12 +772,14 @@ func (c *council) gammaIsThrough() bool {
 
 // abortReason says why the deliberation has to be given up, if it has to.
 func (c *council) abortReason(now time.Time) contract.AbortReason {
-	switch s := c.settings; {
+	after := c.settings.AbortAfter
+	stuck := after > 0 && !now.Before(c.lastProgress.Add(after))
+	switch {
 	case c.limit > 0 && !now.Before(c.exchange.Add(c.limit)):
 		return contract.AbortTimeout
-	case c.metrics.Iterations >= s.Iterations && !c.gammaOwesFirst():
+	case c.roundsUp() && !c.gammaOwesFirst() && (stuck || !c.hearsOut(now)):
 		return contract.AbortIterationLimit
-	case s.AbortAfter > 0 && !now.Before(c.lastProgress.Add(s.AbortAfter)):
+	case stuck:
 		return contract.AbortStuck
 	}
 	return ""
@@ -790,6 +811,9 @@ func (c *council) deadline(now time.Time) time.Time {
 	case contract.PipelineOrchestrating:
 		at(c.exchange.Add(c.limit))
 		at(c.lastProgress.Add(c.settings.AbortAfter))
+		if !c.roundsOver.IsZero() {
+			at(c.roundsOver.Add(c.settings.ModelTimeout))
+		}
 		if after := c.settings.GammaStuckAfter; after > 0 && c.seat(contract.Gamma) == nil {
 			for _, s := range c.livingPeers() {
 				if !s.done {

@@ -595,6 +595,9 @@ func (p *party) check(t *testing.T, seed uint64, out *outcome) {
 	require.Equal(t, want.ConflictsResolved, got.ConflictsResolved, "seed %d", seed)
 	require.Equal(t, want.GammaSpawned, got.GammaSpawned, "seed %d", seed)
 	require.LessOrEqual(t, got.Iterations, p.settings.Iterations, "seed %d", seed)
+	if out.abort == contract.AbortIterationLimit && p.now.Before(p.lastProgress.Add(p.settings.AbortAfter)) && p.now.Before(p.roundsOver.Add(p.settings.ModelTimeout)) {
+		require.False(t, slices.ContainsFunc(p.living(), (*seat).thinking), "seed %d: a turn is cut off", seed)
+	}
 	if out.status == contract.PipelineCompleted {
 		require.Equal(t, got.ConflictsDetected, got.ConflictsResolved, "seed %d", seed)
 		for _, s := range p.livingPeers() {

@@ -243,6 +243,82 @@ func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
 	}
 }
 
+// TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard lets GAMMA think on while ALPHA
+// and BETA have taken their turns of the only round.
+func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		takes  time.Duration
+		says   contract.Move
+		fails  bool
+		in     func(s *contract.DeliberationSettings)
+		status contract.PipelineStatus
+		abort  contract.AbortReason
+		after  time.Duration // from the start
+	}{
+		"its verdict is final":             {takes: 20 * time.Second, says: decides("s1"), status: contract.PipelineCompleted, after: 20 * time.Second},
+		"its silence ends it":              {takes: 20 * time.Second, says: tells("", "hm"), status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
+		"its failure ends it":              {takes: 20 * time.Second, fails: true, status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
+		"not past the time of an exchange": {takes: time.Hour, in: func(s *contract.DeliberationSettings) { s.Timeout = 10 * time.Second }, status: contract.PipelineTimeout, abort: contract.AbortTimeout, after: 10 * time.Second},
+		"not past the time without progress": {
+			takes: time.Hour, in: func(s *contract.DeliberationSettings) { s.AbortAfter = 15 * time.Second }, status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 15 * time.Second,
+		},
+		"not past the time of a turn": {
+			takes: time.Hour, in: func(s *contract.DeliberationSettings) {
+				s.AbortAfter, s.Timeout, s.ModelTimeout = time.Hour, time.Hour, 40*time.Second
+			},
+			status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 40 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForum(t)
+			f.say(contract.Alpha, 1, proposes("p1"))
+			f.say(contract.Beta, 1, synthesises("s1"))
+			f.say(contract.Alpha, 2, tells("GAMMA", "hm"))
+			f.say(contract.Beta, 2, tells("ALPHA", "hm"))
+			f.say(contract.Gamma, 1, c.says)
+			if c.fails {
+				f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
+			}
+			f.slow(contract.Gamma, 1, c.takes)
+			began := f.env.Now()
+			result := f.deliberate(func(in *contract.DeliberationInput) {
+				in.Settings.Iterations, in.Settings.ForceGamma = 1, true
+				if c.in != nil {
+					c.in(&in.Settings)
+				}
+			})
+			require.Equal(t, []any{c.status, c.abort}, []any{result.Status, result.AbortReason})
+			require.WithinDuration(t, began.Add(c.after), f.env.Now(), 2*time.Second)
+			require.Equal(t, 1, result.Metrics.Iterations)
+			for _, m := range peers() {
+				require.Len(t, f.turnsOf(m), 2, "no turn begins after the last round")
+			}
+			if c.status == contract.PipelineCompleted {
+				require.Equal(t, contract.Gamma, result.By)
+			}
+		})
+	}
+}
+
+// TestAVoteOfALastTurnCounts lets ALPHA's second turn of the last round end after it.
+func TestAVoteOfALastTurnCounts(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.say(contract.Beta, 1, synthesises("s1"))
+	f.say(contract.Gamma, 1, tells("ALPHA", "vote"))
+	f.say(contract.Alpha, 3, accepts("s1", 1))
+	f.say(contract.Beta, 2, accepts("s1", 1))
+	f.slow(contract.Gamma, 1, 5*time.Second)
+	f.slow(contract.Beta, 2, 10*time.Second)
+	f.slow(contract.Alpha, 3, 20*time.Second)
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.ForceGamma = 1, true })
+	require.Equal(t, []any{contract.PipelineCompleted, "s1"}, []any{result.Status, result.Key})
+	require.Equal(t, 1, result.Metrics.Iterations)
+	require.Len(t, f.turnsOf(contract.Beta), 2)
+}
+
 func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
