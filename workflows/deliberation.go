@@ -287,6 +287,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 
 // end carries out how a deliberation ends, in the order of its steps.
 func (d *deliberation) end(ctx workflow.Context, out *outcome) {
+	d.decided = true
 	switch {
 	case out.status == contract.PipelineCompleted:
 		d.complete(ctx, out.choice)

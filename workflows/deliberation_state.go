@@ -41,6 +41,7 @@ type council struct {
 	reported     time.Time   // when the checkpoint was reported
 	roundsOver   time.Time   // when the last round was; zero: it is not
 	cutsOff      bool        // turns that are under way then, as versions before did
+	decided      bool        // how it ends is known; what members say makes no rounds any more
 	over         bool        // nothing that members say counts any more
 	ending       endingState // what the row says of the end
 }
@@ -335,6 +336,9 @@ func (c *council) take(s *seat, m contract.Moves, now time.Time) {
 	v.Turns, v.ExecutionID, v.Attempt, v.LastActivity = s.taken, m.ExecutionID, m.Attempt, now
 	v.Usage, v.Status, v.BlockedReason = v.Usage.Add(m.Usage), contract.MemberIdle, ""
 	s.open, s.errors = true, nil
+	if !s.early { // before its moves: one of them may end it, and with it the round
+		s.round++
+	}
 	if m.Bad != nil {
 		c.blame(s, contract.Error{
 			ID: moveID(s.member, m.Turn, 0), Class: contract.ClassLLM, Code: contract.Code(fault.Clip(string(m.Bad.Code), keyLength)), Message: fault.Clip(m.Bad.Message, contract.TextHead),
@@ -357,9 +361,6 @@ func (c *council) take(s *seat, m contract.Moves, now time.Time) {
 	if s.done {
 		v.Status = contract.MemberDone
 	}
-	if !s.early {
-		s.round++
-	}
 	c.changed = true
 	c.settle()
 }
@@ -370,7 +371,7 @@ func moveID(m contract.Member, turn, n int) string { return fmt.Sprintf("%s-%d-%
 // settle draws the conclusions of what has just happened: who is woken, and
 // whether a round is over.
 func (c *council) settle() {
-	if c.status != contract.PipelineOrchestrating {
+	if c.status != contract.PipelineOrchestrating || c.decided {
 		return
 	}
 	for _, s := range c.living() {

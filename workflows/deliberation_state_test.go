@@ -276,6 +276,21 @@ func TestOneThatAnswersAtOnceIsNotGivenTurnsWithoutEndWhileAnotherThinks(t *test
 	require.Zero(t, c.metrics.Iterations)
 }
 
+func TestARoundInWhichTheLastAreRevokedIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma, in.Settings.ViolationLimit = true, 0 })
+	c.join(contract.Gamma, "GAMMA-token", contract.GammaForced, c.now)
+	c.give()
+	c.hearFrom(contract.Alpha, decides("s1"))
+	require.Zero(t, c.metrics.Iterations, "BETA has not taken its turn")
+	c.hearFrom(contract.Beta, decides("s1"))
+	require.NotNil(t, c.bothGone())
+	require.Equal(t, 1, c.metrics.Iterations)
+	c.decided = true
+	c.hearFrom(contract.Gamma, tells("", "hello?"))
+	require.Equal(t, []int{1, 1}, []int{c.metrics.Iterations, c.metrics.TotalMessages}, "what is said while it ends is kept, and makes no round")
+}
+
 func TestAConsensusIsAboutOneVersion(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
