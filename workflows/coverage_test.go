@@ -63,10 +63,12 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 // recorded is what a history shows of a deliberation.
 type recorded struct {
 	contract.DeliberationResult
-	in       contract.DeliberationInput
-	statuses []string // in their order
-	failed   int      // members whose model calls failed for good
-	recovers bool     // another one followed
+	in        contract.DeliberationInput
+	statuses  []string // in their order
+	failed    int      // members whose model calls failed for good
+	recovers  bool     // another one followed
+	calledOff bool     // the other one that was to follow did not
+	updates   int      // moves of members that came as updates
 }
 
 // before is the status that the deliberation ended in the midst of.
@@ -84,6 +86,10 @@ func recordedDeliberation(t *testing.T, events []*historypb.HistoryEvent) record
 		if status := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()[contract.AttributeStatus]; status != nil {
 			r.statuses = append(r.statuses, decoded[string](t, &commonpb.Payloads{Payloads: []*commonpb.Payload{status}}))
 		}
+		if e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput().GetName() == contract.SignalMoves {
+			r.updates++
+		}
+		r.calledOff = r.calledOff || records(e, contract.EventRecoveryFailed)
 		ended := e.GetChildWorkflowExecutionCompletedEventAttributes()
 		switch ended.GetWorkflowType().GetName() {
 		case contract.WorkflowMember:
@@ -101,7 +107,9 @@ func recordedDeliberation(t *testing.T, events []*historypb.HistoryEvent) record
 func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	var all []recorded
-	told := false // a member's turn by the activity of its model call, as all are
+	told := false     // a member's turn by the activity of its model call, as all are
+	planless := false // a run that was stopped while its planner deliberated
+	given := false    // a member's turn as an update
 	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
 	require.NoError(t, err)
 	for _, file := range files {
@@ -110,9 +118,14 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 		case contract.WorkflowDeliberation:
 			all = append(all, recordedDeliberation(t, events))
 		case contract.WorkflowMember:
-			told = told || slices.ContainsFunc(events, toldByItsCall)
+			told, given = told || slices.ContainsFunc(events, toldByItsCall), given || slices.ContainsFunc(events, givenByUpdate)
+		case contract.WorkflowRun:
+			result := decoded[contract.RunResult](t, events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes().GetResult())
+			planless = planless || result.Status == contract.StatusCancelled && slices.ContainsFunc(events, endsDeliberation)
 		}
 	}
+	require.True(t, given, "no history is of a member that was given a turn by an update")
+	require.True(t, planless, "no history is of a run that was stopped while it deliberated")
 	require.True(t, told, "no history is of a member whose moves the activity of its model call told")
 	stopped := func(in contract.PipelineStatus, code contract.Code) func(recorded) bool {
 		return func(r recorded) bool {
@@ -135,8 +148,11 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 		"stopped while it was recovered": func(r recorded) bool {
 			return r.recovers && r.Status == contract.PipelineStopped && r.before() != contract.PipelineReport
 		},
-		"recovered in vain": func(r recorded) bool { return r.recovers && !r.Consensus && r.Attempts > 2 },
-		"planning a run":    func(r recorded) bool { return r.in.ForRun },
+		"recovered in vain":                  func(r recorded) bool { return r.recovers && !r.Consensus && r.Attempts > 2 },
+		"planning a run":                     func(r recorded) bool { return r.in.ForRun && r.Consensus },
+		"stopped with the run that it plans": func(r recorded) bool { return r.in.ForRun && r.Status == contract.PipelineStopped },
+		"to be recovered, and is not":        func(r recorded) bool { return r.calledOff && !r.recovers },
+		"told of moves by updates":           func(r recorded) bool { return r.updates > 0 },
 	}
 	for _, reason := range []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout} {
 		want["given up: "+string(reason)] = func(r recorded) bool { return !r.recovers && r.AbortReason == reason }
@@ -155,6 +171,29 @@ func toldByItsCall(e *historypb.HistoryEvent) bool {
 	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
 	var r contract.ThinkResult
 	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &r) == nil && r.Told
+}
+
+// givenByUpdate reports whether an event is a turn that a member was given by an
+// update.
+func givenByUpdate(e *historypb.HistoryEvent) bool {
+	return e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput().GetName() == contract.SignalTurn
+}
+
+// endsDeliberation reports whether an event is the end of a deliberation that was
+// stopped.
+func endsDeliberation(e *historypb.HistoryEvent) bool {
+	ended := e.GetChildWorkflowExecutionCompletedEventAttributes()
+	var r contract.DeliberationResult
+	return ended.GetWorkflowType().GetName() == contract.WorkflowDeliberation && len(ended.GetResult().GetPayloads()) > 0 &&
+		json.Unmarshal(ended.GetResult().GetPayloads()[0].GetData(), &r) == nil && r.Status == contract.PipelineStopped
+}
+
+// records reports whether an event is of a deliberation that records an event of a kind.
+func records(e *historypb.HistoryEvent, kind contract.EventType) bool {
+	payloads := e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads()
+	var rec contract.PipelineRecord
+	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &rec) == nil &&
+		slices.ContainsFunc(rec.Events, func(d contract.EventDraft) bool { return d.Type == kind })
 }
 
 // decoded reads a workflow's result.

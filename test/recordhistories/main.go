@@ -38,6 +38,7 @@ type ending struct {
 	args     []string // more arguments of run create
 	steer    []string // a command to send once the run waits or works: approve, reject, stop, pause+resume; words after it are its arguments
 	when     contract.Status
+	thinks   bool     // it is steered once its planner's deliberation is in its exchange
 	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
 	again    []string // what is done with it once it is over; a fork's own histories are written then
 }
@@ -127,6 +128,10 @@ var endings = []ending{
 		name: "deliberated", scenario: deliberate,
 		args: []string{"--set", "deliberation.plan_by=deliberation", "--set", "deliberation.iterations=2", "--set", "deliberation.recoveries=1"},
 	},
+	{
+		name: "deliberating-stopped", scenario: deliberate, args: []string{"--plan-by", "deliberation"},
+		steer: []string{"stop"}, when: contract.PhasePlanner.Running(), thinks: true,
+	},
 	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
 	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
 	{name: "stay-mended", scenario: "stay-check", args: []string{"--stay", "20s"}, steer: []string{redCheck}, when: contract.StatusDone},
@@ -184,7 +189,11 @@ func record(ctx context.Context, out, only string) error {
 // startStack starts the stack with a scenario, or lets that which runs go on with
 // it, and connects to its Temporal.
 func startStack(ctx context.Context, data, scenario string) (client.Client, error) {
-	raw, err := exec.CommandContext(ctx, "bin/rgpt", "dev", "--detach", "--json", "--port", "0", "--data-dir", data, "--scenario", scenario).Output()
+	return startStackBy(ctx, "bin/rgpt", data, scenario)
+}
+
+func startStackBy(ctx context.Context, rgpt, data, scenario string) (client.Client, error) {
+	raw, err := exec.CommandContext(ctx, rgpt, "dev", "--detach", "--json", "--port", "0", "--data-dir", data, "--scenario", scenario).Output()
 	if err != nil {
 		return nil, fmt.Errorf("start the stack: %w", err)
 	}
@@ -225,6 +234,11 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	for _, name := range e.steer {
 		if err := await(ctx, c, contract.RunWorkflowID(run.ID), contract.QueryState, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
 			return err
+		}
+		if e.thinks {
+			if err := inExchange(ctx, c, data, run.ID); err != nil {
+				return err
+			}
 		}
 		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(run.ID), "--data-dir", data)...)...); err != nil {
 			return err

@@ -3,12 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -23,6 +27,8 @@ type deliberation struct {
 	waits bool              // for somebody to continue it
 	when  func(contract.DeliberationView) bool
 	steer [][]string // commands to send then, each with its arguments after the id
+	hasty bool       // it is stopped in the moment between its end and its recovery
+	few   int        // signals that Temporal takes for a workflow; 0: as many as it does
 }
 
 var (
@@ -60,6 +66,8 @@ var deliberations = []deliberation{
 	{name: "recovered", set: map[string]string{"iterations": "2", "recoveries": "1"}},
 	{name: "stopped-recovery", says: "asleep", set: map[string]string{"recoveries": "1"}, args: []string{"--timeout", "2"}, when: ended, steer: stop},
 	{name: "run-out", set: map[string]string{"iterations": "1", "recoveries": "2"}},
+	{name: "unrecovered", set: map[string]string{"iterations": "1", "recoveries": "1"}, hasty: true},
+	{name: "few-signals", set: map[string]string{"iterations": "4", "recoveries": "0"}, few: 3},
 }
 
 // pipelineScenario is the scenario of all of them.
@@ -101,32 +109,161 @@ func (d deliberation) spawn(ctx context.Context, data string) (int64, error) {
 // record lets the pipeline go to its end and writes the histories of it, of those
 // that recover it, and of all members.
 func (d deliberation) record(ctx context.Context, out, data string) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	if d.few > 0 {
+		return d.recordWithFew(ctx, out)
+	}
 	c, err := startStack(ctx, data, pipelineScenario)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	for range moments {
+		id, err := d.live(ctx, c, data)
+		if err != nil {
+			return err
+		}
+		if met, err := d.met(ctx, c, id); err != nil || met {
+			return errors.Join(err, writePipelines(ctx, c, out, d.name, contract.PipelineWorkflowID(id)))
+		}
+	}
+	return fmt.Errorf("%d pipelines were stopped too early or too late", moments)
+}
+
+// moments is how often a pipeline that is to be stopped in a moment is tried.
+const moments = 50
+
+// live lets the pipeline go to its end, and returns its id.
+func (d deliberation) live(ctx context.Context, c client.Client, data string) (int64, error) {
 	id, err := d.spawn(ctx, data)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
+	workflowID := contract.PipelineWorkflowID(id)
 	if d.when != nil {
-		if err := await(ctx, c, contract.PipelineWorkflowID(id), contract.QueryBlackboard, d.when); err != nil {
-			return err
+		if err := await(ctx, c, workflowID, contract.QueryBlackboard, d.when); err != nil {
+			return 0, err
+		}
+	}
+	if d.hasty {
+		if err := stopAtEnd(ctx, c, workflowID); err != nil {
+			return 0, err
 		}
 	}
 	for _, s := range d.steer {
 		if err := command(ctx, "bin/rgpt", append([]string{"pipeline", s[0], fmt.Sprint(id), "--data-dir", data}, s[1:]...)...); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.GetWorkflow(ctx, workflowID, "").Get(ctx, nil); err != nil {
+		return 0, fmt.Errorf("wait for the end of %s: %w", workflowID, err)
+	}
+	return id, nil
+}
+
+// stopAtEnd stops a pipeline as soon as its history shows how it ended. Its recovery
+// begins once that is written, so this may come too late.
+func stopAtEnd(ctx context.Context, c client.Client, workflowID string) error {
+	over := func(e *historypb.HistoryEvent) bool {
+		var status contract.PipelineStatus
+		shown := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()[contract.AttributeStatus]
+		return json.Unmarshal(shown.GetData(), &status) == nil && status.Terminal()
+	}
+	events := c.GetWorkflowHistory(ctx, workflowID, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", workflowID, err)
+		}
+		if over(e) {
+			return c.SignalWorkflow(ctx, workflowID, "", contract.UpdateStop, contract.PipelineCommand{ID: "stop", By: "the recorder"})
+		}
+	}
+	return fmt.Errorf("%s ended without an ending", workflowID)
+}
+
+// met reports whether the moment in which the pipeline was to be stopped was met:
+// another one was to follow, and none does.
+func (d deliberation) met(ctx context.Context, c client.Client, id int64) (bool, error) {
+	if !d.hasty {
+		return true, nil
+	}
+	h, err := history(ctx, c, contract.PipelineWorkflowID(id))
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(childrenOf(h), func(child string) bool { return !strings.Contains(child, "/") }), nil
+}
+
+// recordWithFew records on a stack whose Temporal takes few signals, so that what
+// members and deliberations tell each other goes as updates.
+func (d deliberation) recordWithFew(ctx context.Context, out string) error {
+	data, err := os.MkdirTemp("", "rgpt-histories-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(data)
+	programs := filepath.Join(data, "bin")
+	if err := programsWith(programs, fmt.Sprintf("history.maximumSignalsPerExecution=%d", d.few)); err != nil {
+		return err
+	}
+	defer func() { _ = command(context.WithoutCancel(ctx), "bin/rgpt", "dev", "stop", "--data-dir", data) }()
+	c, err := startStackBy(ctx, filepath.Join(programs, "rgpt"), data, pipelineScenario)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	id, err := d.live(ctx, c, data)
+	if err != nil {
+		return err
+	}
+	return writePipelines(ctx, c, out, d.name, contract.PipelineWorkflowID(id))
+}
+
+// programsWith copies the programs into a folder in which Temporal is started with
+// another value of its configuration.
+func programsWith(dir, value string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{"rgpt", "rgpt-worker", "rgpt-sandbox"} {
+		program, err := os.ReadFile(filepath.Join("bin", name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), program, 0o700); err != nil {
 			return err
 		}
 	}
-	workflowID := contract.PipelineWorkflowID(id)
-	if err := c.GetWorkflow(ctx, workflowID, "").Get(ctx, nil); err != nil {
-		return fmt.Errorf("wait for the end of %s: %w", workflowID, err)
+	temporal, err := filepath.Abs("bin/temporal-devserver")
+	if err != nil {
+		return err
 	}
-	return writePipelines(ctx, c, out, d.name, workflowID)
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" --dynamic-config-value %s\n", temporal, value)
+	return os.WriteFile(filepath.Join(dir, "temporal-devserver"), []byte(script), 0o700)
+}
+
+// inExchange waits until the deliberation that plans a run is in its exchange.
+func inExchange(ctx context.Context, c client.Client, data string, run int64) error {
+	var list struct {
+		Pipelines []struct {
+			ID int64 `json:"pipeline_id"`
+		} `json:"pipelines"`
+	}
+	for len(list.Pipelines) == 0 && ctx.Err() == nil {
+		raw, err := exec.CommandContext(ctx, "bin/rgpt", "pipeline", "list", "--run", fmt.Sprint(run), "--json", "--data-dir", data).Output()
+		if err != nil {
+			return fmt.Errorf("list the pipelines of run %d: %w", run, err)
+		}
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return fmt.Errorf("read the pipelines of run %d: %w: %s", run, err, raw)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return await(ctx, c, contract.PipelineWorkflowID(list.Pipelines[0].ID), contract.QueryBlackboard, thinking(contract.PipelineOrchestrating))
 }
 
 // writePipelines writes the histories of a deliberation, of those that recovered
