@@ -1,0 +1,378 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+// character is what the answers of a seed lead to, whatever else they say.
+type character string
+
+// The characters. Those of the wild lead to anything.
+const (
+	agrees      character = "agrees"
+	isDecided   character = "is decided"
+	isValidated character = "is validated"
+	talks       character = "talks"
+	isStuck     character = "is stuck"
+	isLate      character = "is late"
+	isSilent    character = "is silent"
+	allDie      character = "all die"
+	oneDies     character = "one dies"
+	oneRaves    character = "one raves"
+	isRecovered character = "is recovered"
+	isInVain    character = "is in vain"
+	isStopped   character = "is stopped"
+	waitsInVain character = "waits in vain"
+	isWild      character = "is wild"
+)
+
+func characters() []character {
+	return []character{
+		agrees, isDecided, isValidated, talks, isStuck, isLate, isSilent, allDie, oneDies, oneRaves, isRecovered, isInVain, isStopped, waitsInVain, isWild,
+	}
+}
+
+// characterOf lets the first seeds have one character each; of the others every
+// second is wild.
+func characterOf(seed int) character {
+	all := characters()
+	switch {
+	case seed < len(all):
+		return all[seed]
+	case seed%2 == 0:
+		return isWild
+	}
+	return all[(seed/2)%len(all)]
+}
+
+// place is a turn in which an agent is asked; an attempt or a turn of 0 is any.
+type place struct {
+	agent         contract.Agent
+	attempt, turn int
+}
+
+// spoken is what a model answers.
+type spoken struct {
+	moves   []map[string]any
+	text    string // instead of moves, which cannot be used
+	status  int    // instead of both, always
+	busy    bool   // HTTP 500 comes before it
+	latency time.Duration
+	rule    int // of the stack's scenario, from 1
+}
+
+// plain reports whether the answer is one that comes, and can be used.
+func (a *spoken) plain() bool { return a.text == "" && a.status == 0 && a.latency < asleepFor }
+
+// asleepFor is longer than anybody waits.
+const asleepFor = 10 * time.Minute
+
+// The turns that a script has answers of their own for; what is said later is the
+// same in each turn.
+const (
+	scriptedAttempts = 3
+	scriptedTurns    = 6
+	noisyTurns       = 3
+)
+
+// script is what the model answers to the members of the deliberations of a seed.
+type script struct {
+	seed    int
+	is      character
+	r       *rand.Rand
+	answers map[place]*spoken
+	stopAt  int64 // length of the history at which it is stopped
+}
+
+func newScript(seed int) *script {
+	s := &script{seed: seed, is: characterOf(seed), r: rand.New(rand.NewPCG(uint64(seed), 11)), answers: map[place]*spoken{}}
+	s.stopAt = int64(1 + s.r.IntN(120))
+	for _, m := range contract.Members() {
+		for turn := range scriptedTurns {
+			for attempt := range scriptedAttempts {
+				p := place{m.Agent(), attempt + 1, turn + 1}
+				s.answers[p] = s.invent(m, p)
+			}
+		}
+		p := place{agent: m.Agent()}
+		s.answers[p] = &spoken{moves: s.essential(p)}
+		s.hinder(p, s.answers[p])
+	}
+	return s
+}
+
+// model is the name of the model that answers the seed.
+func (s *script) model() string { return fmt.Sprintf("seed-%d", s.seed) }
+
+// answer is what the model says at a place.
+func (s *script) answer(p place) *spoken {
+	if own, ok := s.answers[p]; ok {
+		return own
+	}
+	return s.answers[place{agent: p.agent}]
+}
+
+// invent makes up what is said at a place: what the character needs, after some
+// other moves.
+func (s *script) invent(m contract.Member, p place) *spoken {
+	out := &spoken{latency: time.Millisecond}
+	if s.r.IntN(6) == 0 {
+		out.latency = time.Duration(100+s.r.IntN(900)) * time.Millisecond
+	}
+	if p.turn <= noisyTurns || s.is == isWild {
+		for range s.r.IntN(4) {
+			out.moves = append(out.moves, s.noise(m))
+		}
+	}
+	out.moves = append(out.moves, s.essential(p)...)
+	for i, move := range out.moves {
+		move["text"] = fmt.Sprintf("seed %d, %s, attempt %d, turn %d, move %d", s.seed, m, p.attempt, p.turn, i+1)
+	}
+	s.hinder(p, out)
+	return out
+}
+
+// noise is a move that leads to no ending by itself, except in the wild.
+func (s *script) noise(m contract.Member) map[string]any {
+	own := string(m.Agent())
+	key := func() string {
+		return []string{"alpha-p", "beta-p", "alpha-s", "beta-s", "gamma-s", "s1", "nothing", "inherited_alpha_alpha-p"}[s.r.IntN(8)]
+	}
+	all := []func() map[string]any{
+		func() map[string]any {
+			return move("message", "to", []string{"ALL", "ALPHA", "BETA", "GAMMA"}[s.r.IntN(4)])
+		},
+		func() map[string]any { return move("evaluate", "key", key(), "score", float64(s.r.IntN(11))/10) },
+		func() map[string]any { return move("object", "key", key()) },
+		func() map[string]any { return move("resolve", "key", key()) },
+		func() map[string]any { return move("analyse", "complexity_score", float64(s.r.IntN(8))/10) },
+		func() map[string]any { return move("synthesise", "key", own+"-s", "from", []string{key()}) },
+		func() map[string]any { return move("synthesise", "key", own+"-s") },
+	}
+	if m != contract.Gamma {
+		all = append(all,
+			func() map[string]any { return move("propose", "key", own+"-p") }, func() map[string]any { return move("propose", "key", own+"-p") },
+			func() map[string]any { return move("vote", "key", key(), "accept", false) },
+			func() map[string]any { return move("vote", "key", key(), "accept", false, "version", 1+s.r.IntN(4)) })
+	}
+	if s.is == isWild {
+		all = append(all,
+			func() map[string]any { return move("vote", "key", key(), "accept", true) }, func() map[string]any { return move("vote", "key", key(), "accept", true) },
+			func() map[string]any { return move("done") }, func() map[string]any { return move("verdict", "key", key()) },
+			func() map[string]any { return move("propose", "key", key()) }, func() map[string]any { return move("vote", "key", key()) })
+	}
+	return all[s.r.IntN(len(all))]()
+}
+
+// essential are the moves by which a seed's character shows at a place.
+func (s *script) essential(p place) []map[string]any {
+	later := p.turn != 1
+	accept, s1 := move("vote", "key", "s1", "accept", true), move("synthesise", "key", "s1")
+	of := func(agent contract.Agent, moves ...map[string]any) []map[string]any {
+		if p.agent != agent {
+			return []map[string]any{move("message", "to", "ALL", "text", "go on")}
+		}
+		return moves
+	}
+	switch s.is {
+	case agrees:
+		switch {
+		case p.agent == contract.AgentGamma:
+		case p.agent == contract.AgentBeta && (p.turn == 2 || p.turn == 3 && s.seed%2 == 0):
+			return []map[string]any{s1, accept}
+		case later:
+			return []map[string]any{accept}
+		}
+	case isDecided:
+		switch {
+		case p.agent == contract.AgentGamma:
+			return []map[string]any{move("verdict", "key", "s1", "text", "It is decided.")}
+		case p.turn == 1:
+			return of(contract.AgentBeta, move("analyse", "complexity_score", 0.9), s1)
+		}
+	case isValidated:
+		switch {
+		case p.agent == contract.AgentGamma:
+			return []map[string]any{move("verdict", "key", "s1", "text", "It holds.")}
+		case p.turn == 1:
+			return of(contract.AgentBeta, s1)
+		default:
+			return []map[string]any{accept, move("done")}
+		}
+	case isSilent:
+		if later || p.agent == contract.AgentGamma {
+			return []map[string]any{move("done")}
+		}
+	case oneDies, oneRaves:
+		if p.agent == contract.AgentAlpha && p.turn == 2 {
+			return []map[string]any{s1, accept}
+		}
+		return of(contract.AgentAlpha, accept)
+	case isRecovered:
+		inherited := move("vote", "key", "inherited_beta_s1", "accept", true)
+		switch {
+		case p.attempt == 1 && p.turn == 1:
+			return of(contract.AgentBeta, s1)
+		case p.attempt > 1 && p.agent != contract.AgentGamma:
+			return []map[string]any{inherited}
+		}
+	default:
+	}
+	return []map[string]any{move("message", "to", []string{"ALL", "ALPHA", "BETA"}[s.r.IntN(3)], "text", "go on")}
+}
+
+// hinder lets an answer go wrong where that is the character's, or in the wild.
+func (s *script) hinder(p place, a *spoken) {
+	switch {
+	case s.is == allDie && p.agent != contract.AgentGamma && (p.turn == 0 || p.turn > 1+s.seed%2),
+		s.is == oneDies && p.agent == contract.AgentBeta && (p.turn == 0 || p.turn > s.seed%3):
+		a.status = 401
+	case (s.is == isStuck || s.is == isLate) && p.turn != 1, (s.is == isStuck || s.is == isLate) && p.agent == contract.AgentGamma:
+		a.latency = asleepFor
+	case s.is == oneRaves && p.agent == contract.AgentBeta:
+		a.text = "I would rather talk."
+	case s.is == isWild && p.turn > 0:
+		switch dice := s.r.IntN(60); {
+		case dice < 6:
+			a.text = strings.Repeat("{", 1+dice)
+		case dice < 8:
+			a.latency = asleepFor
+		case dice < 9:
+			a.status = 401
+		case dice < 12:
+			a.busy = true
+		}
+	}
+}
+
+// settings are those that the character needs. Nothing but what is said ends a
+// deliberation by the clock, unless that is its character.
+func (s *script) settings() contract.DeliberationSettings {
+	m := contract.ModelChoice{Provider: "scripted", Model: s.model()}
+	out := contract.DeliberationSettings{
+		Mode: contract.ModeLocal, AutoContinue: s.seed%4 != 3, ModelTimeout: 20 * time.Minute,
+		Models:          map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: m, contract.AgentBeta: m, contract.AgentGamma: m},
+		GammaStuckAfter: time.Hour, GammaConflictAt: 2 + s.seed%3, GammaComplexityOver: 0.8, AbortAfter: time.Hour, Iterations: 8,
+		Timeout: time.Hour, OpeningTimeout: time.Hour, ContinueWait: time.Hour,
+		ErrorLimit: 90, RepeatLimit: 90, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 64 << 10, Entries: 100,
+	}
+	switch s.is {
+	case talks:
+		out.Iterations = 3
+	case isStuck:
+		out.GammaStuckAfter, out.AbortAfter = time.Second, 4*time.Second
+	case isLate:
+		out.Timeout = 3 * time.Second
+	case oneRaves:
+		out.RepeatLimit = 2
+	case isRecovered:
+		out.Iterations, out.Recoveries = 3, 1
+	case isInVain:
+		out.Iterations, out.Recoveries = 1, 2
+	case isStopped:
+		out.Iterations = 50
+	case waitsInVain:
+		out.AutoContinue, out.ContinueWait = false, time.Second
+	case isWild:
+		out.Iterations, out.Recoveries, out.ErrorLimit, out.RepeatLimit, out.GammaStuckAfter, out.AbortAfter = 4, s.seed/2%2, 8, 2, 2*time.Second, 6*time.Second
+		out.OpeningTimeout = 3 * time.Second
+	default:
+	}
+	return out
+}
+
+// add adds the script's rules to those of a stack.
+func (s *script) add(all harness.Rules) harness.Rules {
+	for _, m := range contract.Members() {
+		for attempt := range scriptedAttempts {
+			for turn := range scriptedTurns {
+				all = s.addOne(all, place{m.Agent(), attempt + 1, turn + 1})
+			}
+		}
+		all = s.addOne(all, place{agent: m.Agent()})
+	}
+	return all
+}
+
+func (s *script) addOne(all harness.Rules, p place) harness.Rules {
+	a := s.answers[p]
+	when := on("agent", string(p.agent), "model", s.model())
+	if p.turn > 0 {
+		when["attempt"], when["turn"] = p.attempt, p.turn
+	}
+	if a.busy {
+		all = append(all, map[string]any{"when": when, "times": 1, "fault": map[string]any{"status": 500}})
+	}
+	r := map[string]any{"when": when, "latency": a.latency.String(), "usage": map[string]any{"prompt_tokens": 100 + p.turn, "completion_tokens": 10}}
+	switch {
+	case a.status != 0:
+		r = map[string]any{"when": when, "fault": map[string]any{"status": a.status}}
+	case a.text != "":
+		r["reply"] = map[string]any{"text": a.text}
+	default:
+		if a.moves == nil {
+			a.moves = []map[string]any{}
+		}
+		r["reply"] = map[string]any{"json": map[string]any{"moves": a.moves}}
+	}
+	all = append(all, r)
+	a.rule = len(all)
+	return all
+}
+
+// said are the moves of a plain answer as its deliberation is told of them.
+func (a *spoken) said(s contract.DeliberationSettings) ([]contract.Move, error) {
+	raw, err := json.Marshal(map[string]any{"moves": a.moves})
+	if err != nil {
+		return nil, err
+	}
+	whole, err := verdict.ReadMoves(string(raw), verdict.MoveBounds{Moves: s.MovesPerTurn, Text: s.TextLimit})
+	out := make([]contract.Move, len(whole))
+	for i, m := range whole {
+		out[i] = m.Move
+		out[i].Text = contract.Text{Head: m.Whole, Size: len(m.Whole)}
+	}
+	return out, err
+}
+
+// ends checks that the last deliberation of a chain ended as its character lets it.
+func (s *script) ends(t *testing.T, last contract.DeliberationResult) {
+	t.Helper()
+	code := contract.Code("")
+	if last.Failure != nil {
+		code = last.Failure.Code
+	}
+	got := []any{last.Status, last.AbortReason, last.Attempts}
+	want := map[character][]any{
+		agrees: {contract.PipelineCompleted, contract.AbortReason(""), 1}, isDecided: {contract.PipelineCompleted, contract.AbortReason(""), 1},
+		isValidated: {contract.PipelineCompleted, contract.AbortReason(""), 1}, talks: {contract.PipelineOrchestrationFailed, contract.AbortIterationLimit, 1},
+		isStuck: {contract.PipelineOrchestrationFailed, contract.AbortStuck, 1}, isLate: {contract.PipelineTimeout, contract.AbortTimeout, 1},
+		isSilent: {contract.PipelineOrchestrationFailed, contract.AbortReason(""), 1}, allDie: {contract.PipelineFailed, contract.AbortReason(""), 1},
+		oneDies: {contract.PipelineCompleted, contract.AbortReason(""), 1}, oneRaves: {contract.PipelineCompleted, contract.AbortReason(""), 1},
+		isRecovered: {contract.PipelineCompleted, contract.AbortReason(""), 2}, isInVain: {contract.PipelineOrchestrationFailed, contract.AbortIterationLimit, 3},
+		isStopped: {contract.PipelineStopped, contract.AbortReason(""), 1}, waitsInVain: {contract.PipelineStopped, contract.AbortReason(""), 1},
+		isWild: got,
+	}[s.is]
+	require.Equal(t, want, got, "seed %d %s: %v", s.seed, s.is, last.Failure)
+	require.True(t, last.Status.Terminal(), "seed %d", s.seed)
+	switch s.is {
+	case isDecided:
+		require.Equal(t, contract.Gamma, last.By, "seed %d", s.seed)
+	case isStopped:
+		require.Equal(t, contract.CodeCancelled, code, "seed %d", s.seed)
+	case waitsInVain:
+		require.Equal(t, contract.CodeApprovalExpired, code, "seed %d", s.seed)
+	default:
+	}
+}
