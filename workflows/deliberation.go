@@ -188,7 +188,9 @@ func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool
 			d.giveTurn(ctx, g)
 		}
 		for _, s := range d.living() { // what came before its turn was given
-			d.hearHeld(s, now)
+			if d.hearHeld(s, now) {
+				d.stirred = true
+			}
 		}
 		d.alarm.set(ctx, d.deadline(now), func() { d.stirred = true })
 		if err := workflow.Await(ctx, func() bool { return d.stirred }); err != nil {

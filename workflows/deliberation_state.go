@@ -317,16 +317,19 @@ func (c *council) hold(s *seat, m contract.Moves) {
 	s.held[m.Turn] = m
 }
 
-// hearHeld takes turns that waited for those before them.
-func (c *council) hearHeld(s *seat, now time.Time) {
+// hearHeld takes turns that waited for those before them, and reports whether there
+// were any.
+func (c *council) hearHeld(s *seat, now time.Time) (heard bool) {
 	for s.taken < s.granted && !s.dead && !c.over {
 		m, ok := s.held[s.taken+1]
 		if !ok {
-			return
+			return heard
 		}
 		delete(s.held, m.Turn)
 		c.take(s, m, now)
+		heard = true
 	}
+	return heard
 }
 
 // take carries out a member's turn.

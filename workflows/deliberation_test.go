@@ -990,6 +990,31 @@ func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 	require.Equal(t, contract.MemberDone, f.last(7).Members[0].Status, "nobody is blamed for what others say in its name")
 }
 
+func TestMovesThatCameBeforeTheirTurnCountAsSoonAsItIsGiven(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	f.agrees()
+	const call = 50 * time.Second
+	var continued time.Time
+	for _, m := range peers() {
+		f.slow(m, 2, call)
+	}
+	f.after(time.Minute, func() {
+		for _, in := range f.thinks { // of the opening
+			m := contract.Moves{Token: in.Brief.Token, Member: in.Brief.Member, Turn: 2, Moves: []contract.Move{accepts("s1", 1)}}
+			require.NoError(t, f.env.SignalWorkflowByID("pipeline-7", contract.SignalMoves, m))
+		}
+	})
+	f.after(2*time.Minute, func() {
+		continued = f.env.Now()
+		f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "1"})
+	})
+	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
+	require.Equal(t, contract.PipelineCompleted, result.Status)
+	require.Equal(t, len(peers()), result.Metrics.Votes, "each counts once")
+	require.Less(t, result.Metrics.End.Sub(continued), 10*time.Second, "nobody waits for what has come")
+}
+
 func TestForgedTurnsAreNotTaken(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
