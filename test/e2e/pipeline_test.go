@@ -122,15 +122,17 @@ func TestPipelinesThatGetNowhereAreHelpedAndGivenUp(t *testing.T) {
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
 }
 
-// TestAPipelineSurvivesKills kills the worker and Temporal in the middle of one,
-// which comes to what it comes to without.
+// TestAPipelineSurvivesKills kills the worker and Temporal in the middle of one, at
+// chosen statuses and at points that seeds draw. It comes to what it comes to
+// without.
 func TestAPipelineSurvivesKills(t *testing.T) {
 	t.Parallel()
-	rules := agreeing("killed")
+	rules := append(agreeing("killed").Named("killed"), agreeing("killed-run").Named("killed-run")...)
 	for _, r := range rules {
 		r["latency"] = "1500ms"
 	}
-	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules.Named("killed"), Config: `deliberation:
+	rules = append(rules, oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named("killed-run")...)
+	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 10m
   abort_after: 20m
   timeout: 30m
@@ -150,8 +152,10 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 			require.Equal(t, c.agreed(t, undisturbed.PipelineID), c.agreed(t, id), "%s killed while %s", role, status)
 		}
 	}
-	require.Len(t, c.Kills(), 4)
+	kills := c.killsAnywhere(t)
+	require.Len(t, c.Kills(), 4+kills)
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
+	harness.CheckInvariants(t, c.Stack, c.runs...)
 }
 
 // agreed is what a pipeline came to: proposals, syntheses and votes.
