@@ -35,7 +35,7 @@ const (
 	seedsEnv = "RGPT_SEEDS"
 	allSeeds = 1000
 	// seedsOnAStack are under way at the same time, on a stack of their own.
-	seedsOnAStack = 100
+	seedsOnAStack = 50
 	// seedTime is how long all of a stack may take.
 	seedTime = 25 * time.Minute
 )
@@ -330,7 +330,7 @@ func (d *disturbed) send(ctx context.Context, id int64, m contract.Moves, what s
 		return
 	}
 	d.later(what+", as updates", func() error {
-		ctx, cancel := context.WithTimeout(ctx, longest)
+		ctx, cancel := context.WithTimeout(ctx, deliberate)
 		defer cancel()
 		_, err := d.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 			WorkflowID: contract.PipelineWorkflowID(id), UpdateName: contract.SignalMoves, Args: []any{m}, WaitForStage: client.WorkflowUpdateStageAccepted,
