@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
@@ -36,14 +37,26 @@ const (
 // PipelineRecord writes one step of a pipeline: rows and events, once, in order.
 func (a *Activities) PipelineRecord(ctx context.Context, rec contract.PipelineRecord) error {
 	execution := activity.GetInfo(ctx).WorkflowExecution
+	if c := rec.Change; c != nil && c.Settings != nil {
+		a.nameMode(c.Settings)
+	}
 	return a.Store.PipelineRecord(ctx, store.Source{WorkflowID: execution.ID, WorkflowRunID: execution.RunID}, rec)
 }
 
 // CreatePipeline stores the pipeline that a workflow is about to start: of a
 // recovery, or of a run's planner. A repeat answers with the same.
 func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
+	a.nameMode(&in.Settings)
 	p, err := a.Store.CreatePipeline(ctx, in)
 	return p.Input(), err
+}
+
+// nameMode lets settings say in which mode their models deliberate. Workflows
+// switch models, and know nothing of the kinds of providers.
+func (a *Activities) nameMode(s *contract.DeliberationSettings) {
+	if len(s.Models) > 0 {
+		s.Mode = setup.ModeOf(a.Config, s.Models)
+	}
 }
 
 // ClosePipeline ends a pipeline whose workflow could not be started. A repeat

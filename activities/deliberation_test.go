@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -265,6 +266,25 @@ func TestARecoveryThatCouldNotBeStartedIsClosedOnceWithTheReason(t *testing.T) {
 	require.Contains(t, string(events[1].Payload), "no room")
 	_, err = d.env.ExecuteActivity(d.ClosePipeline, contract.ClosePipelineInput{PipelineID: 4711, Failure: why})
 	require.ErrorContains(t, err, "no pipeline 4711")
+}
+
+func TestTheModeOfAPipelineIsThatOfTheModelsThatItUses(t *testing.T) {
+	t.Parallel()
+	d := deliberating(t, "  []")
+	d.Config.Models.Providers["paid"] = config.Provider{Kind: "openai"}
+	settings := d.pipeline.Settings
+	require.Equal(t, contract.ModeLocal, settings.Mode)
+	settings.Models = map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "paid", Model: "m"}, contract.AgentBeta: choice}
+	_, err := d.env.ExecuteActivity(d.PipelineRecord, contract.PipelineRecord{
+		PipelineID: d.pipeline.ID, RunID: d.pipeline.RunID, Seq: 1, Change: &contract.PipelineChange{Status: contract.PipelineRunning, Settings: &settings},
+	})
+	require.NoError(t, err)
+	now, err := d.Store.Pipeline(t.Context(), d.pipeline.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{contract.ModeOpenRouter, contract.ModeOpenRouter}, []any{now.Mode, now.Settings.Mode}, "it was switched")
+	in, failure := do[contract.DeliberationInput](d.house, d.CreatePipeline, contract.NewPipeline{RunID: d.pipeline.RunID, Prior: d.pipeline.ID, Attempt: 2, Settings: settings})
+	require.Nil(t, failure)
+	require.Equal(t, contract.ModeOpenRouter, in.Settings.Mode)
 }
 
 func TestAHandoffIsAnArtifactWithWholeTextsThatIsKeptForADay(t *testing.T) {

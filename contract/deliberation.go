@@ -525,7 +525,8 @@ type Moves struct {
 	Usage       Usage    `json:"usage"`
 }
 
-// Updates of a pipeline; each exists as a signal of the same name too.
+// Updates of a pipeline, with UpdateStop and UpdateSwitchModel; each exists as a
+// signal of the same name too.
 const (
 	UpdateContinue       = "continue"
 	UpdateRecordError    = "record_error"
@@ -543,7 +544,8 @@ type PipelineCommand struct {
 	By      string                `json:"by,omitempty"`
 	Reason  string                `json:"reason,omitempty"`
 	Mode    PipelineMode          `json:"mode,omitempty"`    // continue
-	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: instead of those of the spawn
+	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: instead of those of the spawn; switch_model: from the next turns on
+	Order   int64                 `json:"order,omitempty"`   // switch_model: of several the one with the highest counts; 0: as they come
 	Timeout time.Duration         `json:"timeout,omitempty"` // continue: of the exchange
 	Member  Member                `json:"member,omitempty"`  // record_error, revoke
 	Error   *Error                `json:"error,omitempty"`   // record_error

@@ -105,7 +105,7 @@ func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	if err != nil {
 		return nil, err
 	}
-	now := h.Run.Settings.Models
+	var now map[contract.Agent]contract.ModelChoice
 	if m.Live {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
@@ -125,15 +125,9 @@ func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 		if !ok {
 			continue
 		}
-		row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
-		for _, u := range usage {
-			if u.Agent == agent {
-				row.Usage = row.Usage.Add(u.Usage)
-			}
-		}
-		m.Agents = append(m.Agents, row)
+		m.Agents = append(m.Agents, modelOf(agent, at, now, usage))
 	}
-	m.Members = membersOf(h.Run, usage)
+	m.Members = membersOf(h.Run, now, usage)
 	for _, e := range setup.Catalogue(s.Runs.Config) {
 		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
 			m.Known = append(m.Known, e.Provider+"/"+e.Model)
@@ -142,20 +136,37 @@ func (s *server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	return ui.RunModelsTab(m), nil
 }
 
+// modelOf says which model an agent of a run asks now, if that is known, and which
+// it asked. Of a run that has ended, where an agent asked a single one, it is that.
+func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Agent]contract.ModelChoice, usage []store.ModelUsage) ui.RunModel {
+	row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
+	var asked []contract.ModelChoice
+	for _, u := range usage {
+		if u.Agent == agent {
+			row.Usage = row.Usage.Add(u.Usage)
+			asked = append(asked, contract.ModelChoice{Provider: u.Provider, Model: u.Model})
+		}
+	}
+	if _, known := now[agent]; !known && len(asked) == 1 {
+		row.Now = asked[0]
+	}
+	for _, a := range asked {
+		if a.Provider != row.Now.Provider || a.Model != row.Now.Model {
+			row.Also = append(row.Also, a.Provider+"/"+a.Model)
+		}
+	}
+	return row
+}
+
 // membersOf are those who plan a run by deliberating, if any do or did.
-func membersOf(run store.Run, usage []store.ModelUsage) (out []ui.RunModel) {
+func membersOf(run store.Run, now map[contract.Agent]contract.ModelChoice, usage []store.ModelUsage) (out []ui.RunModel) {
 	d := run.Settings.Deliberation
 	if d == nil {
 		return nil
 	}
 	took := run.Settings.PlanBy == contract.PlanByDeliberation
 	for _, m := range contract.Members() {
-		row := ui.RunModel{Agent: m.Agent(), At: d.Models[m.Agent()], Now: d.Models[m.Agent()]}
-		for _, u := range usage {
-			if u.Agent == row.Agent {
-				row.Usage = row.Usage.Add(u.Usage)
-			}
-		}
+		row := modelOf(m.Agent(), d.Models[m.Agent()], now, usage)
 		took = took || row.Usage.Calls > 0
 		out = append(out, row)
 	}

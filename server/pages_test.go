@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
@@ -306,4 +307,54 @@ func TestThoseWhoPlanARunByDeliberationAreAmongItsModels(t *testing.T) {
 		require.Equal(t, shown, strings.Contains(text, "p/thinks"), by)
 		require.Equal(t, shown, slices.Contains(attributes(doc, "id"), "agent-gamma"), by)
 	}
+}
+
+// asksModel lets an agent of a run ask a model once.
+func (b *bundle) asksModel(tb testing.TB, e contract.ExecutionRef, turn int, model string) {
+	tb.Helper()
+	call, err := b.ReserveCall(tb.Context(), store.Reservation{Execution: e, Turn: turn, Provider: "p", Model: model, Scopes: []store.Scope{store.RunScope(e.RunID, contract.RunBudget{})}})
+	require.NoError(tb, err)
+	require.NoError(tb, b.SettleCall(tb.Context(), call.ID, contract.Usage{Calls: 1}, time.Second, json.RawMessage(`{}`), nil))
+}
+
+func TestTheModelsOfARunAreThoseThatItUses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at, better := contract.ModelChoice{Provider: "p", Model: "thinks"}, contract.ModelChoice{Provider: "p", Model: "better"}
+	b.temporal.Client = &alive{view: contract.RunView{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: at, contract.AgentAlpha: better, contract.AgentBeta: at}}}
+	run, _, err := b.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{
+		Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: at}, PlanBy: contract.PlanByDeliberation,
+		Deliberation: &contract.DeliberationSettings{Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: at, contract.AgentBeta: at, contract.AgentGamma: at}},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, b.MarkStarted(t.Context(), run.ID, contract.RunWorkflowID(run.ID), "0199"))
+	alpha, gamma := b.begin(t, run.ID, contract.PhasePlanner, "alpha", contract.AgentAlpha), b.begin(t, run.ID, contract.PhasePlanner, "gamma", contract.AgentGamma)
+	b.asksModel(t, alpha, 1, "thinks")
+	b.asksModel(t, alpha, 2, "better")
+	b.asksModel(t, gamma, 1, "better")
+	rows := func() map[string]string {
+		out := map[string]string{}
+		doc, _ := b.page(t, ui.RunHref(run.ID, "models"))
+		for n := range doc.Descendants() {
+			if agent, ok := strings.CutPrefix(attribute(n, "id"), "agent-"); ok {
+				out[agent] = strings.Join(strings.Fields(textOf(n)), " ")
+			}
+			if agent, ok := strings.CutPrefix(attribute(n, "id"), "switch-"); ok && agent != "" {
+				out[agent] += " can be switched"
+			}
+		}
+		return out
+	}
+	live := rows()
+	require.Contains(t, live["alpha"], "p/better switched")
+	require.Contains(t, live["alpha"], "asked p/thinks, too")
+	require.Contains(t, live["beta"], "p/thinks")
+	for _, agent := range []string{"planner", "alpha", "beta", "gamma"} {
+		require.Contains(t, live[agent], "can be switched", agent)
+	}
+	b.record(t, contract.Record{RunID: run.ID, Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
+	ended := rows()
+	require.Contains(t, ended["gamma"], "p/better switched", "all that it asked")
+	require.Contains(t, ended["alpha"], "asked p/better, too")
+	require.NotContains(t, ended["alpha"], "can be switched")
 }

@@ -99,7 +99,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 		},
 	}
 	model.add(cmd, "the model, as provider/model", "how much answers vary")
-	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: planner, builder, repair, …")
+	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: planner, builder, repair, …, or alpha, beta, gamma while they deliberate about the plan")
 	return cmd
 }
 

@@ -48,8 +48,10 @@ type deliberation struct {
 	continued bool                      // asked for
 	seen      map[string]struct{}       // ids of commands already applied
 	shown     contract.PipelineStatus
-	announced bool                // the end said that a recovery follows
-	recovery  workflow.CancelFunc // of the deliberation that recovers this one
+	announced bool                         // the end said that a recovery follows
+	recovery  workflow.CancelFunc          // of the deliberation that recovers this one
+	successor workflow.ChildWorkflowFuture // that deliberation
+	ordered   int64                        // Order of the last switch of models
 }
 
 // memberHandle is a member's workflow.
@@ -438,9 +440,18 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		outer.Done().Receive(ctx, nil)
 		d.recovery()
 	})
-	result, err := deliberateIn(ctx, d.nextAttempt(out), func() *contract.PipelineCommand { return d.stopper }, func(next contract.DeliberationInput) {
-		d.ending.recovery = next.PipelineID
-		d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
+	next := d.nextAttempt(out)
+	result, err := deliberateIn(ctx, next, kin{
+		stopper: func() *contract.PipelineCommand { return d.stopper },
+		made: func(next contract.DeliberationInput) {
+			d.ending.recovery = next.PipelineID
+			d.tell(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.ending.handoff})
+		},
+		begins: func(child workflow.ChildWorkflowFuture) {
+			if d.successor = child; !sameModels(next.Settings.Models, d.settings.Models) { // switched while its row was made
+				d.tellRecovery(ctx)
+			}
+		},
 	})
 	if err != nil { // how this one ended stands
 		d.log.Error("Could not recover a deliberation", "recovery", d.ending.recovery, "error", err)
@@ -484,13 +495,17 @@ func (d *deliberation) nextAttempt(out *outcome) contract.NewPipeline {
 	}
 }
 
+// kin is what a deliberation and the workflow that starts it know of each other.
+type kin struct {
+	stopper func() *contract.PipelineCommand         // who stops it and why, when it is to be; nil: that is not known, it is cancelled
+	made    func(contract.DeliberationInput)         // its row is there
+	begins  func(child workflow.ChildWorkflowFuture) // its workflow is about to start
+}
+
 // deliberateIn makes the row of a deliberation, starts its workflow as a child, and
 // returns how it ended. A row that is there must come to an end, so a cancellation
-// that comes while it is made reaches the child once that has started: as a stop,
-// where stopper says then who wants it and why, so that the child's row says so.
-func deliberateIn(
-	ctx workflow.Context, n contract.NewPipeline, stopper func() *contract.PipelineCommand, made func(contract.DeliberationInput),
-) (contract.DeliberationResult, error) {
+// that comes while it is made reaches the child once that has started.
+func deliberateIn(ctx workflow.Context, n contract.NewPipeline, k kin) (contract.DeliberationResult, error) {
 	var result contract.DeliberationResult
 	if ctx.Err() != nil {
 		return result, ctx.Err()
@@ -501,9 +516,10 @@ func deliberateIn(
 	if err := workflow.ExecuteActivity(recording(last), contract.ActivityCreatePipeline, n).Get(last, &in); err != nil {
 		return result, err
 	}
-	made(in)
+	k.made(in)
 	childCtx, cancel := workflow.WithCancel(last)
 	child := workflow.ExecuteChildWorkflow(childOptions(childCtx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
+	k.begins(child)
 	if err := child.GetChildWorkflowExecution().Get(last, nil); err != nil {
 		return result, neverBegan(last, in.PipelineID, err)
 	}
@@ -511,7 +527,7 @@ func deliberateIn(
 		ctx.Done().Receive(ctx, nil)
 		own, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
-		if by := stopper(); by == nil || !stopped(own, child, *by) {
+		if by := k.stopper(); by == nil || !stopped(own, child, *by) {
 			cancel()
 		}
 	})

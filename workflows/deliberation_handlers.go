@@ -25,6 +25,7 @@ type pipelineCommand struct {
 var pipelineCommands = []pipelineCommand{
 	{contract.UpdateContinue, (*deliberation).checkContinue, (*deliberation).applyContinue},
 	{contract.UpdateStop, nil, (*deliberation).applyStop},
+	{contract.UpdateSwitchModel, (*deliberation).checkSwitchModel, (*deliberation).applySwitchModel},
 	{contract.UpdateRevoke, (*deliberation).checkMember, (*deliberation).applyRevoke},
 	{contract.UpdateRecordError, (*deliberation).checkError, (*deliberation).applyError},
 	{contract.UpdateFailureContext, (*deliberation).checkContext, (*deliberation).applyContext},
@@ -103,7 +104,8 @@ func (d *deliberation) validate(c pipelineCommand, args contract.PipelineCommand
 	if len(args.Reason) > maxReason || len(args.Context) > maxReason || len(args.By) > maxReason || len(args.ID) > maxReason {
 		return rejected("the words of %s are more than the %d bytes allowed", c.name, maxReason)
 	}
-	if d.ending.finished && (c.name != contract.UpdateStop || !d.recovering()) {
+	passedOn := d.recovering() && (c.name == contract.UpdateStop || c.name == contract.UpdateSwitchModel)
+	if d.ending.finished && !passedOn {
 		return rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.in.PipelineID, d.status, d.followed(), c.name)
 	}
 	if c.check == nil {
@@ -140,14 +142,64 @@ func (d *deliberation) applied(c contract.PipelineCommand) bool {
 	return done && c.ID != ""
 }
 
-func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
+// checkModels says why members cannot use models.
+func (d *deliberation) checkModels(c contract.PipelineCommand) error {
 	for _, agent := range workflow.DeterministicKeys(c.Models) {
 		if !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent }) {
 			return rejected("no member of a deliberation is called %q", fault.Clip(string(agent), keyLength))
 		}
 		if m := c.Models[agent]; m.Provider == "" || m.Model == "" || len(m.Provider)+len(m.Model) > maxReason {
-			return rejected("continue needs a provider and a model for %s, of at most %d bytes", agent, maxReason)
+			return rejected("%s needs a provider and a model, of at most %d bytes", agent, maxReason)
 		}
+	}
+	return nil
+}
+
+func (d *deliberation) checkSwitchModel(c contract.PipelineCommand) error {
+	if len(c.Models) == 0 {
+		return rejected("switch_model needs a model for alpha, beta or gamma")
+	}
+	return d.checkModels(c)
+}
+
+// applySwitchModel lets members use other models from their next turn on, and those
+// of a recovery that is under way.
+func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.PipelineCommand) string {
+	if c.Order != 0 && c.Order <= d.ordered {
+		return "a newer switch came before"
+	}
+	d.ordered = c.Order
+	d.switchModels(c.Models)
+	if d.ending.finished { // what it used stays in its row
+		d.tellRecovery(ctx)
+		return "its recovery uses them from the next turns on"
+	}
+	d.altered, d.changed = true, true
+	return "they are used from the next turns on"
+}
+
+// tellRecovery tells the recovery that is under way which models its members are to
+// use.
+func (d *deliberation) tellRecovery(ctx workflow.Context) {
+	tellModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, Models: d.settings.Models})
+}
+
+// tellModels tells a deliberation that was started, if there is one, which models
+// its members are to use. One that has just ended needs none any more.
+func tellModels(ctx workflow.Context, child workflow.ChildWorkflowFuture, c contract.PipelineCommand) {
+	if child == nil || child.IsReady() {
+		return
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if err := child.SignalChildWorkflow(ctx, contract.UpdateSwitchModel, c).Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Warn("A deliberation was not told of its models", "error", err)
+		}
+	})
+}
+
+func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
+	if err := d.checkModels(c); err != nil {
+		return err
 	}
 	switch {
 	case c.Mode != "" && !slices.Contains(contract.PipelineModes(), c.Mode):
@@ -193,7 +245,7 @@ func (c *council) switchModels(models map[contract.Agent]contract.ModelChoice) {
 			continue
 		}
 		next[m.Agent()] = other
-		if s := c.seat(m); s != nil {
+		if s := c.seat(m); s != nil && other != c.settings.Models[m.Agent()] {
 			s.model = &other
 		}
 	}

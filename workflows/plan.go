@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"slices"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -49,9 +51,16 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 // deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of
 // the run ends them; a pause lets what is under way come to its end, as everywhere.
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
-	result, err := deliberateIn(ctx, contract.NewPipeline{
-		RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: r.deliberationSettings(),
-	}, func() *contract.PipelineCommand { return r.held.stopper }, func(contract.DeliberationInput) {})
+	settings := r.deliberationSettings()
+	result, err := deliberateIn(ctx, contract.NewPipeline{RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: settings}, kin{
+		stopper: func() *contract.PipelineCommand { return r.held.stopper },
+		made:    func(contract.DeliberationInput) {},
+		begins: func(child workflow.ChildWorkflowFuture) {
+			if r.deliberation = child; !sameModels(settings.Models, r.memberModels()) { // switched while its row was made
+				r.tellDeliberation(ctx)
+			}
+		},
+	})
 	r.usage = r.usage.Add(result.Usage)
 	switch {
 	case err != nil:
@@ -66,10 +75,48 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 }
 
 // deliberationSettings are what a deliberation about the plan decides by: as the
-// run was started with, but who used the planner's model uses the one that the
-// planner was switched to since, by a person or because its provider was away.
+// run was started with, and with the models that its members use now.
 func (r *run) deliberationSettings() contract.DeliberationSettings {
 	s := *r.in.Settings.Deliberation
+	s.Models = r.memberModels()
+	return s
+}
+
+// tellDeliberation tells the deliberation that plans the run just now which models
+// its members are to use.
+func (r *run) tellDeliberation(ctx workflow.Context) {
+	tellModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.held.orders, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
+}
+
+// deliberates reports whether an agent is one that may deliberate about the plan.
+func (r *run) deliberates(agent contract.Agent) bool {
+	return r.in.Settings.Deliberation != nil && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent })
+}
+
+// everyModel is which agent uses which model from the next call on, those who
+// deliberate too.
+func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
+	if r.in.Settings.Deliberation == nil {
+		return r.models
+	}
+	out := r.memberModels()
+	for _, agent := range workflow.DeterministicKeys(r.models) {
+		out[agent] = r.models[agent]
+	}
+	return out
+}
+
+// sameModels reports whether the members of a deliberation have the same models.
+func sameModels(a, b map[contract.Agent]contract.ModelChoice) bool {
+	return !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return a[m.Agent()] != b[m.Agent()] })
+}
+
+// memberModels are the models of those who deliberate about the plan: the one that
+// a person switched a member to; else as the run was started with, but who used
+// the planner's uses the one that the planner was switched to since, by a person
+// or because its provider was away.
+func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
+	s := r.in.Settings.Deliberation
 	first, now := r.in.Settings.Models[contract.AgentPlanner], r.models[contract.AgentPlanner]
 	models := map[contract.Agent]contract.ModelChoice{}
 	for _, m := range contract.Members() {
@@ -77,10 +124,12 @@ func (r *run) deliberationSettings() contract.DeliberationSettings {
 		if own.Provider == first.Provider && own.Model == first.Model && now.Model != "" {
 			own = now
 		}
+		if other, ok := r.switched[m.Agent()]; ok {
+			own = other
+		}
 		models[m.Agent()] = own
 	}
-	s.Models = models
-	return s
+	return models
 }
 
 // keepMinutes keeps what was said as artifacts of the run, and learns whether what

@@ -1,8 +1,12 @@
 package workflows
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -288,6 +292,115 @@ func TestWhoDeliberatesUsesTheModelThatThePlannerWasSwitchedTo(t *testing.T) {
 	require.Equal(t, map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: now, contract.AgentBeta: own, contract.AgentGamma: now}, s.Models)
 	require.Equal(t, 7, s.Iterations)
 	require.Equal(t, first, given.Models[contract.AgentAlpha], "the run's own inputs stay")
+}
+
+// asked is which models were asked by those who deliberate, by member and turn:
+// alpha-1. Those of a recovery are alpha-1', and so on.
+func (p *planners) asked() map[string]string {
+	out := map[string]string{}
+	p.onThink = func(in contract.ThinkInput) {
+		if in.Brief != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			out[fmt.Sprint(in.Brief.Member.Agent(), "-", in.Turn, strings.Repeat("'", int(in.Brief.PipelineID-21)))] = in.Model.Model
+		}
+	}
+	return out
+}
+
+// switches is a command that lets an agent use another model.
+func switches(id string, agent contract.Agent) contract.Command {
+	return contract.Command{ID: id, By: "ann", Agent: agent, Model: &contract.ModelChoice{Provider: "scripted", Model: "better"}}
+}
+
+func TestASwitchOfAModelReachesTheNextCallOfWhoeverDeliberates(t *testing.T) {
+	t.Parallel()
+	for agent, want := range map[contract.Agent]map[string]string{
+		contract.AgentAlpha:   {"alpha-1": "scripted", "beta-1": "scripted", "alpha-2": "better", "beta-2": "scripted"},
+		contract.AgentPlanner: {"alpha-1": "scripted", "beta-1": "scripted", "alpha-2": "scripted", "beta-2": "better"},
+		"":                    {"alpha-1": "scripted", "beta-1": "scripted", "alpha-2": "better", "beta-2": "better"},
+	} {
+		t.Run("of "+cmp.Or(string(agent), "all"), func(t *testing.T) {
+			t.Parallel()
+			p := newPlanners(t)
+			asked := p.asked()
+			p.slowly("alpha", 10*time.Second)
+			var view contract.RunView
+			var told *answer
+			p.after(5*time.Second, func() { told = p.update(contract.UpdateSwitchModel, switches("1", agent)) })
+			p.after(7*time.Second, func() { view = p.view(t) })
+			result := p.orchestrate(t, together, func(s *contract.Settings) { // ALPHA has a model of its own, BETA the planner's
+				warm := 0.5
+				scripted := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
+				s.Models = maps.Clone(s.Models)
+				s.Models[contract.AgentPlanner] = scripted
+				s.Deliberation.Models[contract.AgentAlpha] = contract.ModelChoice{Provider: "other", Model: "scripted", Temperature: &warm}
+			})
+			require.Equal(t, contract.StatusDone, result.Status)
+			require.NoError(t, told.err)
+			require.Equal(t, want, asked)
+			for _, m := range peers() {
+				require.Equal(t, want[string(m.Agent())+"-2"], view.Models[m.Agent()].Model, "it is shown as it is used")
+			}
+		})
+	}
+}
+
+func TestASwitchOfAModelReachesARecoveryAndOneThatIsMadeJustThen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		made int // switched while the row of this deliberation is made
+		at   time.Duration
+		want map[string]string
+	}{
+		"while the first is made":    {made: 1, want: map[string]string{"alpha-1": "", "alpha-2": "better", "alpha-1'": "better"}},
+		"while its recovery is made": {made: 2, want: map[string]string{"alpha-2": "scripted", "alpha-1'": "", "alpha-2'": "better"}},
+		"while it is recovered":      {at: 25 * time.Second, want: map[string]string{"alpha-2": "scripted", "alpha-1'": "scripted", "alpha-2'": "better"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlanners(t)
+			asked := p.asked()
+			p.disagree()
+			p.slowly("alpha", 10*time.Second)
+			n := 0
+			p.making = func() {
+				if n++; n == c.made {
+					p.env.SignalWorkflow(contract.UpdateSwitchModel, switches("1", contract.AgentAlpha))
+				}
+			}
+			if c.at > 0 {
+				p.after(c.at, func() { p.update(contract.UpdateSwitchModel, switches("1", contract.AgentAlpha)) })
+			}
+			p.orchestrate(t, together, func(s *contract.Settings) { s.Deliberation.Iterations, s.Deliberation.Recoveries = 1, 1 })
+			require.Len(t, p.created, 2)
+			for turn, model := range c.want {
+				if model != "" { // else it may have come too late for that one
+					require.Equal(t, model, asked[turn], "%s of %v", turn, asked)
+				}
+			}
+		})
+	}
+}
+
+func TestASwitchOfAModelThatNobodyWouldUseIsRefusedWithTheReason(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	var early, late, unknown *answer
+	p.after(5*time.Second, func() {
+		early = p.update(contract.UpdateSwitchModel, switches("1", contract.AgentGamma))
+		unknown = p.update(contract.UpdateSwitchModel, switches("2", "delta"))
+	})
+	p.env.OnActivity(contract.ActivityPlan, mock.Anything, mock.Anything).Return(contract.PlanResult{ID: madePlan, Plan: p.plan.Skeleton()}, nil).After(time.Minute)
+	require.Equal(t, contract.StatusDone, p.orchestrate(t).Status)
+	require.ErrorContains(t, early.err, "nobody deliberates about the plan of run 7")
+	require.ErrorContains(t, unknown.err, `no agent is called "delta"`)
+
+	p = newPlanners(t)
+	p.env.OnActivity(contract.ActivityPlan, mock.Anything, mock.Anything).Return(contract.PlanResult{ID: madePlan, Plan: p.plan.Skeleton()}, nil).After(time.Minute)
+	p.after(30*time.Second, func() { late = p.update(contract.UpdateSwitchModel, switches("1", contract.AgentGamma)) })
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
+	require.ErrorContains(t, late.err, "is over (pipeline 21)")
 }
 
 func TestADeliberationThatAPersonStoppedIsNoPlannersFault(t *testing.T) {

@@ -37,19 +37,21 @@ type run struct {
 	held   holds // what people asked for: pause, stop, approvals
 	cancel workflow.CancelFunc
 
-	completed  *contract.Record                 // of a phase, not written yet; see complete
-	executions map[string]contract.ExecutionRef // the last of each phase and step, by name
-	reachable  map[string]bool                  // steps whose workflows have started
-	credits    map[string]contract.Credit       // by step
-	done       map[string]contract.Change       // by step
-	failed     failed                           // what the phase failed in
-	heals      heals
-	blamed     bool                         // Temporal shows the class of a failure
-	minutes    *contract.MinutesResult      // of the deliberation; nil: they are not kept yet
-	consensus  *contract.DeliberationResult // that the plan is made of; nil: no deliberation agreed on anything
-	changes    []contract.Change            // what the steps did, in plan order
-	workspace  contract.Workspace           // all changes together
-	stages     []contract.Workspace         // after each change
+	completed    *contract.Record                 // of a phase, not written yet; see complete
+	executions   map[string]contract.ExecutionRef // the last of each phase and step, by name
+	reachable    map[string]bool                  // steps whose workflows have started
+	credits      map[string]contract.Credit       // by step
+	done         map[string]contract.Change       // by step
+	failed       failed                           // what the phase failed in
+	heals        heals
+	blamed       bool                                    // Temporal shows the class of a failure
+	minutes      *contract.MinutesResult                 // of the deliberation; nil: they are not kept yet
+	consensus    *contract.DeliberationResult            // that the plan is made of; nil: no deliberation agreed on anything
+	deliberation workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
+	switched     map[contract.Agent]contract.ModelChoice // models of those who deliberate, as people chose them since
+	changes      []contract.Change                       // what the steps did, in plan order
+	workspace    contract.Workspace                      // all changes together
+	stages       []contract.Workspace                    // after each change
 }
 
 func newRun(ctx workflow.Context, in contract.RunInput) *run {
@@ -59,6 +61,7 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
 		rows:       newRecorder(ctx, in.RunID),
 		executions: map[string]contract.ExecutionRef{},
+		switched:   map[contract.Agent]contract.ModelChoice{},
 		reachable:  map[string]bool{},
 		credits:    map[string]contract.Credit{},
 		done:       map[string]contract.Change{},

@@ -79,7 +79,9 @@ func (r *run) handle(ctx workflow.Context) error {
 		if a := r.held.approval; a != nil && !a.answered() {
 			id = a.id
 		}
-		return r.view(r.in.RunID, id), nil
+		view := r.view(r.in.RunID, id)
+		view.Models = r.everyModel()
+		return view, nil
 	}); err != nil {
 		return err
 	}
@@ -419,8 +421,17 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	if known := r.providers(); !slices.Contains(known, c.Model.Provider) {
 		return rejected("run %d has no model provider %q; it was started with %s", r.in.RunID, c.Model.Provider, listed(known))
 	}
-	if _, ok := r.models[c.Agent]; c.Agent != "" && !ok {
-		return rejected("no agent is called %q", c.Agent)
+	_, known := r.models[c.Agent]
+	switch isMember := slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == c.Agent }); {
+	case c.Agent == "", known:
+		return nil
+	case !isMember:
+		return rejected("no agent is called %q", fault.Clip(string(c.Agent), keyLength))
+	case !r.deliberates(c.Agent):
+		return rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
+	case r.consensus != nil:
+		return rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is not asked any more; to deliberate anew: rgpt run replay %d --phase planner",
+			r.in.RunID, r.consensus.PipelineID, c.Agent, r.in.RunID)
 	}
 	return nil
 }
@@ -445,7 +456,15 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 		}
 	}
 	r.models = next
+	for _, m := range contract.Members() {
+		if r.deliberates(m.Agent()) && (c.Agent == "" || c.Agent == m.Agent()) {
+			r.switched[m.Agent()] = *c.Model
+		}
+	}
 	r.tellSteps(ctx)
+	if r.in.Settings.Deliberation != nil {
+		r.tellDeliberation(ctx)
+	}
 	whom := "all agents"
 	if c.Agent != "" {
 		whom = "the " + string(c.Agent)

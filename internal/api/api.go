@@ -168,7 +168,7 @@ type SwitchModelRequest struct {
 	Why
 	Model       string         `json:"model" minLength:"3" doc:"as provider/model"`
 	Temperature *float64       `json:"temperature,omitempty" minimum:"0" maximum:"2"`
-	Agent       contract.Agent `json:"agent,omitempty" doc:"for this agent only; default: all"`
+	Agent       contract.Agent `json:"agent,omitempty" doc:"for this agent only, those that deliberate about the plan (alpha, beta, gamma) among them; default: all"`
 }
 
 // WentOn says how a run went on: by an answer of its own, or again from a phase on.

@@ -28,7 +28,7 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 	}
 	run := cfg.Execution.Run
 	return contract.DeliberationSettings{
-		Mode: modeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models,
+		Mode: ModeOf(cfg, models), AutoContinue: d.AutoContinue, Models: models,
 		Budget: contract.RunBudget{Tokens: run.Tokens, MicroUSD: run.CostUSD.Int64(), Time: run.Time}, ModelTimeout: cfg.Models.Timeout,
 		GammaStuckAfter: d.GammaStuckAfter, GammaConflictAt: d.GammaConflictAt, GammaComplexityOver: d.GammaComplexityOver,
 		AbortAfter: d.AbortAfter, Iterations: d.Iterations, Timeout: d.Timeout, OpeningTimeout: d.OpeningTimeout, ContinueWait: d.ContinueWait,
@@ -108,8 +108,8 @@ func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 		"mode local needs the scripted model, and no provider is of kind scripted; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")
 }
 
-// modeOf says in which mode models deliberate.
-func modeOf(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) contract.PipelineMode {
+// ModeOf says in which mode models deliberate.
+func ModeOf(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) contract.PipelineMode {
 	for _, m := range models {
 		if cfg.Models.Providers[m.Provider].Kind != string(model.KindScripted) {
 			return contract.ModeOpenRouter
