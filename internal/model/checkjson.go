@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/language"
@@ -27,7 +28,7 @@ func CheckJSON(schema Schema, text string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the answer is not one JSON document: %v", err)
 	}
-	compiled, err := compile(schema.JSON)
+	compiled, err := validatorOf(schema.JSON)
 	if err != nil {
 		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the JSON schema %q is not valid", schema.Name)
 	}
@@ -60,6 +61,24 @@ func decodeOne(doc []byte) (any, error) {
 		return nil, fmt.Errorf("text follows it at byte %d", dec.InputOffset())
 	}
 	return value, nil
+}
+
+// validators has the validator of each schema that was checked against. Schemas
+// are the program's own, so they are few; making one takes longer than most calls
+// of the database.
+var validators sync.Map // the schema's text → *jsonschema.Schema
+
+// validatorOf returns the validator of a schema, which is made once.
+func validatorOf(schema json.RawMessage) (*jsonschema.Schema, error) {
+	key := string(schema)
+	if known, ok := validators.Load(key); ok {
+		return known.(*jsonschema.Schema), nil //nolint:forcetypeassert // stored below
+	}
+	made, err := compile(schema)
+	if err == nil {
+		validators.Store(key, made)
+	}
+	return made, err
 }
 
 // compile makes a validator of a schema in which whatever may be null is

@@ -122,6 +122,21 @@ func TestCheckJSONTakesWhatFitsAndNamesWhatDoesNot(t *testing.T) {
 	}
 }
 
+func TestEachAnswerIsCheckedAgainstItsOwnSchemaHoweverOften(t *testing.T) {
+	t.Parallel()
+	of := func(kind string) Schema {
+		return Schema{Name: "same", JSON: json.RawMessage(`{"type": "` + kind + `"}`)}
+	}
+	for range 3 {
+		_, err := CheckJSON(of("object"), `{}`)
+		require.NoError(t, err)
+		_, err = CheckJSON(of("array"), `{}`)
+		require.ErrorContains(t, err, "does not fit its JSON schema", "another schema of the same name")
+		_, err = CheckJSON(of("array"), `[]`)
+		require.NoError(t, err)
+	}
+}
+
 func TestASchemaThatIsNoneIsOurMistake(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "{", `{"type": 5}`, `{"$ref": "file:///etc/passwd"}`, `{"$ref": "http://example.com/x.json"}`} {
