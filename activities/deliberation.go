@@ -95,14 +95,15 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	if err != nil {
 		return contract.ThinkResult{}, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "nobody is called %q in a deliberation", brief.Member)
 	}
-	if err := a.tellNews(ctx, in); err != nil {
+	news, err := a.newsOf(ctx, in)
+	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	schema := verdict.MovesSchema()
 	bounds := verdict.MoveBounds{Moves: brief.MovesPerTurn, Text: brief.TextLimit}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
-		schema: &schema, strict: in.Schema, prompt: version, member: true,
+		schema: &schema, strict: in.Schema, prompt: version, member: true, told: news,
 		keep: func(text string) bool { return tellable(text, bounds) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
@@ -155,8 +156,8 @@ func tellable(answer string, most verdict.MoveBounds) bool {
 	return err == nil
 }
 
-// tellNews adds what a member has to know before a turn to its conversation, once.
-func (a *Activities) tellNews(ctx context.Context, in contract.ThinkInput) error {
+// newsOf returns what a member has to know before a turn.
+func (a *Activities) newsOf(ctx context.Context, in contract.ThinkInput) ([]model.Message, error) {
 	news := prompt.MemberNews{Member: in.Brief.Member, Turn: in.Brief.Turn}
 	texts := textsOf(&news.Turn.News)
 	heads := make([]string, len(texts))
@@ -164,7 +165,7 @@ func (a *Activities) tellNews(ctx context.Context, in contract.ThinkInput) error
 		heads[i] = t.Head
 	}
 	if err := a.Store.ResolvePipelineTexts(ctx, in.Brief.PipelineID, texts...); err != nil {
-		return err
+		return nil, err
 	}
 	left := newsBytes
 	for i, t := range texts {
@@ -174,18 +175,16 @@ func (a *Activities) tellNews(ctx context.Context, in contract.ThinkInput) error
 	}
 	if in.Turn == 1 {
 		if err := a.addRepository(ctx, in.Brief.PipelineID, &news); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	text, err := prompt.News(news)
-	if err != nil {
-		return err
-	}
-	messages, err := encode([]model.Message{{Role: model.RoleUser, Text: text}})
-	if err != nil {
-		return err
-	}
-	return a.Store.TellBefore(ctx, in.Execution.ID, in.Turn, messages)
+	return []model.Message{{Role: model.RoleUser, Text: storable(text)}}, err
+}
+
+// storable is a text as the database keeps it.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 // textsOf returns the texts of news. The lists of it are this call's own, as they
@@ -235,7 +234,7 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 	var long []store.PipelineText
 	for i, s := range said {
 		moves[i] = s.Move
-		whole := telemetry.Redact(strings.ToValidUTF8(strings.ReplaceAll(s.Whole, "\x00", "\uFFFD"), "\uFFFD"))
+		whole := telemetry.Redact(storable(s.Whole))
 		if moves[i].Text = shortText(whole); moves[i].Text.Ref != "" {
 			long = append(long, store.PipelineText{Ref: moves[i].Text.Ref, Text: whole})
 		}

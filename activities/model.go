@@ -110,6 +110,10 @@ type question struct {
 	prompt    string // version
 	member    bool   // of a deliberation: more turns may follow
 
+	// told is what the model is told before this turn, and kept with its
+	// reservation. Where a try before this one has kept it, that counts.
+	told []model.Message
+
 	// keep reports whether an answer of the right form is kept whole; nil: it is.
 	keep func(text string) bool
 }
@@ -160,7 +164,7 @@ func (a *Activities) own(ctx context.Context, q question) (release func(), err e
 // call reserves the budget of a call, makes it, and settles what it cost,
 // together with the answer, under (execution, turn).
 func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
-	messages, err := a.conversation(ctx, q.execution.ID, q.turn)
+	messages, err := a.conversation(ctx, q.execution.ID, q.turn, q.told...)
 	if err != nil {
 		return model.Response{}, err
 	}
@@ -241,6 +245,10 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 	budgets := a.Config.Models.Budgets
 	estimate := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools), CompletionTokens: int64(budgets.ReserveOutputTokens)}
 	entry, _ := a.Model.Entry(q.choice)
+	told, err := encode(q.told)
+	if err != nil {
+		return store.Reserved{}, err
+	}
 	scopes := []store.Scope{
 		store.RunScope(q.execution.RunID, q.budget),
 		store.DayScope(time.Now(), budgets.DayTokens, budgets.DayCostUSD.Int64()),
@@ -248,7 +256,7 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 	for {
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
 			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt,
-			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes,
+			Tokens: estimate.Tokens(), MicroUSD: model.Cost(estimate, entry), WarnAt: budgets.WarnAt, Scopes: scopes, Told: told,
 		})
 		if !errors.Is(err, store.ErrBudgetBusy) {
 			return reserved, err
@@ -349,10 +357,11 @@ func said(q question, answer stored) []model.Message {
 	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 
-// conversation reads what was said before a turn. A tool call without a result,
-// which is `finish` beside calls that failed, is answered here: a provider
-// refuses a conversation with open calls.
-func (a *Activities) conversation(ctx context.Context, execution int64, turn int) ([]model.Message, error) {
+// conversation reads what was said before a turn. What is told before it is its
+// end, unless that stands there already. A tool call without a result, which is
+// `finish` beside calls that failed, is answered here: a provider refuses a
+// conversation with open calls.
+func (a *Activities) conversation(ctx context.Context, execution int64, turn int, told ...model.Message) ([]model.Message, error) {
 	rows, err := a.Store.Transcript(ctx, execution)
 	if err != nil {
 		return nil, err
@@ -372,6 +381,9 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 		if row.Turn >= turn {
 			break
 		}
+		if row.ToldBefore(turn) {
+			told = nil
+		}
 		var m model.Message
 		if err := json.Unmarshal(row.Content, &m); err != nil {
 			return nil, fmt.Errorf("read the conversation of execution %d at turn %d: %w", execution, row.Turn, err)
@@ -388,7 +400,7 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 		}
 	}
 	answerOpen()
-	return out, nil
+	return append(out, told...), nil
 }
 
 // unfinished is what a model is told that finished while another of its calls failed.

@@ -54,7 +54,8 @@ type Reservation struct {
 	Tokens        int64 // estimate of prompt and answer
 	MicroUSD      int64 // estimate
 	Scopes        []Scope
-	WarnAt        float64 // part of a budget at which Reserved.Warned is set, once; default 0.8
+	WarnAt        float64   // part of a budget at which Reserved.Warned is set, once; default 0.8
+	Told          []Message // added to the conversation before the turn, as by TellBefore
 }
 
 // CallID names one try of a model call.
@@ -108,7 +109,8 @@ const (
 // ReserveCall sets tokens and money for a model call aside in all its budgets,
 // or in none. A call that is done returns its answer and reserves nothing. A
 // reservation of the same (execution, turn) that is still open belonged to a
-// worker that died; it is replaced, not doubled.
+// worker that died; it is replaced, not doubled. What the model is told before
+// the turn is kept together with the reservation.
 //
 // A call is admitted if every budget covers what is spent, what is set aside
 // and this call, or if the budget has something left and nothing is set aside:
@@ -117,10 +119,17 @@ const (
 // calls in flight is ErrBudgetBusy, to be tried again shortly.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
+	told, err := encode(r.Told)
+	if err != nil {
+		return Reserved{}, err
+	}
 	var out Reserved
 	var refused error // committed, because an older reservation is given back with it
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		q, pipeline := pipe(tx)
+		if len(r.Told) > 0 {
+			pipeline.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
+		}
 		pipeline.queue(q.OpenCall(ctx, db.OpenCallParams{
 			RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Phase: string(r.Execution.Phase),
 			Step: r.Execution.Step, Agent: string(r.Execution.Agent), Provider: r.Provider, Model: r.Model,

@@ -212,6 +212,36 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	require.Len(t, calls, 4, "what was refused leaves nothing behind")
 }
 
+func TestWhatAModelIsToldBeforeATurnIsKeptWithTheReservationAndStays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
+	telling := func(execution contract.ExecutionRef, text string) store.Reservation {
+		r := reservation(execution, 2)
+		r.Told = []store.Message{{Role: "user", Content: raw("%q", text)}}
+		return r
+	}
+	for _, text := range []string{"news", "other news"} { // the second try is of another worker
+		_, err := b.ReserveCall(t.Context(), telling(one, text))
+		require.NoError(t, err)
+	}
+	all, err := b.Transcript(t.Context(), one.ID)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.JSONEq(t, `"news"`, string(all[0].Content))
+	require.True(t, all[0].ToldBefore(2))
+	require.False(t, all[0].ToldBefore(1))
+	require.False(t, all[0].ToldBefore(3))
+
+	full := telling(two, "news")
+	full.Tokens = 5000
+	_, err = b.ReserveCall(t.Context(), full)
+	require.ErrorIs(t, err, store.ErrBudgetBusy)
+	all, err = b.Transcript(t.Context(), two.ID)
+	require.NoError(t, err)
+	require.Empty(t, all, "a call that may not be made tells nothing")
+}
+
 func TestRefusedTakeoverGivesTheOldReservationBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -27,6 +27,12 @@ type TranscriptEntry struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// ToldBefore reports whether the message was told before a turn, after all that
+// was said in the turn before; see TellBefore.
+func (e TranscriptEntry) ToldBefore(turn int) bool {
+	return e.Turn == turn-1 && e.Position >= toolResults
+}
+
 // toolResults is where the results of a turn's tool calls begin: after all
 // messages of the model, however many those are.
 const toolResults = 1000
@@ -50,9 +56,12 @@ func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, mes
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return explain(s.q.AppendMessages(ctx, db.AppendMessagesParams{
-		ExecutionID: executionID, Turn: int32(turn - 1), StartAt: toolResults, Messages: doc,
-	}), "add to the conversation of execution %d before turn %d", executionID, turn)
+	return explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
+}
+
+// before is what is told before a turn.
+func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
+	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: toolResults, Messages: messages}
 }
 
 // Conversation returns the messages of an execution in the order in which a
