@@ -49,7 +49,7 @@ it is interrupted.`,
 			if err != nil {
 				return err
 			}
-			a.printStack(s)
+			a.printStack(s, o.NeedModel)
 			if detach {
 				return nil
 			}
@@ -182,8 +182,9 @@ func (a *app) guard(ctx context.Context, o devstack.Options) error {
 	}
 }
 
-// printStack prints where everything is.
-func (a *app) printStack(s *devstack.Stack) {
+// printStack prints where everything is, and who answers: the scripted model alone,
+// or only those who ask for it.
+func (a *app) printStack(s *devstack.Stack, scriptedAlone bool) {
 	if a.json {
 		a.printJSON(s)
 		return
@@ -202,7 +203,11 @@ func (a *app) printStack(s *devstack.Stack) {
 	}
 	fmt.Fprintf(w, "Data folder\t%s\n", s.DataDir)
 	_ = w.Flush()
-	if s.Model != "" {
+	switch {
+	case s.Model == "":
+	case !scriptedAlone:
+		fmt.Fprintln(a.out, "Note: the scripted model answers where it is asked for (mode local, model scripted/scripted); all else uses the models that are configured")
+	default:
 		what := "answers come from " + s.Scenario
 		if s.Scenario == "" {
 			what = "it has NO answers: set models.default in " + config.FileName + ", or start again with --scenario FILE"

@@ -399,6 +399,37 @@ func TestAScriptedModelThatAProviderReplacedLeavesTheStack(t *testing.T) {
 	require.True(t, s.Running(), "nothing is missed")
 }
 
+func TestAScriptedModelThatComesLaterIsToldToTheProcessesThatRun(t *testing.T) {
+	t.Parallel()
+	o := options(folder(t))
+	o.NeedModel = false
+	before := up(t, o)
+	o.Scenario = filepath.Join(filepath.Dir(o.DataDir), "some.yaml")
+	require.NoError(t, os.WriteFile(o.Scenario, []byte("rules: [{reply: {text: hello}}]\n"), 0o600))
+	after, err := devstack.Up(t.Context(), o)
+	require.NoError(t, err)
+	require.True(t, after.Running())
+	require.NotEmpty(t, after.Model)
+	for _, role := range []devstack.Role{devstack.RoleWorker, devstack.RoleServer} {
+		was, ok := before.Process(role)
+		require.True(t, ok)
+		is, ok := after.Process(role)
+		require.True(t, ok)
+		require.NotEqual(t, was.PID, is.PID, role)
+		require.False(t, was.ID.Alive(), role)
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", is.PID))
+		require.NoError(t, err)
+		require.Contains(t, strings.Split(string(env), "\x00"), "RGPT_SCRIPTED_URL="+after.Model, role)
+	}
+	again, err := devstack.Up(t.Context(), o)
+	require.NoError(t, err)
+	for _, role := range []devstack.Role{devstack.RoleModel, devstack.RoleWorker, devstack.RoleServer} {
+		was, _ := after.Process(role)
+		is, _ := again.Process(role)
+		require.Equal(t, was.PID, is.PID, "%s knows what there is", role)
+	}
+}
+
 func TestAStrangerWithTheNumberOfAProcessIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	stranger := exec.CommandContext(t.Context(), "sleep", "600")

@@ -45,6 +45,8 @@ type Process struct {
 	Started  time.Time `json:"started,omitzero"`
 	ID       proc.ID   `json:"-"`
 	External bool      `json:"external,omitempty"` // not ours: never started, never stopped
+
+	Model string `json:"model_url,omitempty"` // the scripted model that it was told of when it started
 }
 
 // Stack is what runs in a data folder, and where.

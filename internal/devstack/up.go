@@ -375,21 +375,33 @@ func (s *Stack) Environment() []string {
 	return env
 }
 
-func (u *upper) worker(context.Context) (*launch, error) {
-	if u.left(RoleWorker) {
-		return nil, nil
+// current reports whether a role is to be left as it is. One that was told of
+// another scripted model than there is now is stopped, so that it starts anew: it
+// would ask where nobody answers, or not know that somebody does.
+func (u *upper) current(ctx context.Context, role Role) (bool, error) {
+	p, ok := u.Process(role)
+	if !u.left(role) || !ok || slices.Contains(u.o.Without, role) || p.Model == u.Model {
+		return u.left(role), nil
+	}
+	u.say(fmt.Sprintf("Restarting the %s, for which the scripted model is another one", role))
+	return false, p.ID.Stop(ctx, stopTime, syscall.SIGTERM)
+}
+
+func (u *upper) worker(ctx context.Context) (*launch, error) {
+	if left, err := u.current(ctx, RoleWorker); left || err != nil {
+		return nil, err
 	}
 	u.say("Starting the worker")
 	ready := u.readyFile(RoleWorker)
 	return &launch{
 		role: RoleWorker, program: u.o.Programs.Worker, args: u.configArgs("--ready-file", ready),
-		env: append(os.Environ(), u.Environment()...),
+		env: append(os.Environ(), u.Environment()...), model: u.Model,
 	}, nil
 }
 
-func (u *upper) server(context.Context) (*launch, error) {
-	if u.left(RoleServer) {
-		return nil, nil
+func (u *upper) server(ctx context.Context) (*launch, error) {
+	if left, err := u.current(ctx, RoleServer); left || err != nil {
+		return nil, err
 	}
 	u.say("Starting the server")
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Server))
@@ -398,7 +410,7 @@ func (u *upper) server(context.Context) (*launch, error) {
 	args := append([]string{"server"}, u.configArgs("--address", address, "--temporal-ui", u.TemporalUI, "--ready-file", ready)...)
 	return &launch{
 		role: RoleServer, program: u.o.Programs.Starter, args: args,
-		env: append(os.Environ(), u.Environment()...), address: address,
+		env: append(os.Environ(), u.Environment()...), address: address, model: u.Model,
 	}, nil
 }
 
@@ -417,6 +429,7 @@ type launch struct {
 	args    []string
 	env     []string
 	address string
+	model   string // the scripted model that it is told of
 }
 
 // readyFile is what a process writes when it is ready.
@@ -442,7 +455,7 @@ func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launc
 		return err
 	}
 	u.started[l.role] = true
-	u.set(Process{Role: l.role, PID: id.PID, ID: id, Address: l.address, State: "running", Log: log, Started: time.Now()})
+	u.set(Process{Role: l.role, PID: id.PID, ID: id, Address: l.address, State: "running", Log: log, Started: time.Now(), Model: l.model})
 	return u.save()
 }
 
