@@ -281,6 +281,7 @@ type Entry struct {
 	From            []string   `json:"from,omitempty"`
 	Achieved        *bool      `json:"achieved,omitempty"`  // of consensus.final
 	Inherited       int        `json:"inherited,omitempty"` // the attempt that it comes from
+	Place           int        `json:"place,omitempty"`     // counts the places of a blackboard from 1, in the order in which they were first written
 }
 
 // Message is something that a member told another one, or everybody. Seq counts

@@ -145,8 +145,9 @@ func (c *council) write(e contract.Entry, now time.Time) string {
 		}
 		p = &post{}
 		c.board = append(c.board, p)
+		p.Place = len(c.board)
 	}
-	e.Version, e.Timestamp = len(p.versions)+1, now
+	e.Version, e.Timestamp, e.Place = len(p.versions)+1, now, p.Place
 	p.Entry, p.versions = e, append(p.versions, e.Value)
 	c.show(p)
 	c.log = append(c.log, happening{by: e.Author, post: p, fresh: true})

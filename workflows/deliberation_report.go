@@ -166,6 +166,7 @@ func (c *council) views() []contract.MemberView {
 // each round counts, and being done is all.
 func (c *council) progressOf(s *seat) float64 {
 	const opening, rest, whole = 0.3, 0.6, 1.0
+	const percent, half = 100, 0.5
 	switch {
 	case s.done || s.view.Status == contract.MemberDone:
 		return whole
@@ -174,7 +175,8 @@ func (c *council) progressOf(s *seat) float64 {
 	case c.settings.Iterations <= 0:
 		return opening
 	}
-	return opening + rest*min(whole, float64(c.metrics.Iterations)/float64(c.settings.Iterations))
+	share := opening + rest*min(whole, float64(c.metrics.Iterations)/float64(c.settings.Iterations))
+	return float64(int(share*percent+half)) / percent
 }
 
 // waitsFor says whom an idle member waits for.

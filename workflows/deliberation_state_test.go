@@ -276,6 +276,32 @@ func TestOneThatAnswersAtOnceIsNotGivenTurnsWithoutEndWhileAnotherThinks(t *test
 	require.Zero(t, c.metrics.Iterations)
 }
 
+func TestAPlaceOfTheBlackboardKeepsItsNumber(t *testing.T) {
+	t.Parallel()
+	c := newTable()
+	c.hearFrom(contract.Alpha, proposes("z"), proposes("a"), proposes("z"))
+	var got []string
+	for _, e := range c.entries { // as they are written
+		got = append(got, fmt.Sprintf("%d %s v%d", e.Place, e.Key, e.Version))
+	}
+	require.Equal(t, []string{"1 task_definition v1", "2 z v1", "3 a v1", "2 z v2"}, got)
+}
+
+func TestProgressIsToldInWholePercents(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 7 })
+	for range 14 { // so many turns
+		for _, m := range c.give() {
+			c.hearFrom(m, tells("", "hm"))
+		}
+		for _, v := range c.views() {
+			told, err := json.Marshal(v.Progress)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(told), len("0.39"), string(told))
+		}
+	}
+}
+
 func TestARoundInWhichTheLastAreRevokedIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma, in.Settings.ViolationLimit = true, 0 })

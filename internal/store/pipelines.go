@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -438,7 +439,7 @@ func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool)
 		if d := slices.Index(sections, a.Section) - slices.Index(sections, b.Section); d != 0 {
 			return d
 		}
-		return a.Timestamp.Compare(b.Timestamp)
+		return cmp.Or(cmp.Compare(a.Place, b.Place), a.Timestamp.Compare(b.Timestamp)) // those of older versions have no place
 	})
 	return entries, s.resolveAll(ctx, id, full, len(entries), func(i int) *contract.Text { return &entries[i].Value })
 }

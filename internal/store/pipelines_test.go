@@ -251,6 +251,33 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestTheBlackboardIsReadInTheOrderInWhichPlacesWereFirstWritten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.spawn(t, "order")
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	entry := func(section contract.Section, key string, place, version int, at time.Time) contract.Entry {
+		return contract.Entry{Section: section, Key: key, Place: place, Version: version, Timestamp: at, Author: contract.Alpha}
+	}
+	b.says(t, p, 1, contract.PipelineRecord{Entries: []contract.Entry{ // of one moment
+		entry(contract.SectionProblem, "task_definition", 1, 1, at), entry(contract.SectionProblem, "analysis", 2, 1, at),
+		entry(contract.SectionSolutions, "zeta", 3, 1, at), entry(contract.SectionSolutions, "alpha", 4, 1, at),
+	}})
+	b.says(t, p, 2, contract.PipelineRecord{Entries: []contract.Entry{entry(contract.SectionSolutions, "zeta", 3, 2, at.Add(time.Minute))}})
+	for every, want := range map[bool][]string{
+		false: {"task_definition 1", "analysis 1", "zeta 2", "alpha 1"},
+		true:  {"task_definition 1", "analysis 1", "zeta 1", "zeta 2", "alpha 1"},
+	} {
+		entries, err := b.PipelineEntries(t.Context(), p.ID, every, false)
+		require.NoError(t, err)
+		var got []string
+		for _, e := range entries {
+			got = append(got, fmt.Sprintf("%s %d", e.Key, e.Version))
+		}
+		require.Equal(t, want, got)
+	}
+}
+
 func TestATerminalStatusOfAPipelineIsNeverLeft(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
