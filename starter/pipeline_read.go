@@ -338,7 +338,7 @@ func eventInWords(details json.RawMessage) string {
 		}
 	}
 	if failure, ok := m["failure"].(map[string]any); ok {
-		if why, ok := failure["message"].(string); ok && why != "" {
+		if why, ok := failure["error_message"].(string); ok && why != "" {
 			out = append(out, clean(why))
 		}
 	}

@@ -343,7 +343,9 @@ func TestLogsOfAPipelineAreReadInPagesAndFollowed(t *testing.T) {
 
 func TestTheLogSaysWhyAnAgentEnded(t *testing.T) {
 	t.Parallel()
-	words := eventInWords(json.RawMessage(`{"member":"BETA","status":"failed","failure":{"class":"INFRA_ERROR","message":"the provider answered\u001b[31m HTTP 500"}}`))
+	failure, err := json.Marshal(contract.Failure{Class: contract.ClassInfra, Code: contract.CodeUnavailable, Message: "the provider answered\x1b[31m HTTP 500"})
+	require.NoError(t, err)
+	words := eventInWords(json.RawMessage(`{"member":"BETA","status":"failed","failure":` + string(failure) + `}`))
 	require.True(t, strings.HasPrefix(words, "failed  the provider answered"), words)
 	require.NotContains(t, words, "\x1b")
 	require.Equal(t, "done", eventInWords(json.RawMessage(`{"member":"BETA","status":"done","failure":null}`)))
