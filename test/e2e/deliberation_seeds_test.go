@@ -107,24 +107,25 @@ func seeded(t *testing.T, from, to int, endings, sums map[string]int) {
 	}
 	require.NoError(t, group.Wait())
 	over := time.Since(began)
+	pipelines := c.checkSeeds(t, all, endings, sums)
+	harness.CheckPipelines(t, c.Stack, c.pipelines...)
+	t.Logf("%d pipelines were over after %s and checked after %s; so far: %v; %v", pipelines, over, time.Since(began), endings, sums)
+}
+
+// checkSeeds checks what became of each deliberation, counts how they ended, and
+// returns how many there were, with those that recovered others.
+func (c *council) checkSeeds(t *testing.T, all []*disturbed, endings, sums map[string]int) (pipelines int) {
+	t.Helper()
 	log := map[int64][]scripted.LogEntry{}
 	for _, e := range c.Requests(t) {
 		log[e.Run] = append(log[e.Run], e)
 	}
-	pipelines := 0
 	for _, d := range all {
 		pipelines += len(d.chain)
 		c.note(d.chain[0])
 		for _, id := range d.chain {
 			p := c.pipeline(t, id)
-			what := string(p.Status)
-			if p.AbortReason != "" {
-				what += " " + string(p.AbortReason)
-			}
-			if p.Consensus != nil && p.Consensus.Author == contract.Gamma {
-				what += " by GAMMA"
-			}
-			endings[what]++
+			endings[endingOf(p)]++
 			c.checkSeed(t, d, p, log[p.RunID])
 		}
 		d.script.ends(t, d.result)
@@ -132,8 +133,19 @@ func seeded(t *testing.T, from, to int, endings, sums map[string]int) {
 			sums[k] += n
 		}
 	}
-	harness.CheckPipelines(t, c.Stack, c.pipelines...)
-	t.Logf("%d pipelines were over after %s and checked after %s; so far: %v; %v", pipelines, over, time.Since(began), endings, sums)
+	return pipelines
+}
+
+// endingOf says how a deliberation ended.
+func endingOf(p store.Pipeline) string {
+	out := string(p.Status)
+	if p.AbortReason != "" {
+		out += " " + string(p.AbortReason)
+	}
+	if p.Consensus != nil && p.Consensus.Author == contract.Gamma {
+		out += " by GAMMA"
+	}
+	return out
 }
 
 // disturbed is a deliberation of a seed, with those that recover it, while it is
@@ -498,6 +510,9 @@ func (c *council) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, log []
 	want.PerformanceScore = want.Score(p.Settings.Iterations)
 	require.Equal(t, want, got, "%s: its metrics are what is counted", which)
 	require.LessOrEqual(t, got.Iterations, p.Settings.Iterations, which)
+	if m.gamma != "" {
+		d.sums["GAMMA for "+string(m.gamma)]++
+	}
 	d.sums["messages"] += want.TotalMessages
 	d.sums["votes"] += want.Votes
 	d.sums["writes"] += want.BlackboardWrites
