@@ -246,11 +246,11 @@ func (s *script) hinder(p place, a *spoken) {
 		switch dice := s.r.IntN(60); {
 		case dice < 6:
 			a.text = strings.Repeat("{", 1+dice)
-		case dice < 8:
+		case dice < 7:
 			a.latency = asleepFor
-		case dice < 9:
+		case dice < 8:
 			a.status = 401
-		case dice < 12:
+		case dice < 11:
 			a.busy = true
 		}
 	}
@@ -285,8 +285,11 @@ func (s *script) settings() contract.DeliberationSettings {
 	case waitsInVain:
 		out.AutoContinue, out.ContinueWait = false, time.Second
 	case isWild:
-		out.Iterations, out.Recoveries, out.ErrorLimit, out.RepeatLimit, out.GammaStuckAfter, out.AbortAfter = 4, s.seed/2%2, 8, 2, 2*time.Second, 6*time.Second
-		out.OpeningTimeout = 3 * time.Second
+		out.Iterations, out.Recoveries, out.ErrorLimit, out.RepeatLimit = 4, s.seed/2%2, 8, 2
+		out.OpeningTimeout, out.GammaStuckAfter, out.AbortAfter = 3*time.Second, 2*time.Second, 6*time.Second
+		if s.seed >= len(characters()) { // many at once take their time
+			out.OpeningTimeout, out.GammaStuckAfter, out.AbortAfter = 15*time.Second, 10*time.Second, 30*time.Second
+		}
 	default:
 	}
 	return out
