@@ -114,6 +114,16 @@ const (
 	GammaForced     GammaReason = "FORCED"     // asked for when the pipeline was spawned
 )
 
+// AbortReasons returns the reasons for which a deliberation is given up.
+func AbortReasons() []AbortReason {
+	return []AbortReason{AbortStuck, AbortIterationLimit, AbortTimeout}
+}
+
+// GammaReasons returns the reasons for which GAMMA joins.
+func GammaReasons() []GammaReason {
+	return []GammaReason{GammaStuck, GammaConflict, GammaComplexity, GammaSuccess, GammaRecovery, GammaForced}
+}
+
 // DeliberationTask is what a deliberation is about.
 type DeliberationTask struct {
 	TaskID          string    `json:"task_id,omitempty"`

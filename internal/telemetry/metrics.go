@@ -251,6 +251,43 @@ func EndedPipeline(status contract.PipelineStatus, abort contract.AbortReason, t
 	PipelineIterations.WithLabelValues(string(status)).Observe(float64(rounds))
 }
 
+// ExpectPipelines lets each count of pipelines that can occur be served from the
+// start, as 0: an increase can only be seen, and alerted on, from a value before
+// it. It is for the processes that count them.
+func ExpectPipelines() {
+	aborts := []string{none}
+	for _, a := range contract.AbortReasons() {
+		aborts = append(aborts, string(a))
+	}
+	for status, reasons := range map[contract.PipelineStatus][]string{
+		contract.PipelineCompleted: {none}, contract.PipelineFailed: {none}, contract.PipelineStopped: {none},
+		contract.PipelineTimeout:             {string(contract.AbortTimeout)},
+		contract.PipelineOrchestrationFailed: {none, string(contract.AbortStuck), string(contract.AbortIterationLimit)},
+	} {
+		PipelineDuration.WithLabelValues(string(status))
+		PipelineIterations.WithLabelValues(string(status))
+		for _, a := range reasons {
+			Pipelines.WithLabelValues(string(status), a)
+		}
+	}
+	for _, reason := range contract.GammaReasons() {
+		Gammas.WithLabelValues(string(reason))
+	}
+	for _, a := range aborts {
+		PipelineRecoveries.WithLabelValues(a)
+	}
+	for _, kind := range []string{direct, broadcast} {
+		PipelineMessages.WithLabelValues(kind)
+	}
+	PipelineRefused.WithLabelValues()
+	for _, class := range contract.Classes() {
+		PipelineErrors.WithLabelValues(none, string(class))
+		for _, m := range contract.Members() {
+			PipelineErrors.WithLabelValues(string(m.Agent()), string(class))
+		}
+	}
+}
+
 // CountGamma notes that GAMMA joined a pipeline.
 func CountGamma(reason contract.GammaReason) { Gammas.WithLabelValues(string(reason)).Inc() }
 
@@ -259,11 +296,17 @@ func CountRecovery(abort contract.AbortReason) {
 	PipelineRecoveries.WithLabelValues(cmp.Or(string(abort), none)).Inc()
 }
 
+// The kinds of messages.
+const (
+	direct    = "direct"
+	broadcast = "broadcast"
+)
+
 // CountMessage notes that a member told one or all others something.
 func CountMessage(m contract.Message) {
-	kind := "broadcast"
+	kind := broadcast
 	if m.To != "" {
-		kind = "direct"
+		kind = direct
 	}
 	PipelineMessages.WithLabelValues(kind).Inc()
 }

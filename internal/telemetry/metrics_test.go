@@ -74,6 +74,59 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	}
 }
 
+// TestWhatCanBeCountedOfPipelinesIsServedFromTheStart counts each thing that can
+// happen after it was expected: none of that makes a series of its own.
+func TestWhatCanBeCountedOfPipelinesIsServedFromTheStart(t *testing.T) {
+	series := func() map[string]float64 {
+		families, err := telemetry.Registry.Gather()
+		require.NoError(t, err)
+		out := map[string]float64{}
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), "rgpt_pipeline") {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				out[fmt.Sprint(f.GetName(), m.GetLabel())] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+		return out
+	}
+	before := series()
+	telemetry.ExpectPipelines()
+	expected := series()
+	for name, n := range expected {
+		require.InDelta(t, before[name], n, 0, "%s: nothing has happened", name)
+	}
+	for status, aborts := range map[contract.PipelineStatus][]contract.AbortReason{
+		contract.PipelineCompleted: {""}, contract.PipelineFailed: {""}, contract.PipelineStopped: {""}, contract.PipelineTimeout: {contract.AbortTimeout},
+		contract.PipelineOrchestrationFailed: {"", contract.AbortStuck, contract.AbortIterationLimit},
+	} {
+		require.True(t, status.Terminal())
+		for _, a := range aborts {
+			telemetry.EndedPipeline(status, a, time.Second, 1)
+			telemetry.CountRecovery(a)
+		}
+	}
+	for _, reason := range contract.GammaReasons() {
+		telemetry.CountGamma(reason)
+	}
+	telemetry.CountMessage(contract.Message{To: contract.Alpha})
+	telemetry.CountMessage(contract.Message{})
+	telemetry.CountRefused(1)
+	for _, class := range contract.Classes() {
+		for _, m := range append(contract.Members(), "") {
+			telemetry.CountPipelineError(contract.Error{Member: m, Class: class})
+		}
+	}
+	for name, n := range series() {
+		now, there := expected[name]
+		require.True(t, there, "%s came when it was counted", name)
+		if !strings.Contains(name, "other") {
+			require.Greater(t, n, now, "%s cannot occur", name)
+		}
+	}
+}
+
 func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	t.Parallel()
 	problems, err := testutil.GatherAndLint(telemetry.Registry)

@@ -73,6 +73,9 @@ func Run(ctx context.Context, o Options) error {
 	defer c.Close()
 	parts.Temporal = c
 	o.tasks = &tasks{}
+	if has(o, "run") { // whose records are what is counted of pipelines
+		telemetry.ExpectPipelines()
+	}
 	workers, err := start(c, parts, o)
 	if err != nil {
 		return err

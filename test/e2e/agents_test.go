@@ -46,6 +46,13 @@ func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 	})
 	require.Equal(t, "ready", w.readiness(t, http.StatusOK))
 
+	for _, line := range []string{ // before there is any pipeline
+		`rgpt_pipelines_total{abort="iteration_limit",status="ORCHESTRATION_FAILED"} 0`, `rgpt_pipelines_total{abort="none",status="FAILED"} 0`,
+		`rgpt_pipeline_recoveries_total{abort="none"} 0`, "rgpt_pipeline_refused_total 0", `rgpt_pipeline_gamma_total{reason="STUCK"} 0`,
+	} {
+		require.Contains(t, w.metrics(t, "http://"+workerAddress), line)
+		require.NotContains(t, w.metrics(t, w.State(t).Server), line, "the server counts none")
+	}
 	id := w.Create(t, "--repo", repo, "--goal", harness.Goal("agents-healed"), "--project", "hostile-project")
 	require.Equal(t, contract.StatusDone, w.AwaitEnd(t, w.Store(t), id, longest).Status)
 	recovered := w.RGPT(t, "pipeline", "spawn", "--objective", harness.Goal("agents-deliberate"), "--auto-continue", "--wait")
