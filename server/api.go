@@ -107,15 +107,23 @@ func init() {
 			p.Errors = append(p.Errors, invalid{At: detail.Location, Message: detail.Message})
 			switch {
 			case strings.HasPrefix(detail.Location, "path."): // no such id was ever given
-				return problem{Title: "There is no such thing", Status: http.StatusNotFound}
+				return problem{Title: "There is no such thing", Status: http.StatusNotFound, Class: contract.ClassHuman, Code: store.CodeNotFound}
 			case strings.HasPrefix(detail.Location, "query."), strings.HasPrefix(detail.Location, "header."):
 				p.Status = http.StatusBadRequest
 			}
 		}
 		if len(p.Errors) > 0 {
-			p.Title = "The request cannot be understood"
+			p.Title, p.Class, p.Code = "The request cannot be understood", contract.ClassHuman, contract.CodeInvalidConfig
 		}
 		return p
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		err := huma.NewError(status, message, errs...)
+		if p, ok := err.(problem); ok {
+			p.Instance = requestID(ctx.Context())
+			return p
+		}
+		return err
 	}
 }
 
@@ -126,11 +134,13 @@ func problemOf(err error) problem {
 	var bad badRequest
 	switch {
 	case errors.As(err, &bad):
-		return problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error()}
+		return problem{
+			Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error(), Class: contract.ClassHuman, Code: contract.CodeInvalidConfig,
+		}
 	case errors.Is(err, store.ErrNotFound), f.Code == store.CodeNotFound:
-		return problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: f.Class, Code: f.Code}
+		return problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case errors.Is(err, artifact.ErrNotFound):
-		return problem{Title: "The file is no longer kept", Status: http.StatusGone}
+		return problem{Title: "The file is no longer kept", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case f.Code == store.CodeConflict:
 		return problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:

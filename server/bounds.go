@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // DefaultRequestTimeout is the longest time of a request where nothing else is said.
@@ -82,7 +85,7 @@ func isText(text string) bool { return utf8.ValidString(text) && !strings.Contai
 func (s *server) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isText(r.URL.Path) {
-			s.answer(w, r, problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8."})
+			s.answer(w, r, problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
 			return
 		}
 		for name, values := range r.URL.Query() {
@@ -135,7 +138,7 @@ func (s *server) unread(w http.ResponseWriter, r *http.Request, err error) {
 		s.answer(w, r, problem{Title: "The request came too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("Its body was not there after %s.", bodyTime)})
 	default:
 		w.Header().Set("Connection", "close")
-		s.answer(w, r, problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: "Its body ended early."})
+		s.answer(w, r, problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: "Its body ended early.", Class: contract.ClassHuman, Code: contract.CodeInvalidConfig})
 	}
 }
 

@@ -284,6 +284,7 @@ func (s *server) told(ctx context.Context, err error) problem {
 
 // answer sends a problem: to people as a page, to programs as problem+json.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, p problem) {
+	p.Instance = requestID(r.Context())
 	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
 		s.problemPage(w, r, p)
 		return

@@ -266,6 +266,13 @@ func requireProblem(tb testing.TB, w *httptest.ResponseRecorder) {
 	require.NoError(tb, json.Unmarshal(w.Body.Bytes(), &p), w.Body)
 	require.EqualValues(tb, w.Code, p["status"])
 	require.NotEmpty(tb, p["title"])
+	require.NotEmpty(tb, p["instance"], w.Body)
+	require.Equal(tb, w.Header().Get(server.RequestIDHeader), p["instance"])
+	switch w.Code {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
+		require.NotEmpty(tb, p["error_type"], w.Body)
+		require.NotEmpty(tb, p["code"], w.Body)
+	}
 	for _, inside := range []string{"pgx", "SQL", "orchestrator_", "goroutine", ".go:", "127.0.0.1", "password", "connect"} {
 		require.NotContains(tb, w.Body.String(), inside)
 	}
