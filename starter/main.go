@@ -181,11 +181,21 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())
 }
 
+// faultOf is what an error is to programs. A command line that cannot be understood
+// is its author's mistake.
+func faultOf(err error) *contract.Failure {
+	var usage usageError
+	if _, known := errors.AsType[*fault.Error](err); !known && errors.As(err, &usage) {
+		return &contract.Failure{Class: contract.ClassHuman, Code: contract.CodeInvalidConfig, Message: err.Error()}
+	}
+	return fault.Of(err)
+}
+
 // reportError says what went wrong, and nothing secret.
 func (a *app) reportError(err error) {
 	text := telemetry.Redact(err.Error())
 	if a.json {
-		f := fault.Of(err)
+		f := faultOf(err)
 		f.Message = telemetry.Redact(f.Message)
 		f.Cause = telemetry.Redact(f.Cause)
 		a.printJSON(map[string]any{"error": f})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -159,6 +160,9 @@ func (a *app) read(file string) (string, error) {
 	}
 	if len(raw) > inputMost {
 		return "", usageError{fmt.Errorf("cannot read %s: it is larger than %d MiB", file, inputMost>>20)}
+	}
+	if !utf8.Valid(raw) { // a parser would put marks in the place of what it cannot read
+		return "", usageError{fmt.Errorf("cannot read %s: it holds bytes that are not UTF-8; save it as UTF-8", file)}
 	}
 	return string(raw), nil
 }

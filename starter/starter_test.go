@@ -274,8 +274,9 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 			if code == exitInput {
 				require.Len(t, docs, 1)
 				f := docs[0].(map[string]any)["error"].(map[string]any)
-				require.NotEmpty(t, f["error_type"])
+				require.NotEqual(t, "RUNTIME_ERROR", f["error_type"], "rgpt %v: it is a mistake of who typed it", args)
 				require.NotEmpty(t, f["error_message"])
+				require.NotEqual(t, "unknown", f["code"])
 			}
 		}
 	}
@@ -374,6 +375,8 @@ func TestAGoalIsReadFromOnePlace(t *testing.T) {
 	large := filepath.Join(dir, "large")
 	require.NoError(t, os.WriteFile(large, nil, 0o600))
 	require.NoError(t, os.Truncate(large, inputMost+1))
+	latin := filepath.Join(dir, "latin")
+	require.NoError(t, os.WriteFile(latin, []byte("Gr\xfc\xdfe"), 0o600))
 	for name, c := range map[string]struct{ goal, file, want, wrong string }{
 		"given":              {goal: "Add dark mode", want: "Add dark mode"},
 		"a file":             {file: file, want: "From a file\n"},
@@ -383,6 +386,7 @@ func TestAGoalIsReadFromOnePlace(t *testing.T) {
 		"a folder":           {file: dir, wrong: "cannot read"},
 		"a file without end": {file: "/dev/zero", wrong: "larger than 16 MiB"},
 		"a file too large":   {file: large, wrong: "larger than 16 MiB"},
+		"a file of bytes":    {file: latin, wrong: "not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
