@@ -78,18 +78,20 @@ type part struct {
 	scope                            Scope
 	unit                             string
 	spent, reserved, estimate, limit int64
+
+	carried bool // the run's row only carries a pipeline: people know no such run
 }
 
 // parts lists the sides of the reservation's budgets that have a limit.
-func parts(r Reservation, budgets map[scopeKey]db.Budget) []part {
+func parts(r Reservation, budgets map[scopeKey]db.Budget, carried bool) []part {
 	var out []part
 	for _, s := range r.Scopes {
 		b := budgets[scopeKey{s.Kind, s.Key}]
 		if s.LimitTokens > 0 {
-			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, r.Tokens, s.LimitTokens})
+			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, r.Tokens, s.LimitTokens, carried})
 		}
 		if s.LimitMicros > 0 {
-			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, r.MicroUSD, s.LimitMicros})
+			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, r.MicroUSD, s.LimitMicros, carried})
 		}
 	}
 	return out
@@ -97,13 +99,13 @@ func parts(r Reservation, budgets map[scopeKey]db.Budget) []part {
 
 // refusal says why the budgets do not take a reservation, nil when they do. A
 // budget that is used up weighs more than one that is busy.
-func refusal(r Reservation, budgets map[scopeKey]db.Budget) error {
+func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error {
 	var busy error
-	for _, p := range parts(r, budgets) {
+	for _, p := range parts(r, budgets, carried) {
 		switch {
 		case p.spent >= p.limit:
 			return fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
-				"the budget of %s is used up: %s of %s spent; raise %s and resume the run", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting())
+				"the budget of %s is used up: %s of %s spent; raise %s and %s", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting(), p.next())
 		case p.spent+p.reserved+p.estimate <= p.limit, p.reserved == 0:
 		case busy == nil:
 			busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
@@ -119,7 +121,7 @@ func refusal(r Reservation, budgets map[scopeKey]db.Budget) error {
 func nearing(r Reservation, budgets map[scopeKey]db.Budget) []Scope {
 	mark := cmp.Or(r.WarnAt, defaultWarnAt)
 	var out []Scope
-	for _, p := range parts(r, budgets) {
+	for _, p := range parts(r, budgets, false) {
 		if budgets[scopeKey{p.scope.Kind, p.scope.Key}].Warned || slices.Contains(out, p.scope) {
 			continue
 		}
@@ -131,10 +133,10 @@ func nearing(r Reservation, budgets map[scopeKey]db.Budget) []Scope {
 }
 
 // warning names the budgets that are nearly used up.
-func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget) string {
+func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget, carried bool) string {
 	mark := cmp.Or(r.WarnAt, defaultWarnAt)
 	var lines []string
-	for _, p := range parts(r, budgets) {
+	for _, p := range parts(r, budgets, carried) {
 		if total := p.spent + p.reserved + p.estimate; slices.Contains(near, p.scope) && float64(total) >= mark*float64(p.limit) {
 			lines = append(lines, fmt.Sprintf("the budget of %s is nearly used up: %s of %s spent or set aside (%s)",
 				p.whose(), p.amount(total), p.amount(p.limit), p.setting()))
@@ -144,10 +146,21 @@ func warning(near []Scope, r Reservation, budgets map[scopeKey]db.Budget) string
 }
 
 func (p part) whose() string {
-	if p.scope.Kind == ScopeDay {
+	switch {
+	case p.scope.Kind == ScopeDay:
 		return "the day " + p.scope.Key
+	case p.scope.Kind == ScopeRun && p.carried:
+		return "this pipeline and those that recover it"
 	}
 	return string(p.scope.Kind) + " " + p.scope.Key
+}
+
+// next is what to do once there is more room.
+func (p part) next() string {
+	if p.carried {
+		return "spawn the pipeline again"
+	}
+	return "resume the run"
 }
 
 func (p part) amount(n int64) string {

@@ -183,7 +183,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	if len(old) > 0 {
 		pipeline.queue(q.AddToBudgets(ctx, addition(old, 0, 0, -call.ReservedTokens, -call.ReservedMicros)))
 	}
-	if refused = refusal(r, budgets); refused != nil {
+	if refused = refusal(r, budgets, call.Carried); refused != nil {
 		f := fault.Of(refused)
 		pipeline.queue(q.DropCall(ctx, db.DropCallParams{
 			ID: call.ID, ErrorClass: string(f.Class), ErrorCode: string(f.Code), ErrorMessage: f.Message,
@@ -195,7 +195,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		return out, nil, err
 	}
 	if near := nearing(r, budgets); len(near) > 0 {
-		out.Warned, out.Warning = true, warning(near, r, budgets)
+		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)
 		kinds, keys := split(keysOf(near))
 		pipeline.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
 	}

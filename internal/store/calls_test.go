@@ -172,6 +172,25 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 48, CompletionTokens: 2, MicroUSD: 5}, usage, "the failed try was paid for too")
 }
 
+func TestABudgetThatAPipelineUsedUpIsNotToldAsThatOfARunNobodyKnows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.spawn(t, "o")
+	opened, err := b.Record(t.Context(), pipelineSource(p), contract.Record{
+		RunID: p.RunID, Seq: 1, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentAlpha},
+	})
+	require.NoError(t, err)
+	r := reservation(opened.Execution, 1)
+	r.Tokens = 5000
+	first, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err)
+	require.Contains(t, first.Warning, "the budget of this pipeline and those that recover it is nearly used up")
+	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
+	r.Turn = 2
+	_, err = b.ReserveCall(t.Context(), r)
+	require.ErrorContains(t, err, "the budget of this pipeline and those that recover it is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
+}
+
 func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -275,7 +275,8 @@ func (q *Queries) LockCall(ctx context.Context, id int64) (LockCallRow, error) {
 }
 
 const lockCallOfTurn = `-- name: LockCallOfTurn :one
-SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer
+SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer,
+       EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = $1 AND turn = $2 FOR UPDATE
 `
 
@@ -296,6 +297,7 @@ type LockCallOfTurnRow struct {
 	CompletionTokens int64
 	CostMicros       int64
 	Answer           json.RawMessage
+	Carried          bool
 }
 
 func (q *Queries) LockCallOfTurn(ctx context.Context, arg LockCallOfTurnParams) (LockCallOfTurnRow, error) {
@@ -313,6 +315,7 @@ func (q *Queries) LockCallOfTurn(ctx context.Context, arg LockCallOfTurnParams) 
 		&i.CompletionTokens,
 		&i.CostMicros,
 		&i.Answer,
+		&i.Carried,
 	)
 	return i, err
 }

@@ -5,7 +5,8 @@ VALUES (@run_id, @execution_id, @turn, @phase, @step, @agent, @provider, @model,
 ON CONFLICT (execution_id, turn) DO NOTHING;
 
 -- name: LockCallOfTurn :one
-SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer
+SELECT id, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, answer,
+       EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = orchestrator_model_calls.run_id AND r.kind = 'pipeline')::bool AS carried
 FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn FOR UPDATE;
 
 -- name: LockCall :one
