@@ -68,6 +68,7 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 		members: map[contract.Member]*memberHandle{},
 		seen:    map[string]struct{}{},
 	}
+	d.alarm.patient = workflow.GetVersion(ctx, "timers stay that ring too early", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 	d.rows = newMinutes(ctx, d.council)
 	return d
 }
@@ -591,13 +592,15 @@ func (d *deliberation) result(out *outcome) contract.DeliberationResult {
 // alarm is the one timer of a deliberation: for the next moment at which time
 // alone changes something.
 type alarm struct {
-	at     time.Time
-	cancel workflow.CancelFunc
+	at      time.Time
+	cancel  workflow.CancelFunc
+	patient bool // does not move back
 }
 
-// set moves the alarm. The timer before it is cancelled.
+// set moves the alarm. The timer before it is cancelled, unless it comes first
+// anyway: each progress moves the moment on, and a ring too early costs less.
 func (a *alarm) set(ctx workflow.Context, at time.Time, ring func()) {
-	if a.cancel != nil && at.Equal(a.at) {
+	if a.cancel != nil && (at.Equal(a.at) || a.patient && at.After(a.at)) {
 		return
 	}
 	a.off()

@@ -1161,3 +1161,30 @@ func TestARecordThatCanNeverBeWrittenIsAnErrorOfTheWorkflow(t *testing.T) {
 	require.ErrorContains(t, f.env.GetWorkflowError(), "there is no pipeline 7")
 	require.Len(t, f.ends, 2, "its members ended nevertheless")
 }
+
+// TestProgressMovesTheEndWithoutATimerOfItsOwn lets two agents talk for a while and
+// then fall silent: the exchange ends as long after their last words as it must,
+// and each word costs no timer.
+func TestProgressMovesTheEndWithoutATimerOfItsOwn(t *testing.T) {
+	t.Parallel()
+	f := newForum(t)
+	const spoken, thought = 8, 5 * time.Second
+	for turn := 2; turn <= spoken; turn++ {
+		for _, m := range peers() {
+			f.say(m, turn, tells("", fmt.Sprint("word ", turn)))
+			f.slow(m, turn, thought)
+		}
+	}
+	for _, m := range peers() {
+		f.slow(m, spoken+1, time.Hour)
+	}
+	var timers atomic.Int64
+	f.env.SetOnTimerScheduledListener(func(string, time.Duration) { timers.Add(1) })
+	result := f.deliberate(func(in *contract.DeliberationInput) {
+		in.Settings.GammaStuckAfter, in.Settings.Timeout = 0, time.Hour
+	})
+	require.Equal(t, contract.AbortStuck, result.AbortReason)
+	talked := (spoken - 1) * thought
+	require.Equal(t, talked+time.Minute, result.Metrics.End.Sub(result.Metrics.Start).Round(time.Second), "abort_after after the last word")
+	require.LessOrEqual(t, timers.Load(), int64(4), "the opening, the exchange, the ring that came too early, the end")
+}
