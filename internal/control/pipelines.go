@@ -374,12 +374,7 @@ func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.
 // update sends an update to a pipeline's workflow and returns its answer.
 func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var ack contract.PipelineAck
-	handle, err := p.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.PipelineWorkflowID(id), UpdateID: updateID, UpdateName: name, Args: []any{c}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &ack)
-	}
+	err := update(ctx, p.Temporal, contract.PipelineWorkflowID(id), name, updateID, c, &ack)
 	return ack, err
 }
 
