@@ -148,6 +148,12 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 		"stopped while it was recovered": func(r recorded) bool {
 			return r.recovers && r.Status == contract.PipelineStopped && r.before() != contract.PipelineReport
 		},
+		"stopped with the one that it recovers, and says by whom": func(r recorded) bool {
+			return r.in.Attempt > 1 && r.Status == contract.PipelineStopped && strings.HasPrefix(r.Failure.Message, "stopped by ")
+		},
+		"decided by a turn that ended after the last round": func(r recorded) bool {
+			return r.By == contract.Gamma && r.Metrics.Iterations == r.in.Settings.Iterations
+		},
 		"recovered in vain":                  func(r recorded) bool { return r.recovers && !r.Consensus && r.Attempts > 2 },
 		"planning a run":                     func(r recorded) bool { return r.in.ForRun && r.Consensus },
 		"stopped with the run that it plans": func(r recorded) bool { return r.in.ForRun && r.Status == contract.PipelineStopped },

@@ -59,6 +59,7 @@ var deliberations = []deliberation{
 	{name: "expired-continue", waits: true, set: map[string]string{"continue_wait": "1s"}},
 	{name: "steered", waits: true, when: waiting, steer: [][]string{{"revoke", "beta", "--reason", "it rambles"}, {"continue", "--model", "scripted/other"}}},
 	{name: "iteration-limit", set: once},
+	{name: "last-word", set: map[string]string{"iterations": "1", "recoveries": "0"}, args: []string{"--gamma"}},
 	{name: "stuck", says: "asleep", set: map[string]string{"gamma_stuck_after": "1s", "abort_after": "3s", "recoveries": "0"}},
 	{name: "timeout", says: "asleep", set: map[string]string{"recoveries": "0"}, args: []string{"--timeout", "2"}},
 	{name: "one-dead"},
