@@ -59,11 +59,12 @@ func (a *Activities) nameMode(s *contract.DeliberationSettings) {
 	}
 }
 
-// ClosePipeline ends a pipeline whose workflow could not be started. A repeat
-// changes nothing.
+// ClosePipeline ends a pipeline whose workflow could not be started. One whose
+// workflow has written to its row was started all the same, and ends by itself. A
+// repeat changes nothing.
 func (a *Activities) ClosePipeline(ctx context.Context, in contract.ClosePipelineInput) error {
 	p, err := a.Store.Pipeline(ctx, in.PipelineID)
-	if err != nil {
+	if err != nil || p.WorkflowID != "" {
 		return err
 	}
 	from := store.Source{WorkflowID: contract.PipelineWorkflowID(p.ID), WorkflowRunID: store.NeverStarted}

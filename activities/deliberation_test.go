@@ -266,6 +266,18 @@ func TestARecoveryThatCouldNotBeStartedIsClosedOnceWithTheReason(t *testing.T) {
 	require.Contains(t, string(events[1].Payload), "no room")
 	_, err = d.env.ExecuteActivity(d.ClosePipeline, contract.ClosePipelineInput{PipelineID: 4711, Failure: why})
 	require.ErrorContains(t, err, "no pipeline 4711")
+
+	_, err = d.env.ExecuteActivity(d.PipelineRecord, contract.PipelineRecord{
+		PipelineID: d.pipeline.ID, RunID: d.pipeline.RunID, Seq: 1, Change: &contract.PipelineChange{Status: contract.PipelineRunning},
+	})
+	require.NoError(t, err)
+	running, err := d.Store.Pipeline(t.Context(), d.pipeline.ID)
+	require.NoError(t, err)
+	_, err = d.env.ExecuteActivity(d.ClosePipeline, contract.ClosePipelineInput{PipelineID: running.ID, Failure: why})
+	require.NoError(t, err)
+	now, err = d.Store.Pipeline(t.Context(), running.ID)
+	require.NoError(t, err)
+	require.Equal(t, running.Status, now.Status, "it was started all the same")
 }
 
 func TestTheModeOfAPipelineIsThatOfTheModelsThatItUses(t *testing.T) {

@@ -111,7 +111,8 @@ type question struct {
 	member    bool   // of a deliberation: more turns may follow
 
 	// told is what the model is told before this turn, and kept with its
-	// reservation. Where a try before this one has kept it, that counts.
+	// reservation. Where a try before this one has kept it, that counts; of two
+	// at once each asks with its own, and the first one's is kept.
 	told []model.Message
 
 	// keep reports whether an answer of the right form is kept whole; nil: it is.

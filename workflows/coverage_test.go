@@ -110,6 +110,7 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	told := false     // a member's turn by the activity of its model call, as all are
 	planless := false // a run that was stopped while its planner deliberated
 	given := false    // a member's turn as an update
+	switched := false // a run that told its planner's deliberation of another model
 	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
 	require.NoError(t, err)
 	for _, file := range files {
@@ -121,10 +122,12 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 			told, given = told || slices.ContainsFunc(events, toldByItsCall), given || slices.ContainsFunc(events, givenByUpdate)
 		case contract.WorkflowRun:
 			result := decoded[contract.RunResult](t, events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes().GetResult())
+			switched = switched || slices.ContainsFunc(events, switchesModels)
 			planless = planless || result.Status == contract.StatusCancelled && slices.ContainsFunc(events, endsDeliberation)
 		}
 	}
 	require.True(t, given, "no history is of a member that was given a turn by an update")
+	require.True(t, switched, "no history is of a run that switched a model while it deliberated")
 	require.True(t, planless, "no history is of a run that was stopped while it deliberated")
 	require.True(t, told, "no history is of a member whose moves the activity of its model call told")
 	stopped := func(in contract.PipelineStatus, code contract.Code) func(recorded) bool {
@@ -192,6 +195,12 @@ func endsDeliberation(e *historypb.HistoryEvent) bool {
 	var r contract.DeliberationResult
 	return ended.GetWorkflowType().GetName() == contract.WorkflowDeliberation && len(ended.GetResult().GetPayloads()) > 0 &&
 		json.Unmarshal(ended.GetResult().GetPayloads()[0].GetData(), &r) == nil && r.Status == contract.PipelineStopped
+}
+
+// switchesModels reports whether an event is that a run tells its deliberation of
+// other models.
+func switchesModels(e *historypb.HistoryEvent) bool {
+	return e.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().GetSignalName() == contract.UpdateSwitchModel
 }
 
 // records reports whether an event is of a deliberation that records an event of a kind.

@@ -119,9 +119,23 @@ func (d *deliberation) stopped(err error) *outcome {
 // noteCancel takes a cancellation that came from Temporal, or from the run that
 // this deliberation plans, for the stop that it is.
 func (d *deliberation) noteCancel(ctx workflow.Context) {
-	if ctx.Err() != nil && d.stop == nil {
+	if ctx.Err() == nil {
+		return
+	}
+	letSignalsBeHeard(ctx) // a stop that came together with it says who wants it, and why
+	if d.stop == nil {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "the deliberation was cancelled; partial results are kept").Failure
 	}
+}
+
+// letSignalsBeHeard lets the coroutines that signals of this workflow task woke go
+// first. It takes no time, and is no command.
+func letSignalsBeHeard(ctx workflow.Context) {
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	heard := false
+	workflow.Go(own, func(workflow.Context) { heard = true }) // the last in the row
+	_ = workflow.Await(own, func() bool { return heard })     // nothing cancels it
 }
 
 // open spawns the members and lets them do their opening work.
@@ -431,7 +445,8 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	}
 	if d.stop != nil || outer.Err() != nil { // between the end and here
 		d.noteCancel(outer)
-		why := *d.unrecovered(ctx, fault.Restore(*d.stop))
+		d.unrecovered(ctx, fault.Restore(*d.stop))
+		why := *d.ending.failure
 		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody is to try again what somebody stopped
 		own.Failure = &why
 		return own
@@ -456,35 +471,38 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	})
 	if err != nil { // how this one ended stands
 		d.log.Error("Could not recover a deliberation", "recovery", d.ending.recovery, "error", err)
-		own.Failure = d.unrecovered(ctx, err)
+		d.unrecovered(ctx, err)
+		own.Failure = d.ending.failure
 		return own
 	}
-	if result.Status == contract.PipelineStopped && result.Failure != nil && tellsStops(ctx) {
-		_ = d.amend(fmt.Sprintf("; pipeline %d, which recovered it, ended so: %s", result.PipelineID, result.Failure.Message))
+	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || f.Class == contract.ClassHuman) && tellsStops(ctx) {
+		d.amend(fmt.Sprintf("; pipeline %d, which recovered it, ended so: %s", result.PipelineID, f.Message))
+		d.changed = true
 	}
 	result.Usage = own.Usage.Add(result.Usage)
 	return result
 }
 
 // amend adds to why this deliberation came to nothing.
-func (d *deliberation) amend(words string) *contract.Failure {
+func (d *deliberation) amend(words string) {
 	failure := *d.ending.failure
 	failure.Message += words
-	d.ending.failure, d.changed = &failure, true
-	return &failure
+	d.ending.failure = &failure
 }
 
 // unrecovered says why the recovery that the end announced came to nothing, and
 // tells whoever waits for one that was never made.
-func (d *deliberation) unrecovered(ctx workflow.Context, err error) *contract.Failure {
+func (d *deliberation) unrecovered(ctx workflow.Context, err error) {
 	d.announced = false
 	why := fault.Of(err).Message
+	d.amend("; it could not be recovered: " + why)
 	var never *unstarted
-	// What happened to one that began stands in its own row.
-	if d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion || errors.As(err, &never) {
+	switch {
+	case errors.As(err, &never), d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion:
 		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
+	case d.ending.recovery != 0: // what happened to one that began stands in its own row
+		d.changed = true
 	}
-	return d.amend("; it could not be recovered: " + why)
 }
 
 // nextAttempt is the deliberation that follows.
@@ -526,6 +544,9 @@ func deliberateIn(ctx workflow.Context, n contract.NewPipeline, k kin) (contract
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		ctx.Done().Receive(ctx, nil)
+		if child.IsReady() {
+			return
+		}
 		own, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
 		if by := k.stopper(); by == nil || !stopped(own, child, *by) {
@@ -537,11 +558,13 @@ func deliberateIn(ctx workflow.Context, n contract.NewPipeline, k kin) (contract
 }
 
 // neverBegan closes the row of a deliberation whose workflow could not be started,
-// and says why that was.
+// and says why that was. Versions before this one left it to the end of its maker.
 func neverBegan(ctx workflow.Context, id int64, why error) error {
-	cause := fault.Of(why)
+	if workflow.GetVersion(ctx, "deliberations that never began are closed", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return why
+	}
 	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
-		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and spawn it anew", id, cause.Message)
+		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and try again", id, fault.Of(why).Message)
 	if err := workflow.ExecuteActivity(recording(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
 		PipelineID: id, Failure: failure.Failure,
 	}).Get(ctx, nil); err != nil {

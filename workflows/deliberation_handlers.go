@@ -168,7 +168,7 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	if c.Order != 0 && c.Order <= d.ordered {
 		return "a newer switch came before"
 	}
-	d.ordered = c.Order
+	d.ordered = max(d.ordered, c.Order)
 	d.switchModels(c.Models)
 	if d.ending.finished { // what it used stays in its row
 		d.tellRecovery(ctx)

@@ -397,7 +397,7 @@ func (c *council) settle() {
 }
 
 // roundsUp reports whether the last round is over. Turns that began before are
-// still heard (hearsOut); no other one begins.
+// still heard (hearsOut); no other one begins, but GAMMA's to validate an agreement.
 func (c *council) roundsUp() bool { return c.metrics.Iterations >= c.settings.Iterations }
 
 // hearsOut reports whether a turn is under way that began before the end of the

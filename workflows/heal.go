@@ -404,8 +404,12 @@ func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Cred
 	r.stages = append(r.stages, c.To.Slim())
 }
 
-// setModel changes an agent's model for the rest of the run.
+// setModel changes an agent's model for the rest of the run. Who was switched to
+// the planner's to deliberate about the plan uses the planner's still.
 func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
+	if agent == contract.AgentPlanner {
+		r.followPlanner(m)
+	}
 	next := map[contract.Agent]contract.ModelChoice{}
 	for _, a := range workflow.DeterministicKeys(r.models) {
 		next[a] = r.models[a]

@@ -52,13 +52,13 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 // the run ends them; a pause lets what is under way come to its end, as everywhere.
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
 	settings := r.deliberationSettings()
+	r.told = settings.Models
 	result, err := deliberateIn(ctx, contract.NewPipeline{RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: settings}, kin{
 		stopper: func() *contract.PipelineCommand { return r.held.stopper },
 		made:    func(contract.DeliberationInput) {},
 		begins: func(child workflow.ChildWorkflowFuture) {
-			if r.deliberation = child; !sameModels(settings.Models, r.memberModels()) { // switched while its row was made
-				r.tellDeliberation(ctx)
-			}
+			r.deliberation = child
+			r.tellDeliberation(ctx) // switched while its row was made
 		},
 	})
 	r.usage = r.usage.Add(result.Usage)
@@ -83,8 +83,14 @@ func (r *run) deliberationSettings() contract.DeliberationSettings {
 }
 
 // tellDeliberation tells the deliberation that plans the run just now which models
-// its members are to use.
+// its members are to use, where those are others than it was told of. Those of
+// versions before this one kept the models that they began with.
 func (r *run) tellDeliberation(ctx workflow.Context) {
+	if r.deliberation == nil || r.deliberation.IsReady() || sameModels(r.told, r.memberModels()) ||
+		workflow.GetVersion(ctx, "switches reach who deliberates", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return
+	}
+	r.told = r.memberModels()
 	tellModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.held.orders, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
 }
 
@@ -130,6 +136,17 @@ func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 		models[m.Agent()] = own
 	}
 	return models
+}
+
+// followPlanner gives those who were switched to the planner's model the planner's
+// next one.
+func (r *run) followPlanner(next contract.ModelChoice) {
+	planner := r.models[contract.AgentPlanner]
+	for _, m := range contract.Members() {
+		if own, ok := r.switched[m.Agent()]; ok && own.Provider == planner.Provider && own.Model == planner.Model {
+			r.switched[m.Agent()] = next
+		}
+	}
 }
 
 // keepMinutes keeps what was said as artifacts of the run, and learns whether what

@@ -22,12 +22,13 @@ import (
 // planners are a world in which ALPHA and BETA deliberate about a run's plan.
 type planners struct {
 	*world
-	created []contract.NewPipeline
-	making  func() // called when the row of a deliberation is made
-	kept    []contract.MinutesInput
-	minutes contract.MinutesResult
-	ended   []contract.PipelineStatus
-	why     string // the deliberation ended so
+	created  []contract.NewPipeline
+	making   func() // called when the row of a deliberation is made
+	kept     []contract.MinutesInput
+	minutes  contract.MinutesResult
+	ended    []contract.PipelineStatus
+	settings []contract.DeliberationSettings // that deliberations told they had been given
+	why      string                          // the deliberation ended so
 }
 
 func newPlanners(t *testing.T) *planners {
@@ -50,6 +51,9 @@ func newPlanners(t *testing.T) *planners {
 	register(contract.ActivityPipelineRecord, func(_ context.Context, rec contract.PipelineRecord) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if rec.Change.Settings != nil {
+			p.settings = append(p.settings, *rec.Change.Settings)
+		}
 		if rec.Change.Finished {
 			p.ended = append(p.ended, rec.Change.Status)
 			if f := rec.Change.Failure; f != nil {
@@ -292,6 +296,36 @@ func TestWhoDeliberatesUsesTheModelThatThePlannerWasSwitchedTo(t *testing.T) {
 	require.Equal(t, map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: now, contract.AgentBeta: own, contract.AgentGamma: now}, s.Models)
 	require.Equal(t, 7, s.Iterations)
 	require.Equal(t, first, given.Models[contract.AgentAlpha], "the run's own inputs stay")
+}
+
+// TestWhoWasSwitchedToThePlannersModelFollowsThePlanner switches all agents, and the
+// planner alone after that, as a heal does whose provider is away.
+func TestWhoWasSwitchedToThePlannersModelFollowsThePlanner(t *testing.T) {
+	t.Parallel()
+	first, all, now := contract.ModelChoice{Provider: "a", Model: "planner"}, contract.ModelChoice{Provider: "b", Model: "all"}, contract.ModelChoice{Provider: "c", Model: "other"}
+	own := contract.ModelChoice{Provider: "d", Model: "own"}
+	r := &run{in: contract.RunInput{Settings: contract.Settings{Deliberation: &contract.DeliberationSettings{
+		Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: first, contract.AgentBeta: first, contract.AgentGamma: first},
+	}}}, runState: runState{models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: first}}, switched: map[contract.Agent]contract.ModelChoice{}}
+	r.applySwitchModel(nil, contract.Command{Model: &all})
+	r.applySwitchModel(nil, contract.Command{Agent: contract.AgentGamma, Model: &own})
+	require.Equal(t, all, r.memberModels()[contract.AgentAlpha])
+	r.setModel(contract.AgentPlanner, now)
+	require.Equal(t, map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: now, contract.AgentBeta: now, contract.AgentGamma: own}, r.memberModels())
+	r.applySwitchModel(nil, contract.Command{Agent: contract.AgentPlanner, Model: &first})
+	require.Equal(t, map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: first, contract.AgentBeta: first, contract.AgentGamma: own}, r.memberModels())
+}
+
+func TestASwitchOfTheBuildersModelConcernsNobodyWhoDeliberates(t *testing.T) {
+	t.Parallel()
+	p := newPlanners(t)
+	p.slowly("alpha", 10*time.Second)
+	p.after(5*time.Second, func() { p.update(contract.UpdateSwitchModel, switches("1", contract.AgentBuilder)) })
+	p.after(6*time.Second, func() { p.update(contract.UpdateSwitchModel, switches("2", contract.AgentBeta)) })
+	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
+	require.Len(t, p.settings, 1)
+	require.Equal(t, "better", p.settings[0].Models[contract.AgentBeta].Model)
+	require.NotEqual(t, "better", p.settings[0].Models[contract.AgentAlpha].Model)
 }
 
 // asked is which models were asked by those who deliberate, by member and turn:

@@ -49,6 +49,7 @@ type run struct {
 	consensus    *contract.DeliberationResult            // that the plan is made of; nil: no deliberation agreed on anything
 	deliberation workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
 	switched     map[contract.Agent]contract.ModelChoice // models of those who deliberate, as people chose them since
+	told         map[contract.Agent]contract.ModelChoice // models of those who deliberate, as they know them
 	changes      []contract.Change                       // what the steps did, in plan order
 	workspace    contract.Workspace                      // all changes together
 	stages       []contract.Workspace                    // after each change

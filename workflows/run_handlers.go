@@ -448,23 +448,18 @@ func (r *run) providers() []string {
 }
 
 func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contract.Record, string) {
-	next := map[contract.Agent]contract.ModelChoice{}
 	for _, agent := range workflow.DeterministicKeys(r.models) {
-		next[agent] = r.models[agent]
 		if c.Agent == "" || c.Agent == agent {
-			next[agent] = *c.Model
+			r.setModel(agent, *c.Model)
 		}
 	}
-	r.models = next
 	for _, m := range contract.Members() {
 		if r.deliberates(m.Agent()) && (c.Agent == "" || c.Agent == m.Agent()) {
 			r.switched[m.Agent()] = *c.Model
 		}
 	}
 	r.tellSteps(ctx)
-	if r.in.Settings.Deliberation != nil {
-		r.tellDeliberation(ctx)
-	}
+	r.tellDeliberation(ctx)
 	whom := "all agents"
 	if c.Agent != "" {
 		whom = "the " + string(c.Agent)

@@ -23,6 +23,9 @@ func TestAPortThatWasTakenIsNotTakenAgainAndCanBeListenedOn(t *testing.T) {
 
 func TestPortsAreNotThoseThatTheSystemGivesToConnections(t *testing.T) {
 	t.Parallel()
+	if pick(ephemeral()) == 0 {
+		t.Skip("this system gives nearly all ports away (net.ipv4.ip_local_port_range)")
+	}
 	for range 50 {
 		port, err := Take(t.Context())
 		require.NoError(t, err)

@@ -119,17 +119,10 @@ const (
 // calls in flight is ErrBudgetBusy, to be tried again shortly.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
-	told, err := encode(r.Told)
-	if err != nil {
-		return Reserved{}, err
-	}
 	var out Reserved
 	var refused error // committed, because an older reservation is given back with it
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		q, pipeline := pipe(tx)
-		if len(r.Told) > 0 {
-			pipeline.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
-		}
 		pipeline.queue(q.OpenCall(ctx, db.OpenCallParams{
 			RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Phase: string(r.Execution.Phase),
 			Step: r.Execution.Step, Agent: string(r.Execution.Agent), Provider: r.Provider, Model: r.Model,
@@ -193,6 +186,13 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	scopes, err := encode(now)
 	if err != nil {
 		return out, nil, err
+	}
+	if len(r.Told) > 0 { // only now: a call that waits for its budget comes here again and again
+		told, err := encode(r.Told)
+		if err != nil {
+			return out, nil, err
+		}
+		pipeline.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
 	}
 	if near := nearing(r, budgets); len(near) > 0 {
 		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)

@@ -153,14 +153,14 @@ func closeUnbegun(ctx context.Context, look latest, db *store.Store, p store.Pip
 	return db.ClosePipeline(ctx, store.Source{WorkflowID: workflow, WorkflowRunID: store.NeverStarted}, p, status, failure)
 }
 
-// unbegun says how a pipeline ends that never began, by how its maker did: a maker
-// that returned, or was cancelled, had been told to stop. What else ended it, such
-// as a termination, is nobody's decision about the pipeline.
+// unbegun says how a pipeline ends that never began, by how its maker did: one that
+// returned, or was cancelled, had most likely been told to stop. What else ended it,
+// such as a termination, is nobody's decision about the pipeline.
 func unbegun(maker string, state enumspb.WorkflowExecutionStatus) (contract.PipelineStatus, contract.Failure) {
 	switch state {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
 		return contract.PipelineStopped, fault.New(contract.ClassHuman, contract.CodeCancelled,
-			"it never began: %s, which made it, was stopped before it could start it", maker).Failure
+			"it never began: %s, which made it, came to its end before it could start it", maker).Failure
 	default:
 		how := state.String()
 		if state == enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED {

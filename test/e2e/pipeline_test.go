@@ -152,10 +152,27 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 			require.Equal(t, c.agreed(t, undisturbed.PipelineID), c.agreed(t, id), "%s killed while %s", role, status)
 		}
 	}
+	c.stoppedAndCancelledMeanwhile(t)
 	kills := c.killsAnywhere(t)
-	require.Len(t, c.Kills(), 4+kills)
+	require.Len(t, c.Kills(), 5+kills)
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
 	harness.CheckInvariants(t, c.Stack, c.runs...)
+}
+
+// stoppedAndCancelledMeanwhile stops and cancels a pipeline whose worker is dead: the
+// next one finds both at once, and tells who stopped it.
+func (c *council) stoppedAndCancelledMeanwhile(t *testing.T) {
+	t.Helper()
+	id := c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))
+	c.AwaitPipeline(t, id, "its opening", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineRunning })
+	c.Kill(t, devstack.RoleWorker)
+	workflow, temporal := contract.PipelineWorkflowID(id), c.Temporal(t)
+	require.NoError(t, temporal.SignalWorkflow(t.Context(), workflow, "", contract.UpdateStop, contract.PipelineCommand{ID: "stop", By: "ann", Reason: "too dear"}))
+	require.NoError(t, temporal.CancelWorkflow(t.Context(), workflow, ""))
+	c.Up(t)
+	p := c.AwaitPipeline(t, id, "its end", deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() })
+	require.Equal(t, contract.PipelineStopped, p.Status)
+	require.Contains(t, p.Failure.Message, "stopped by ann (too dear)")
 }
 
 // agreed is what a pipeline came to: proposals, syntheses and votes.

@@ -132,6 +132,11 @@ var endings = []ending{
 		name: "deliberating-stopped", scenario: deliberate, args: []string{"--plan-by", "deliberation"},
 		steer: []string{"stop"}, when: contract.PhasePlanner.Running(), thinks: true,
 	},
+	{
+		name: "deliberating-switched", scenario: deliberate,
+		args:  []string{"--set", "deliberation.plan_by=deliberation", "--set", "deliberation.iterations=2", "--set", "deliberation.recoveries=1"},
+		steer: []string{"switch-model --agent beta --model scripted/other"}, when: contract.PhasePlanner.Running(), thinks: true,
+	},
 	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
 	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
 	{name: "stay-mended", scenario: "stay-check", args: []string{"--stay", "20s"}, steer: []string{redCheck}, when: contract.StatusDone},
