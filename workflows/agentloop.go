@@ -119,12 +119,15 @@ func (l *agentLoop) obey(o contract.Orders) {
 // opens the conversation: one hop, where the repository is on this host and
 // little has to be merged.
 func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
-	if ctx.Err() != nil {
-		return fault.Of(ctx.Err()) // it never began
-	}
 	begin := contract.Record{
 		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
 		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
+	}
+	if ctx.Err() != nil {
+		var stopped *contract.Failure
+		l.Execution, stopped = l.rows.stoppedFirst(ctx, begin)
+		l.opened = l.Execution.ID != 0
+		return stopped
 	}
 	var result contract.OpenStepResult
 	execution, err := l.rows.writeBy(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {

@@ -22,6 +22,7 @@ import (
 func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	kinds, endings, carriedOut := map[string]bool{}, map[contract.Status]bool{}, map[contract.HealAction]bool{}
+	unbegun := map[string]bool{} // kinds that were stopped before their first task
 	resets := 0
 	require.NoError(t, filepath.WalkDir("testdata/histories", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".json.gz") {
@@ -30,6 +31,7 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 		events := readHistory(t, file).Events
 		kind := events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName()
 		kinds[kind] = true
+		unbegun[kind] = unbegun[kind] || stoppedFirst(events)
 		for _, e := range events {
 			if e.GetWorkflowTaskFailedEventAttributes().GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW {
 				resets++
@@ -58,6 +60,18 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	}
 	require.Empty(t, lacking, "no history has a heal by them; add an ending to test/recordhistories and record it into a new folder")
 	require.Positive(t, resets, "no history is of a run that was done again")
+	for _, kind := range []string{contract.WorkflowStep, contract.WorkflowMember} {
+		require.True(t, unbegun[kind], "no history is of a %s that was stopped before its first task", kind)
+	}
+}
+
+// stoppedFirst reports whether a workflow was cancelled before its first task.
+func stoppedFirst(events []*historypb.HistoryEvent) bool {
+	at := func(kind enumspb.EventType) int {
+		return slices.IndexFunc(events, func(e *historypb.HistoryEvent) bool { return e.GetEventType() == kind })
+	}
+	cancelled := at(enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED)
+	return cancelled >= 0 && cancelled < at(enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
 }
 
 // recorded is what a history shows of a deliberation.

@@ -43,13 +43,14 @@ type member struct {
 
 // open begins the member's execution and its conversation.
 func (m *member) open(ctx workflow.Context) *contract.Failure {
-	if ctx.Err() != nil {
-		return fault.Of(ctx.Err()) // it never began
-	}
 	agent := m.in.Member.Agent()
-	began, err := m.rows.writeFor(ctx, func() contract.Record {
-		return contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Step: string(agent), Agent: agent, Model: m.model}}
-	})
+	begin := contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Step: string(agent), Agent: agent, Model: m.model}}
+	if ctx.Err() != nil {
+		var stopped *contract.Failure
+		m.execution, stopped = m.rows.stoppedFirst(ctx, begin)
+		return stopped
+	}
+	began, err := m.rows.writeFor(ctx, func() contract.Record { return begin })
 	if err != nil {
 		return fault.Of(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // recorder writes a workflow's records into the database, one after the other
@@ -69,4 +70,20 @@ func (r *recorder) number(ctx workflow.Context, rec contract.Record) contract.Re
 	rec.RunID, rec.Seq, rec.At = r.runID, r.seq, workflow.Now(ctx)
 	rec.Task = int64(workflow.GetInfo(ctx).GetCurrentHistoryLength())
 	return rec
+}
+
+// stoppedFirst handles a workflow that is stopped before it began its execution. A
+// first task of it that died may have begun it, in rows that no history knows; so it
+// begins it now, which comes to the same row, for its end to close. Versions before
+// this one left it open.
+func (r *recorder) stoppedFirst(ctx workflow.Context, begin contract.Record) (contract.ExecutionRef, *contract.Failure) {
+	stopped := fault.Of(ctx.Err())
+	if workflow.GetVersion(ctx, "what is stopped first has begun", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return contract.ExecutionRef{}, stopped
+	}
+	began, err := r.writeFor(ctx, func() contract.Record { return begin })
+	if err != nil {
+		return contract.ExecutionRef{}, fault.Of(err)
+	}
+	return began.Execution, stopped
 }

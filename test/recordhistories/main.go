@@ -188,6 +188,70 @@ func record(ctx context.Context, out, only string) error {
 		}
 		fmt.Println("recorded", d.name)
 	}
+	if only != "" && !slices.Contains(strings.Split(only, ","), stoppedFirst) {
+		return nil
+	}
+	if err := recordStoppedFirst(ctx, out, data); err != nil {
+		return fmt.Errorf("%s: %w", stoppedFirst, err)
+	}
+	fmt.Println("recorded", stoppedFirst)
+	return nil
+}
+
+// stoppedFirst is the ending of those that are stopped before their first task.
+const stoppedFirst = "stopped-first"
+
+// beforeFirst is how long the first task of a workflow is put off, for it to be
+// stopped before.
+const beforeFirst = 2 * time.Second
+
+// recordStoppedFirst writes the histories of a member and of a step that are stopped
+// before their first task. Both are of a deliberation that is over, whose input says
+// what they need.
+func recordStoppedFirst(ctx context.Context, out, data string) error {
+	c, err := startStack(ctx, data, pipelineScenario)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	id, err := deliberation{name: stoppedFirst, says: "votes"}.live(ctx, c, data)
+	if err != nil {
+		return err
+	}
+	h, err := history(ctx, c, contract.PipelineWorkflowID(id))
+	if err != nil {
+		return err
+	}
+	var in contract.DeliberationInput
+	input := h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads()
+	if err := json.Unmarshal(input[0].GetData(), &in); err != nil {
+		return fmt.Errorf("read the input of pipeline %d: %w", id, err)
+	}
+	for _, w := range []struct {
+		name, id, kind, queue string
+		input                 any
+	}{
+		{"member-alpha", contract.MemberWorkflowID(id, contract.Alpha), contract.WorkflowMember, contract.QueuePlanner, contract.MemberInput{
+			PipelineID: id, RunID: in.RunID, Attempt: in.Attempt, Member: contract.Alpha, Model: in.Settings.Models[contract.Alpha.Agent()],
+		}},
+		{"step-001", contract.StepWorkflowID(in.RunID, "step-001"), contract.WorkflowStep, contract.QueueBuilder, contract.StepInput{
+			RunID: in.RunID, Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder, Model: in.Settings.Models[contract.Alpha.Agent()],
+		}},
+	} {
+		run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: w.id, TaskQueue: w.queue, StartDelay: beforeFirst}, w.kind, w.input)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", w.id, err)
+		}
+		if err := c.CancelWorkflow(ctx, w.id, run.GetRunID()); err != nil {
+			return fmt.Errorf("stop %s: %w", w.id, err)
+		}
+		if h, err = history(ctx, c, w.id); err != nil {
+			return err
+		}
+		if err := writeHistory(filepath.Join(out, stoppedFirst+"-"+w.name+".json.gz"), h); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

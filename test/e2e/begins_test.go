@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+// TestWhatIsStoppedWhileItBeginsLeavesNothingOpen kills a worker between the row of
+// an execution and the history of the workflow that began it, and stops it before
+// another worker does its first task again: what no history knows of is closed, too.
+func TestWhatIsStoppedWhileItBeginsLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	rules := append(agreeing("begins").Named("begins"), oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named("begins-run")...)
+	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules})}
+	t.Run("a member of a deliberation", func(t *testing.T) {
+		alpha := string(contract.Alpha.Agent())
+		id := c.diesWhileItBegins(t, alpha, func() (int64, int64) {
+			id := c.note(c.Spawn(t, "--objective", harness.Goal("begins"), "--auto-continue"))
+			return id, c.pipeline(t, id).RunID
+		}, func(id int64) []string {
+			return []string{contract.PipelineWorkflowID(id), contract.MemberWorkflowID(id, contract.Alpha)}
+		})
+		p := c.AwaitPipeline(t, id, "over", deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() })
+		require.Equal(t, contract.PipelineStopped, p.Status)
+		c.endsOnce(t, p.RunID, alpha)
+	})
+	t.Run("a step of a run", func(t *testing.T) {
+		id := c.Create(t, "--repo", harness.ShellRepo(t, filepath.Join(c.Dir, "begins-repo")), "--goal", harness.Goal("begins-run"), "--approve-plan")
+		c.runs = append(c.runs, id)
+		c.AwaitRun(t, c.Store(t), id, "asked to approve its plan", longest, func(r store.Run) bool { return r.WaitingFor != "" })
+		c.diesWhileItBegins(t, "step-001", func() (int64, int64) {
+			c.OK(t, "run", "approve", fmt.Sprint(id))
+			return id, id
+		}, func(id int64) []string {
+			return []string{contract.RunWorkflowID(id), contract.StepWorkflowID(id, "step-001")}
+		})
+		require.Equal(t, contract.StatusCancelled, c.AwaitEnd(t, c.Store(t), id, longest).Status)
+		c.endsOnce(t, id, "step-001")
+	})
+	harness.CheckPipelines(t, c.Stack, c.pipelines...)
+	harness.CheckInvariants(t, c.Stack, c.runs...)
+}
+
+// diesWhileItBegins kills the worker when an execution has its row and cannot write
+// its conversation, and cancels workflows before there is another one. Begin returns
+// what it began, and the run whose execution it is.
+func (c *council) diesWhileItBegins(t *testing.T, step string, begin func() (id, run int64), workflows func(id int64) []string) int64 {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), c.State(t).Database)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	lock, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), "LOCK TABLE orchestrator_transcripts IN EXCLUSIVE MODE") // reading goes on
+	require.NoError(t, err)
+	id, run := begin()
+	harness.Await(t, step+" to begin", deliberate, func() (bool, string) {
+		executions := c.executionsOf(t, run, step)
+		return len(executions) > 0, "no row"
+	})
+	c.Kill(t, devstack.RoleWorker)
+	require.NoError(t, lock.Rollback(t.Context()))
+	for _, w := range workflows(id) {
+		require.NoError(t, c.Temporal(t).CancelWorkflow(t.Context(), w, ""))
+	}
+	c.Up(t)
+	return id
+}
+
+// endsOnce sees that the execution that began is the only one, and was cancelled.
+func (c *council) endsOnce(t *testing.T, run int64, step string) {
+	t.Helper()
+	var status []contract.ExecutionStatus
+	for _, e := range c.executionsOf(t, run, step) {
+		status = append(status, e.Status)
+	}
+	require.Equal(t, []contract.ExecutionStatus{contract.ExecutionCancelled}, status, "executions of %s", step)
+}
+
+func (c *council) executionsOf(t *testing.T, run int64, step string) []store.Execution {
+	t.Helper()
+	all, err := c.Store(t).Executions(t.Context(), run)
+	require.NoError(t, err)
+	return slices.DeleteFunc(all, func(e store.Execution) bool { return e.Step != step })
+}
