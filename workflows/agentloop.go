@@ -377,7 +377,8 @@ func (l *agentLoop) finish(ctx workflow.Context, failure *contract.Failure) (con
 			"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "failure": failure,
 		}}
 	}
-	return result, l.rows.write(last, contract.Record{End: end, Events: []contract.EventDraft{event}})
+	// The event is of that end: told once, also where a task that died told another one.
+	return result, l.rows.write(last, contract.Record{End: end, EndEvents: 1, Events: []contract.EventDraft{event}})
 }
 
 // continueAsNew starts the loop's next history with the state that counts. The

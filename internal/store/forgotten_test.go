@@ -249,6 +249,27 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 	}
 }
 
+func TestAStepThatEndedInAForgottenRecordIsNotToldToHaveEndedOtherwise(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	step := contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
+	begun, err := b.by(3, 1, step)
+	require.NoError(t, err)
+	ends := func(status contract.ExecutionStatus, kind contract.EventType) contract.Record {
+		return contract.Record{
+			End: &contract.ExecutionEnd{ExecutionID: begun.Execution.ID, Status: status}, EndEvents: 1, Events: []contract.EventDraft{{Type: kind}},
+		}
+	}
+	_, err = b.by(7, 2, ends(contract.ExecutionCompleted, contract.EventStepCompleted))
+	require.NoError(t, err)
+	_, err = b.by(11, 2, ends(contract.ExecutionCancelled, contract.EventStepError)) // done again, together with a stop
+	require.NoError(t, err)
+	executions, err := b.Executions(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, contract.ExecutionCompleted, executions[0].Status)
+	require.Len(t, b.all(t), 2, "created, completed")
+}
+
 func TestARunWhoseEndWasForgottenGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

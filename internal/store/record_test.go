@@ -191,6 +191,27 @@ func TestApprovalIsAnsweredOnce(t *testing.T) {
 	require.NotNil(t, got.DecidedAt)
 }
 
+func TestAnApprovalThatNobodyAnsweredEndsWithItsRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	asks := map[string]string{"id": "release-1", "kind": "release", "status": "pending"}
+	waits := &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusWaitingForApproval, WaitingFor: "release"}
+	approval := func() store.Approval {
+		details, err := b.RunDetails(t.Context(), b.run.ID)
+		require.NoError(t, err)
+		require.Len(t, details.Approvals, 1)
+		return details.Approvals[0]
+	}
+	b.record(t, contract.Record{Run: waits, Notes: asks})
+	require.Equal(t, "pending", approval().Status)
+	b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}})
+	require.Equal(t, "expired", approval().Status)
+	require.NotNil(t, approval().DecidedAt)
+	_, err := b.Record(t.Context(), store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: "after a reset"}, contract.Record{RunID: b.run.ID, Seq: 1, Run: waits, Notes: asks})
+	require.NoError(t, err)
+	require.Equal(t, "pending", approval().Status, "who does the run again is asked again")
+}
+
 func TestAnInterventionIsKeptOpenOrResolvedWithItsKind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

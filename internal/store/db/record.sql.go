@@ -250,6 +250,11 @@ WITH prior AS (
     SET status = 'expired', resolved_at = $15
     FROM timely t
     WHERE t.set_run AND $22 AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($30) = 0
+), abandoned_approvals AS (
+    UPDATE orchestrator_approvals a
+    SET status = 'expired', decided_at = $15
+    FROM timely t
+    WHERE t.set_run AND $22 AND a.run_id = t.run_id AND a.status = 'pending' AND a.id <> $23
 ), drafts AS (
     SELECT row_number() OVER (ORDER BY n) AS n, $31::jsonb -> (n - 1) ->> 'type' AS event_type,
            coalesce($31 -> (n - 1) -> 'payload', '{}') AS payload

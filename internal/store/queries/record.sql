@@ -221,6 +221,11 @@ WITH prior AS (
     SET status = 'expired', resolved_at = @at
     FROM timely t
     WHERE t.set_run AND @finished AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length(@interventions) = 0
+), abandoned_approvals AS (
+    UPDATE orchestrator_approvals a
+    SET status = 'expired', decided_at = @at
+    FROM timely t
+    WHERE t.set_run AND @finished AND a.run_id = t.run_id AND a.status = 'pending' AND a.id <> @approval_id
 ), drafts AS (
     SELECT row_number() OVER (ORDER BY n) AS n, @events::jsonb -> (n - 1) ->> 'type' AS event_type,
            coalesce(@events -> (n - 1) -> 'payload', '{}') AS payload
