@@ -79,8 +79,12 @@ func TestPagesFollowRunsLive(t *testing.T) {
 func TestPagesFollowPipelinesLive(t *testing.T) {
 	p := find(t)
 	// Only what a scenario does brings GAMMA in or ends a pipeline.
+	caching := harness.ReadRules(t, filepath.Join(harness.Root(), "examples", "pipeline", "caching.yaml"))
+	for _, r := range caching {
+		r["latency"] = "1200ms" // for a page to see each of its statuses, also on a busy machine
+	}
 	s := harness.Start(t, harness.Options{
-		Scenario: append(harness.ReadScenarios(t, "testdata/*.yaml"), harness.ReadRules(t, filepath.Join(harness.Root(), "examples", "pipeline", "caching.yaml"))...),
+		Scenario: append(harness.ReadScenarios(t, "testdata/*.yaml"), caching...),
 		Config: `deliberation:
   gamma_stuck_after: 20m
   abort_after: 30m
@@ -139,7 +143,7 @@ func healing() harness.Rules {
 	return append(harness.PlanRules("700ms", harness.Step{ID: "step-001", Turns: [][]harness.Call{
 		{{Name: "create_file", Arguments: map[string]any{"path": "made.txt", "content": ""}}}, {harness.Finish("made it")},
 	}}), map[string]any{
-		"when": map[string]any{"agent": "repair"}, "latency": "900ms",
+		"when": map[string]any{"agent": "repair"}, "latency": "4s",
 		"reply": map[string]any{"tool_calls": []any{
 			map[string]any{"name": "delete_file", "arguments": map[string]any{"path": "made.txt"}},
 			map[string]any{"name": "create_file", "arguments": map[string]any{"path": "made.txt", "content": "made\n"}},

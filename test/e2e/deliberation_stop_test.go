@@ -197,6 +197,7 @@ func (c *council) endedByStop(t *testing.T, s stopPoint) contract.PipelineStatus
 			end := c.endOf(t, h)
 			require.False(t, !at.IsZero() && end.Sub(at) > stopTime, "%s: %s took %s to end", which, h.WorkflowID, end.Sub(at))
 		}
+		last = c.pipeline(t, id) // its workflow may have told of a recovery since
 	}
 	if s.cancelled && !stopped {
 		end := c.endOf(t, c.PipelineHistories(t, c.pipeline(t, s.id))[0])

@@ -111,7 +111,7 @@ func programmed() harness.Rules {
 		"small-history":     smallHistoryRules(),
 		"long-conversation": longConversationRules(),
 		"quick":             quickRules("50ms"),
-		"slow":              quickRules("700ms"),
+		"slow":              quickRules("2s"),
 		"endless":           endlessRules(),
 		"endless-command":   endlessCommandRules(),
 		"nosy":              nosyRules(),

@@ -35,7 +35,7 @@ func faultyRules() harness.Rules {
 		"ask":   first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(401), 0)),
 		"quota": first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(402), 0)),
 		// Of two actions the first takes its time and comes to nothing.
-		"fruitless": first(makes(wrong), rule(on("agent", "repair"), delayed(calls(harness.Finish("nothing to do")), "1500ms"), 50)),
+		"fruitless": first(makes(wrong), rule(on("agent", "repair"), delayed(calls(harness.Finish("nothing to do")), "4s"), 50)),
 		// What was healed fails again, or is stopped before.
 		"healed-slowly": first(makes("right"), rule(on("agent", "builder", "attempt", 1), says(declined), 50),
 			rule(on("agent", "builder", "attempt", 2), delayed(calls(harness.Finish("late")), "20s"), 50)),

@@ -32,7 +32,7 @@ func TestTheCommandLineWorksThroughAServer(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
 	for name, r := range map[string]harness.Rules{
-		"quick": quickRules("20ms"), "steered": quickRules("20ms"), "slow": quickRules("700ms"), "stumble": stumbleRules(), "other": forkRules("20ms"),
+		"quick": quickRules("20ms"), "steered": quickRules("20ms"), "slow": quickRules("2s"), "stumble": stumbleRules(), "other": forkRules("20ms"),
 		"helped": first(makes("right"), rule(on("agent", "builder"), status(401), 0)),
 	} {
 		rules = append(rules, r.Named(name)...)

@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -309,21 +308,8 @@ func (c *account) booked() {
 		require.Zero(c, budget.ReservedTokens, "tokens of account %d are held for nothing", c.run)
 		require.LessOrEqual(c, told, rows, "members of account %d claim no more than was booked", c.run)
 	}
-	var served int64
-	answered := map[turn][]scripted.LogEntry{}
-	for _, e := range c.s.Requests(c, c.run) {
-		if e.Status == 200 {
-			key := turn{e.Agent, e.Phase, e.Step, e.Attempt, e.Turn}
-			answered[key] = append(answered[key], e)
-			served += e.PromptTokens + e.CompletionTokens
-		}
-	}
-	for key, entries := range answered {
-		for _, lost := range entries[:len(entries)-1] {
-			require.True(c, c.s.KilledAfter(lost.Time), "the model answered %v of account %d more than once: %v", key, c.run, entries)
-			served -= lost.PromptTokens + lost.CompletionTokens
-			c.s.lost(c)
-		}
-	}
+	served := c.s.served(c.TB, c.run, c.calls, c.executions, func(format string, args ...any) string {
+		return fmt.Sprintf("account %d: ", c.run) + fmt.Sprintf(format, args...)
+	})
 	require.Equal(c, served, rows, "what was booked for account %d is what the model served", c.run)
 }
