@@ -95,11 +95,17 @@ func (c *council) begin(t *testing.T, plans bool) subject {
 	if !plans {
 		return subject{pipeline: c.note(c.Spawn(t, "--objective", harness.Goal("killed"), "--auto-continue"))}
 	}
-	repo := filepath.Join(c.Dir, "killed-repo")
+	return c.planned(t, "killed-run")
+}
+
+// planned starts a run that a deliberation plans.
+func (c *council) planned(t *testing.T, scenario string) subject {
+	t.Helper()
+	repo := filepath.Join(c.Dir, "planned-repo")
 	if _, err := os.Stat(repo); errors.Is(err, os.ErrNotExist) {
 		harness.ShellRepo(t, repo)
 	}
-	s := subject{run: c.Create(t, "--repo", repo, "--goal", harness.Goal("killed-run"), "--plan-by", "deliberation")}
+	s := subject{run: c.Create(t, "--repo", repo, "--goal", harness.Goal(scenario), "--plan-by", "deliberation")}
 	c.runs = append(c.runs, s.run)
 	harness.Await(t, "the deliberation of a run", deliberate, func() (bool, string) {
 		list, err := c.Store(t).ListPipelines(t.Context(), store.PipelineFilter{RunID: s.run})

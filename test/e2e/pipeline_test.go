@@ -131,7 +131,14 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 	for _, r := range rules {
 		r["latency"] = "1500ms"
 	}
-	rules = append(rules, oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named("killed-run")...)
+	switched := agreeing("switched")
+	for _, r := range switched {
+		r["latency"] = "4s" // for the switch to come in the opening
+	}
+	rules = append(rules, switched.Named("switched")...)
+	for _, run := range []string{"killed-run", "switched"} {
+		rules = append(rules, oneStep(call("create_file", "path", "made.txt", "content", "made\n")).Named(run)...)
+	}
 	c := &council{Stack: harness.Start(t, harness.Options{Scenario: rules, Config: `deliberation:
   gamma_stuck_after: 10m
   abort_after: 20m
@@ -153,6 +160,7 @@ func TestAPipelineSurvivesKills(t *testing.T) {
 		}
 	}
 	c.stoppedAndCancelledMeanwhile(t)
+	c.switchedMeanwhile(t)
 	kills := c.killsAnywhere(t)
 	require.Len(t, c.Kills(), 5+kills)
 	harness.CheckPipelines(t, c.Stack, c.pipelines...)
@@ -173,6 +181,23 @@ func (c *council) stoppedAndCancelledMeanwhile(t *testing.T) {
 	p := c.AwaitPipeline(t, id, "its end", deliberate, func(p store.Pipeline) bool { return p.Status.Terminal() })
 	require.Equal(t, contract.PipelineStopped, p.Status)
 	require.Contains(t, p.Failure.Message, "stopped by ann (too dear)")
+}
+
+// switchedMeanwhile lets a member of a run's deliberation use another model from its
+// next turn on.
+func (c *council) switchedMeanwhile(t *testing.T) {
+	t.Helper()
+	s := c.planned(t, "switched")
+	c.AwaitPipeline(t, s.pipeline, "its opening", deliberate, func(p store.Pipeline) bool { return p.Status == contract.PipelineRunning })
+	c.OK(t, "run", "switch-model", fmt.Sprint(s.run), "--agent", "beta", "--model", "scripted/other")
+	c.end(t, s)
+	turns := map[string][]int{}
+	for _, e := range c.Requests(t, s.run) {
+		turns[e.Agent+" "+e.Model] = append(turns[e.Agent+" "+e.Model], e.Turn)
+	}
+	require.Equal(t, []int{1}, turns["beta scripted"], "of %v", turns)
+	require.Contains(t, turns["beta other"], 2, "of %v", turns)
+	require.Empty(t, turns["alpha other"], "of %v", turns)
 }
 
 // agreed is what a pipeline came to: proposals, syntheses and votes.
