@@ -3,6 +3,7 @@ package rerun
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -97,16 +98,25 @@ func forkedPlan(ctx context.Context, st *store.Store, o ForkOrder) (contract.Pla
 	return plan, err
 }
 
-// talk finds the last execution of the step and how far its conversation went.
+// talk finds the last execution of the step that has a conversation, and how far that
+// went. One that was stopped as it began has none.
 func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.ConversationFork, error) {
 	executions, err := st.Executions(ctx, o.RunID)
 	if err != nil {
 		return nil, err
 	}
 	var last int64
-	for _, e := range executions {
-		if e.Phase == contract.PhaseBuilder && e.Step == o.Step {
+	var entries []store.TranscriptEntry
+	for _, e := range slices.Backward(executions) {
+		if e.Phase != contract.PhaseBuilder || e.Step != o.Step {
+			continue
+		}
+		if entries, err = st.Transcript(ctx, e.ID); err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 {
 			last = e.ID
+			break
 		}
 	}
 	if last == 0 {
@@ -114,10 +124,6 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 			return nil, refuse("step %s of run %d never began, so it has no turn %d", o.Step, o.RunID, o.Turn)
 		}
 		return nil, nil
-	}
-	entries, err := st.Transcript(ctx, last)
-	if err != nil {
-		return nil, err
 	}
 	most := 0
 	for _, e := range entries {

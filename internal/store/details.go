@@ -100,7 +100,7 @@ func interventionOf(m db.ManualIntervention, kind string) Intervention {
 type Approval struct {
 	ID        string     `json:"id"`
 	Kind      string     `json:"kind"`   // plan or release
-	Status    string     `json:"status"` // pending, granted, rejected or expired
+	Status    string     `json:"status"` // pending, granted, rejected or expired: not answered in time, or before the run ended
 	By        string     `json:"by,omitempty"`
 	Reason    string     `json:"reason,omitempty"`
 	Deadline  *time.Time `json:"deadline"`

@@ -270,6 +270,27 @@ func TestAStepThatEndedInAForgottenRecordIsNotToldToHaveEndedOtherwise(t *testin
 	require.Len(t, b.all(t), 2, "created, completed")
 }
 
+func TestAnApprovalThatEndedInAForgottenRecordIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	asks := contract.Record{
+		Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusWaitingForApproval}, Notes: map[string]string{"id": "release-1", "kind": "release", "status": "pending"},
+	}
+	_, err := b.by(3, 1, asks)
+	require.NoError(t, err)
+	_, err = b.by(7, 2, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}})
+	require.NoError(t, err)
+	_, err = b.by(11, 2, contract.Record{
+		Run: &contract.RunChange{Status: contract.PhaseReleaser.Running()}, Notes: map[string]string{"id": "release-1", "status": "granted", "by": "ann"},
+		Events: []contract.EventDraft{{Type: contract.EventApprovalGranted}},
+	})
+	require.NoError(t, err)
+	details, err := b.RunDetails(t.Context(), b.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, contract.PhaseReleaser.Running(), details.Status)
+	require.Equal(t, []string{"granted", "ann"}, []string{details.Approvals[0].Status, details.Approvals[0].By})
+}
+
 func TestARunWhoseEndWasForgottenGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -447,6 +447,9 @@ func (c *checked) resultAsHistorySays() {
 // this nothing.
 const inFlight = 500 * time.Millisecond
 
+// afterDeath is how long the model may go on answering somebody who was killed.
+const afterDeath = 150 * time.Millisecond
+
 // turn names a model call.
 type turn struct {
 	agent         string
@@ -480,12 +483,18 @@ func (c *checked) booked() {
 // up on the model because of a stop may have missed one that was already on its way.
 func (s *Stack) served(tb testing.TB, run int64, calls []store.ModelCall, executions []store.Execution, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
-	hungUp := map[turn]bool{}
+	hungUp := map[turn]time.Time{}
 	for _, call := range calls {
-		if i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.ID == call.ExecutionID }); i >= 0 && call.Failure != nil && call.Failure.Code == contract.CodeCancelled {
-			e := executions[i]
-			hungUp[turn{string(e.Agent), string(e.Phase.Running()), e.Step, e.Attempt, call.Turn}] = true
+		i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.ID == call.ExecutionID })
+		if i < 0 || call.Failure == nil || call.Failure.Code != contract.CodeCancelled || call.FinishedAt == nil || call.Usage.Tokens() > 0 {
+			continue
 		}
+		e := executions[i]
+		key := turn{string(e.Agent), string(e.Phase.Running()), e.Step, e.Attempt, call.Turn}
+		if deliberates(e) {
+			key.step = "" // members do no steps
+		}
+		hungUp[key] = *call.FinishedAt
 	}
 	answered := map[turn][]scripted.LogEntry{}
 	for _, e := range s.Requests(tb, run) {
@@ -500,7 +509,7 @@ func (s *Stack) served(tb testing.TB, run int64, calls []store.ModelCall, execut
 			require.True(tb, s.KilledAfter(lost.Time), which("the model answered %v more than once: %v", key, entries))
 			s.lost(tb)
 		}
-		if hungUp[key] {
+		if at, ok := hungUp[key]; ok && entries[last].Time.After(at.Add(-inFlight)) {
 			tb.Logf("note: an answer came when nobody waited for it any more: %v", entries[last])
 			continue
 		}
@@ -513,7 +522,7 @@ func (s *Stack) served(tb testing.TB, run int64, calls []store.ModelCall, execut
 // logged at a time was on its way into the database.
 func (s *Stack) KilledAfter(at time.Time) bool {
 	return slices.ContainsFunc(s.Kills(), func(k Kill) bool {
-		return k.Role != devstack.RoleServer && k.At.After(at.Add(-inFlight)) && k.At.Before(at.Add(inFlight))
+		return k.Role != devstack.RoleServer && k.At.After(at.Add(-afterDeath)) && k.At.Before(at.Add(inFlight))
 	})
 }
 

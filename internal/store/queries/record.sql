@@ -177,8 +177,9 @@ WITH prior AS (
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
         created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END
-    -- A heal or a replay comes to the same question again: then it is open anew.
-    WHERE a.status = 'pending' OR excluded.status = 'pending'
+    -- A heal or a replay comes to the same question again: then it is open anew. One
+    -- that expired with its run is answered where that end was forgotten.
+    WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
 ), healed AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)
