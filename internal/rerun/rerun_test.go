@@ -176,7 +176,7 @@ func TestAForkGoesOnFromTheLastConversationAndNotFromAStepThatWasStoppedAsItBega
 	_, err = talk(t.Context(), b.Store, order(1))
 	require.ErrorContains(t, err, "never began")
 	spoke := b.attempt(contract.PhaseBuilder, "a", "t0", "t1")
-	require.NoError(t, b.Store.OpenConversation(t.Context(), spoke.ID, []store.Message{{Role: "system", Content: json.RawMessage(`"work"`)}}))
+	require.NoError(t, b.OpenConversation(t.Context(), spoke.ID, []store.Message{{Role: "system", Content: json.RawMessage(`"work"`)}}))
 	b.attempt(contract.PhaseBuilder, "a", "", "")
 	of, err = talk(t.Context(), b.Store, order(0))
 	require.NoError(t, err)
