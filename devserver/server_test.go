@@ -113,7 +113,7 @@ func TestSearchAttributesCanBeUsedAtOnceAndSurviveARestart(t *testing.T) {
 	})
 }
 
-func TestSearchAttributesRegisteredLaterCanBeUsed(t *testing.T) {
+func TestSearchAttributesRegisteredLaterCanBeUsedWithinASecond(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--headless")
 	c := p.dial(t, defaultNamespace)
@@ -127,7 +127,7 @@ func TestSearchAttributesRegisteredLaterCanBeUsed(t *testing.T) {
 		_, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: "RunStatus IS NULL"})
 		return err
 	})
-	t.Logf("known after %s", time.Since(registered))
+	require.Less(t, time.Since(registered), 2*time.Second) // the machine may be busy
 	requireFoundByStatus(t, p, defaultNamespace, "later")
 }
 

@@ -170,7 +170,7 @@ func TestCancellingEndsEverything(t *testing.T) {
 			},
 		})
 		require.ErrorIs(t, err, reason)
-		require.Less(t, time.Since(canceled), time.Minute, "it does not wait for what it began")
+		require.Less(t, time.Since(canceled), time.Second)
 		require.Equal(t, "partial\n", string(res.Stdout))
 		require.Empty(t, processesWith(t, marker))
 

@@ -295,7 +295,7 @@ func (w *world) replayApproval(t *testing.T) {
 }
 
 func (w *world) replayLater(t *testing.T) {
-	const most = 20 * time.Second
+	const most = 6 * time.Second
 	run := w.done(t, "quick", "--timeout", most.String())
 	harness.Await(t, "the time of the first attempt to be over", longest, func() (bool, string) {
 		return time.Since(run.CreatedAt) > most+time.Second, "not yet"
@@ -387,9 +387,9 @@ func (w *world) replayKilled(t *testing.T) {
 	require.Equal(t, []string{"builder step-002"}, askedFor(w.Requests(t, run.ID)[paid:]))
 }
 
-// TestAReplayHasBegunWhenItsCommandReturns prints how long that takes: from the
-// command to the phase's first event.
-func TestAReplayHasBegunWhenItsCommandReturns(t *testing.T) {
+// TestAReplayBeginsWithinASecond measures from the command to the phase's first
+// event.
+func TestAReplayBeginsWithinASecond(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, harness.Options{Scenario: quickRules("20ms")})
 	id := s.Create(t, "--repo", harness.ShellRepo(t, filepath.Join(s.Dir, "repo")), "--goal", "Quick")
@@ -407,4 +407,6 @@ func TestAReplayHasBegunWhenItsCommandReturns(t *testing.T) {
 		before = s.AwaitEnd(t, db, id, longest)
 	}
 	t.Logf("from the command to the first event: %v", took)
+	slices.Sort(took)
+	require.Less(t, took[len(took)/2], time.Second, "%v", took)
 }

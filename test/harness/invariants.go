@@ -443,12 +443,8 @@ func (c *checked) resultAsHistorySays() {
 
 // inFlight is how long after the model logged an answer a killed process may
 // take that answer with it: the time from the last byte to the commit of its
-// row, of a process that may wait for a processor or for the disk. No client can make
-// this nothing.
-const inFlight = 500 * time.Millisecond
-
-// afterDeath is how long the model may go on answering somebody who was killed.
-const afterDeath = 150 * time.Millisecond
+// row. No client can make this nothing.
+const inFlight = 150 * time.Millisecond
 
 // turn names a model call.
 type turn struct {
@@ -474,28 +470,14 @@ func (c *checked) booked() {
 	if c.run.Status.Terminal() {
 		require.Zero(c, budget.ReservedTokens, c.which("tokens are held for nothing"))
 	}
-	served := c.s.served(c.TB, c.id, c.calls, c.run.Executions, c.which)
+	served := c.s.served(c.TB, c.id, c.which)
 	require.Equal(c, served, rows, c.which("what was booked is what the model served"))
 }
 
 // served returns the tokens of the answers that the model gave in a run, each to
-// another turn. An answer that a kill took with it was asked for again, and who hung
-// up on the model because of a stop may have missed one that was already on its way.
-func (s *Stack) served(tb testing.TB, run int64, calls []store.ModelCall, executions []store.Execution, which func(string, ...any) string) (tokens int64) {
+// another turn. An answer that a kill took with it was asked for again.
+func (s *Stack) served(tb testing.TB, run int64, which func(string, ...any) string) (tokens int64) {
 	tb.Helper()
-	hungUp := map[turn]time.Time{}
-	for _, call := range calls {
-		i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.ID == call.ExecutionID })
-		if i < 0 || call.Failure == nil || call.Failure.Code != contract.CodeCancelled || call.FinishedAt == nil || call.Usage.Tokens() > 0 {
-			continue
-		}
-		e := executions[i]
-		key := turn{string(e.Agent), string(e.Phase.Running()), e.Step, e.Attempt, call.Turn}
-		if deliberates(e) {
-			key.step = "" // members do no steps
-		}
-		hungUp[key] = *call.FinishedAt
-	}
 	answered := map[turn][]scripted.LogEntry{}
 	for _, e := range s.Requests(tb, run) {
 		if e.Status == http.StatusOK {
@@ -509,10 +491,6 @@ func (s *Stack) served(tb testing.TB, run int64, calls []store.ModelCall, execut
 			require.True(tb, s.KilledAfter(lost.Time), which("the model answered %v more than once: %v", key, entries))
 			s.lost(tb)
 		}
-		if at, ok := hungUp[key]; ok && entries[last].Time.After(at.Add(-inFlight)) {
-			tb.Logf("note: an answer came when nobody waited for it any more: %v", entries[last])
-			continue
-		}
 		tokens += entries[last].PromptTokens + entries[last].CompletionTokens
 	}
 	return tokens
@@ -522,7 +500,7 @@ func (s *Stack) served(tb testing.TB, run int64, calls []store.ModelCall, execut
 // logged at a time was on its way into the database.
 func (s *Stack) KilledAfter(at time.Time) bool {
 	return slices.ContainsFunc(s.Kills(), func(k Kill) bool {
-		return k.Role != devstack.RoleServer && k.At.After(at.Add(-afterDeath)) && k.At.Before(at.Add(inFlight))
+		return k.Role != devstack.RoleServer && k.At.After(at.Add(-inFlight)) && k.At.Before(at.Add(inFlight))
 	})
 }
 

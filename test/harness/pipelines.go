@@ -308,7 +308,7 @@ func (c *account) booked() {
 		require.Zero(c, budget.ReservedTokens, "tokens of account %d are held for nothing", c.run)
 		require.LessOrEqual(c, told, rows, "members of account %d claim no more than was booked", c.run)
 	}
-	served := c.s.served(c.TB, c.run, c.calls, c.executions, func(format string, args ...any) string {
+	served := c.s.served(c.TB, c.run, func(format string, args ...any) string {
 		return fmt.Sprintf("account %d: ", c.run) + fmt.Sprintf(format, args...)
 	})
 	require.Equal(c, served, rows, "what was booked for account %d is what the model served", c.run)
