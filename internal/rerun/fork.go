@@ -121,7 +121,7 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 	}
 	if last == 0 {
 		if o.Turn > 0 {
-			return nil, refuse("step %s of run %d never began, so it has no turn %d", o.Step, o.RunID, o.Turn)
+			return nil, refuse("step %s of run %d never began a conversation, so it has no turn %d; without a turn it begins anew", o.Step, o.RunID, o.Turn)
 		}
 		return nil, nil
 	}
