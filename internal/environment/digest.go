@@ -1,0 +1,95 @@
+package environment
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// recipeFormat changes when the same recipe makes another environment, or when
+// what is kept of one changes.
+const recipeFormat = 1
+
+// usedTools are the tools whose versions decide about an environment.
+var usedTools = map[string][]string{
+	"go": {"go"}, "node": {"node", "npm"}, "python": {"python"}, "rust": {"cargo", "rust"}, "java": {"java", "maven", "gradle"}, "make": {"make", "gcc"},
+}
+
+// Digest is the key of the environment that the recipe makes: a hash of
+// everything that goes into it. The content of inputs comes from content; an
+// input that cannot be read is an error, as its environment could be taken for
+// another's. Hints and missing tools do not count: they change no command.
+func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (string, error) {
+	inputs := map[string]string{}
+	for _, p := range r.Inputs {
+		data, err := content(p)
+		if err != nil {
+			return "", fmt.Errorf("read %s, which decides about the environment: %w", p, err)
+		}
+		sum := sha256.Sum256(data)
+		inputs[p] = hex.EncodeToString(sum[:])
+	}
+	versions := map[string]string{}
+	for _, p := range r.Projects {
+		for _, name := range usedTools[p.Ecosystem] {
+			versions[name] = tools[name]
+		}
+	}
+	all, err := json.Marshal(struct {
+		Format    int
+		Setup     []Command
+		Variables map[string]string
+		Path      []string
+		Drop      []string
+		Inputs    map[string]string
+		Tools     map[string]string
+	}{recipeFormat, r.Setup, r.Variables, r.Path, r.Drop, inputs, versions})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(all)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// YAML is the recipe as the section environment of rgpt.yaml, ready to commit.
+// Find with the settings that it says gives commands that do the same.
+func (r Recipe) YAML() []byte {
+	var file struct {
+		Environment struct {
+			Setup   []string `yaml:"setup,omitempty"`
+			Network struct {
+				Hosts []string `yaml:"hosts,omitempty"`
+			} `yaml:"network,omitempty"`
+			Variables map[string]string `yaml:"variables,omitempty"`
+		} `yaml:"environment"`
+	}
+	for _, c := range r.Setup {
+		file.Environment.Setup = append(file.Environment.Setup, c.line())
+	}
+	file.Environment.Network.Hosts = r.Hosts
+	file.Environment.Variables = r.Variables
+	var out strings.Builder
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	// Strings in lists and maps can always be written.
+	_ = encoder.Encode(file)
+	return []byte(out.String())
+}
+
+// line is a command that does the same in the root of the repository.
+func (c Command) line() string {
+	line := c.Shell
+	if c.Dir != "." && c.Dir != "" {
+		line = "(cd " + quote(c.Dir) + " && { " + line + "; })"
+	} else if c.Optional {
+		line = "{ " + line + "; }"
+	}
+	if c.Optional {
+		line += " || true"
+	}
+	return line
+}

@@ -1,0 +1,228 @@
+// Package environment finds out how to set up what the builds and tests of a
+// repository need: which package managers to call, in which folders, with which
+// variables. Find reads files only. It executes nothing and asks no network.
+package environment
+
+import (
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+// Settings is the section environment of rgpt.yaml, already validated.
+type Settings struct {
+	// Setup is run, one command after the other in the root of the repository,
+	// instead of what would be detected.
+	Setup []string
+	// Hosts may be reached during the set-up besides those of the registries.
+	Hosts []string
+	// Variables are set for the set-up, agents and checks; they win over detected ones.
+	Variables map[string]string
+}
+
+// Tools has the versions of what the worker offers, by name: go, node, npm,
+// python, rust, cargo, java, maven, gradle, make, gcc. A name that is missing
+// means that the worker does not have the tool.
+type Tools map[string]string
+
+// Facts are what git knows of the commit and its files do not say.
+type Facts struct {
+	// Version is the output of `git describe --tags`, for packages that take
+	// their version from git. It may be empty.
+	Version string
+}
+
+// Source says where the set-up commands of a recipe come from.
+type Source string
+
+// The sources of set-up commands.
+const (
+	SourceDetected   Source = "detected"
+	SourceConfigured Source = "configured"
+	SourceAgent      Source = "agent" // set by who lets an agent write the commands
+)
+
+// Recipe says how to set up an environment. The same files, settings, tools and
+// facts give the same recipe on every host.
+type Recipe struct {
+	Source   Source
+	Projects []Project
+	// Setup is run in order. A command that fails ends the set-up, unless it is optional.
+	Setup []Command
+	// Hosts may be reached during the set-up. They come from the embedded list of
+	// registries and from Settings, never from a file of the repository.
+	Hosts []string
+	// Variables and Path (directories to put before PATH) hold for the set-up,
+	// agents and checks.
+	Variables map[string]string
+	Path      []string
+	// Drop lists directories below the home directory that nobody needs after the
+	// set-up, such as download caches.
+	Drop []string
+	// Inputs are the files whose content decides about the environment, sorted.
+	Inputs  []string
+	Missing []MissingTool
+	// Hints are lines of the repository that tell how its authors set it up. They
+	// are hostile text for an agent or a person to judge.
+	Hints []Hint
+	// TestCommand is how the repository itself runs its tests, "" if it does not
+	// say so plainly.
+	TestCommand string
+}
+
+// Project is a folder with a manifest.
+type Project struct {
+	Dir       string // slash-separated, relative to the root; "." is the root
+	Ecosystem string // go, node, python, rust, java, make
+	Manager   string // npm, pnpm, yarn, yarn-berry, bun, uv, poetry, pdm, pipenv, pip, cargo, maven, gradle, go, make
+	Manifest  string // path of the file that made it a project
+	Lock      string // path of the lock file, "" without one
+	// ManagerVersion is the version that the repository asks for, "" without one.
+	ManagerVersion string
+}
+
+// Command is one step of the set-up, run by `bash -c Shell` in Dir.
+type Command struct {
+	Dir      string
+	Shell    string
+	Optional bool // its failure is told, and the set-up goes on
+}
+
+// MissingTool is a tool that the repository asks for and the worker does not
+// offer, or not in this version.
+type MissingTool struct {
+	Name   string
+	Wanted string // such as ">=22" or "3.13"
+	Have   string // "" without any
+	From   string // the file that asks
+}
+
+// Hint is one line of a file that tells how to set the repository up.
+type Hint struct {
+	File string
+	Line int
+	Text string
+}
+
+// The bounds of a recipe. What lies beyond them is left out: a repository of
+// more projects or commands needs a set-up that a person wrote.
+const (
+	maxProjects = 40
+	maxCommands = 60
+	maxMissing  = 40
+)
+
+// finder collects the recipe of one tree.
+type finder struct {
+	t     *tree
+	tools Tools
+	facts Facts
+	ci    []ciCommand // what workflows run, in order
+	r     Recipe
+}
+
+// Find reads the files below root and says how to set up the environment that
+// they need. A file that cannot be read or parsed is passed over: its own tool
+// says best what is wrong with it. The error says that root itself cannot be
+// read.
+func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
+	t, err := readTree(root)
+	if err != nil {
+		return Recipe{}, err
+	}
+	f := &finder{t: t, tools: tools, facts: facts, r: Recipe{Source: SourceDetected, Variables: map[string]string{}}}
+	f.readHints()
+	for _, find := range []func(*finder){findGo, findRust, findJava, findPython, findNode, findMake} {
+		find(f)
+	}
+	f.r.TestCommand = f.testCommand()
+	f.settle(s)
+	return f.r, nil
+}
+
+// settle applies the settings and puts everything into a fixed order.
+func (f *finder) settle(s Settings) {
+	r := &f.r
+	if len(s.Setup) > 0 {
+		r.Source, r.Setup = SourceConfigured, nil
+		for _, shell := range s.Setup {
+			r.Setup = append(r.Setup, Command{Dir: ".", Shell: shell})
+		}
+	}
+	for _, p := range r.Projects {
+		r.Hosts = append(r.Hosts, registries[p.Ecosystem]...)
+	}
+	r.Hosts = append(r.Hosts, s.Hosts...)
+	maps.Copy(r.Variables, s.Variables)
+	r.Hosts, r.Inputs, r.Drop = unique(r.Hosts), unique(r.Inputs), unique(r.Drop)
+	r.Missing = r.Missing[:min(len(r.Missing), maxMissing)]
+}
+
+func unique(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// project notes a project and its files, and says whether there is room for it.
+func (f *finder) project(p Project) bool {
+	if len(f.r.Projects) >= maxProjects {
+		return false
+	}
+	f.r.Projects = append(f.r.Projects, p)
+	f.input(p.Manifest, p.Lock)
+	return true
+}
+
+// input notes files that decide about the environment, those that exist.
+func (f *finder) input(files ...string) {
+	for _, p := range files {
+		if p != "" && f.t.has(p) {
+			f.r.Inputs = append(f.r.Inputs, p)
+		}
+	}
+}
+
+func (f *finder) run(dir, shell string) { f.command(Command{Dir: dir, Shell: shell}) }
+
+func (f *finder) tryRun(dir, shell string) {
+	f.command(Command{Dir: dir, Shell: shell, Optional: true})
+}
+
+func (f *finder) command(c Command) {
+	if len(f.r.Setup) < maxCommands && !slices.Contains(f.r.Setup, c) {
+		f.r.Setup = append(f.r.Setup, c)
+	}
+}
+
+func (f *finder) set(name, value string) { f.r.Variables[name] = value }
+
+func (f *finder) path(dirs ...string) {
+	for _, dir := range dirs {
+		if !slices.Contains(f.r.Path, dir) {
+			f.r.Path = append(f.r.Path, dir)
+		}
+	}
+}
+
+func (f *finder) drop(dirs ...string) { f.r.Drop = append(f.r.Drop, dirs...) }
+
+// want notes a tool as missing unless the worker has it in the wanted version;
+// an empty wanted asks for any.
+func (f *finder) want(name, wanted, from string, ok func(have, wanted string) bool) {
+	have := version(f.tools[name])
+	if have != "" && (wanted == "" || ok(have, wanted)) {
+		return
+	}
+	m := MissingTool{Name: name, Wanted: clip(wanted, 80), Have: have, From: from}
+	if !slices.Contains(f.r.Missing, m) {
+		f.r.Missing = append(f.r.Missing, m)
+	}
+}
+
+// Where the parts of an environment lie inside the sandbox.
+const (
+	home     = sandbox.Home
+	localBin = home + "/.local/bin"
+)

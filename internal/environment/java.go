@@ -1,0 +1,121 @@
+package environment
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// findJava fetches what Maven or Gradle need by letting them build the tests and
+// run none: their own goals for it leave out what plugins ask for when they run.
+func findJava(f *finder) {
+	var maven, gradle []string
+	for _, dir := range f.t.folders("pom.xml") {
+		if f.within(maven, dir) {
+			f.input(path.Join(dir, "pom.xml"))
+			continue
+		}
+		maven = append(maven, dir)
+		if !f.maven(dir) {
+			return
+		}
+	}
+	for _, dir := range f.t.folders("settings.gradle", "settings.gradle.kts", "build.gradle", "build.gradle.kts") {
+		if f.within(maven, dir) || f.within(gradle, dir) {
+			f.input(f.t.first(dir, "build.gradle.kts", "build.gradle"))
+			continue
+		}
+		gradle = append(gradle, dir)
+		if !f.gradleProject(dir) {
+			return
+		}
+	}
+	if len(maven)+len(gradle) > 0 {
+		f.want("java", "", f.r.Projects[len(f.r.Projects)-1].Manifest, nil)
+	}
+}
+
+// within says whether a folder lies in one that is built already.
+func (f *finder) within(roots []string, dir string) bool {
+	for _, root := range roots {
+		if inside(dir, root) {
+			return true
+		}
+	}
+	return false
+}
+
+var javaRelease = regexp.MustCompile(`<(?:maven\.compiler\.(?:release|source)|java\.version)>\s*(?:1\.)?(\d+)\s*<`)
+
+// javaOnline tells Java of the proxy, which it does not take from the variables
+// that all others read.
+const javaOnline = `p="${HTTPS_PROXY:-}"; p="${p#*://}"; p="${p##*@}"; p="${p%%/*}"; [ -z "$p" ] || export JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:-} -Dhttp.proxyHost=${p%:*} -Dhttp.proxyPort=${p##*:} -Dhttps.proxyHost=${p%:*} -Dhttps.proxyPort=${p##*:}"; `
+
+func (f *finder) maven(dir string) bool {
+	manifest := path.Join(dir, "pom.xml")
+	if !f.project(Project{Dir: dir, Ecosystem: "java", Manager: "maven", Manifest: manifest}) {
+		return false
+	}
+	for _, name := range []string{".mvn/maven.config", ".mvn/jvm.config", ".mvn/extensions.xml"} {
+		f.input(path.Join(dir, name))
+	}
+	if found := javaRelease.FindStringSubmatch(f.t.text(manifest)); found != nil {
+		f.want("java", found[1], manifest, atLeast)
+	}
+	f.want("maven", "", manifest, nil)
+	f.set("MAVEN_OPTS", "-Dmaven.repo.local="+home+"/.m2/repository")
+	// No test has this name: surefire fetches the runner of each module and ends.
+	run := "mvn --batch-mode --no-transfer-progress -Dtest=NoSuchTest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false test"
+	// What was compiled is deleted: the classes of a test that a change deletes would still be run.
+	clean := words(append([]string{"rm", "-rf"}, f.compiled(dir)...)...)
+	f.command(Command{Dir: dir, Shell: javaOnline + run + "; s=$?; " + clean + "; exit $s", Optional: dir != "."})
+	return true
+}
+
+// compiled are the folders into which Maven compiles, as seen from dir, without
+// those that the repository has itself.
+func (f *finder) compiled(dir string) []string {
+	const maxModules = 200
+	var out []string
+	for _, file := range f.t.below(dir) {
+		target := path.Join(path.Dir(file), "target")
+		if path.Base(file) == "pom.xml" && !f.t.isDir(target) && len(out) < maxModules {
+			out = append(out, "./"+relativeTo(dir, target))
+		}
+	}
+	return out
+}
+
+func (f *finder) gradle(dir string) string {
+	if f.t.has(path.Join(dir, "gradlew")) {
+		return "sh ./gradlew"
+	}
+	return "gradle"
+}
+
+// resolveAll is a script for Gradle with a task that fetches all that any
+// configuration of any project names.
+const resolveAll = `allprojects { tasks.register("rgptResolve") { doLast { configurations.findAll { it.canBeResolved }.each { try { it.files } catch (Exception e) { logger.warn(e.message) } } } } }`
+
+func (f *finder) gradleProject(dir string) bool {
+	manifest := f.t.first(dir, "build.gradle.kts", "build.gradle", "settings.gradle.kts", "settings.gradle")
+	if !f.project(Project{Dir: dir, Ecosystem: "java", Manager: "gradle", Manifest: manifest, Lock: f.t.first(dir, "gradle.lockfile")}) {
+		return false
+	}
+	for _, name := range []string{"settings.gradle", "settings.gradle.kts", "gradle.properties", "gradle/libs.versions.toml", "gradle/wrapper/gradle-wrapper.properties"} {
+		f.input(path.Join(dir, name))
+	}
+	program := f.gradle(dir)
+	if program == "gradle" {
+		f.want("gradle", "", manifest, nil)
+	}
+	f.set("GRADLE_USER_HOME", home+"/.gradle")
+	options := " --no-daemon --console=plain "
+	script := strings.Join([]string{
+		javaOnline + "init=$(mktemp --suffix=.gradle) && printf '%s\n' " + quote(resolveAll) + ` > "$init"`,
+		program + options + `--init-script "$init" rgptResolve`,
+		program + options + "testClasses",
+	}, " && ")
+	f.command(Command{Dir: dir, Shell: script, Optional: dir != "."})
+	return true
+}

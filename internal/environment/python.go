@@ -1,0 +1,379 @@
+package environment
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// pythonManifests make a folder a Python project.
+var pythonManifests = []string{"pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "requirements.txt"}
+
+// pythonProject is a folder with a manifest, and what is in it.
+type pythonProject struct {
+	Project
+	toml    table  // pyproject.toml
+	cfg     ini    // setup.cfg
+	setup   string // setup.py
+	venv    string // where its packages are installed
+	pkg     bool   // it can be installed itself
+	nested  bool   // another project is more important
+	folders []string
+}
+
+var pythonDrops = []string{".cache/pip", ".cache/uv", ".cache/pypoetry", ".cache/pdm", ".cache/pipenv", ".local/share/uv"}
+
+// findPython installs what the tests of Python projects import. All of it goes
+// into one virtual environment, except for a nested project with a lock file,
+// whose versions would contradict those of another.
+func findPython(f *finder) {
+	var root *pythonProject
+	for _, dir := range f.pythonFolders() {
+		p := f.readPython(dir)
+		if root != nil && p.Lock == "" && (root.pkg || root.Lock != "") {
+			f.input(p.Manifest) // part of the root's project, or none of its tests' business
+			continue
+		}
+		p.venv = home + "/.venv"
+		if p.nested = root != nil; p.nested && p.Lock != "" {
+			p.venv += "-" + slug(dir)
+		}
+		if !f.project(p.Project) {
+			break
+		}
+		if root == nil {
+			root = &p
+			f.set("VIRTUAL_ENV", p.venv)
+			f.set("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+			f.set("PIP_NO_INPUT", "1")
+			f.drop(pythonDrops...)
+		}
+		f.path(p.venv + "/bin")
+		f.pythonInstall(p)
+	}
+	if root != nil {
+		f.path(localBin)
+	}
+}
+
+// pythonFolders lists the folders of Python projects. A repository without any
+// manifest is one if nothing else is known of it and it has tests for pytest.
+func (f *finder) pythonFolders() []string {
+	dirs := f.t.folders(append(slices.Clone(pythonManifests), "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")...)
+	dirs = slices.DeleteFunc(dirs, func(dir string) bool {
+		p := f.readPython(dir)
+		return !p.pkg && p.Lock == "" && p.Manager == "pip" && len(f.conventionalFiles(dir)) == 0 && len(p.toml.table("dependency-groups")) == 0
+	})
+	if len(dirs) == 0 && (f.t.first(".", "pyproject.toml", "setup.cfg", "pytest.ini", "tox.ini", "conftest.py") != "" || len(f.r.Projects) == 0) && f.usesPytest(".") {
+		return []string{"."}
+	}
+	return dirs
+}
+
+func (f *finder) readPython(dir string) pythonProject {
+	p := pythonProject{Project: Project{Dir: dir, Ecosystem: "python", Manager: "pip"}}
+	p.Manifest = f.t.first(dir, append(slices.Clone(pythonManifests), "tox.ini", "pytest.ini", "conftest.py")...)
+	p.toml = f.t.table(path.Join(dir, "pyproject.toml"))
+	p.cfg = f.t.ini(path.Join(dir, "setup.cfg"))
+	p.setup = f.t.text(path.Join(dir, "setup.py"))
+	p.pkg = p.setup != "" || p.cfg.value("metadata", "name") != "" ||
+		p.toml.has("project") || p.toml.has("build-system") || p.toml.has("tool", "poetry", "name")
+	poetry := p.toml.table("tool", "poetry")
+	for _, m := range []struct {
+		manager, lock string
+		without       bool // lock file
+	}{
+		{"uv", "uv.lock", false},
+		{"poetry", "poetry.lock", poetry["dependencies"] != nil},
+		{"pdm", "pdm.lock", false},
+		{"pipenv", "Pipfile.lock", f.t.has(path.Join(dir, "Pipfile"))},
+	} {
+		if p.Lock = f.t.first(dir, m.lock); p.Lock != "" || m.without && !p.toml.has("project", "dependencies") {
+			p.Manager = m.manager
+			break
+		}
+	}
+	if p.Manager == "uv" {
+		p.ManagerVersion = p.toml.str("tool", "uv", "required-version")
+	}
+	if p.Manager == "poetry" {
+		p.ManagerVersion = p.toml.str("tool", "poetry", "requires-poetry")
+	}
+	if p.Manager == "pipenv" {
+		p.Manifest = f.t.first(dir, "Pipfile", "Pipfile.lock")
+	}
+	return p
+}
+
+// pythonInstall makes the virtual environment and fills it.
+func (f *finder) pythonInstall(p pythonProject) {
+	f.pythonInputs(p)
+	f.pythonVersion(p)
+	f.pretendVersion(p)
+	n := f.pythonNeeds(p)
+	f.input(n.files...)
+	f.command(Command{Dir: ".", Shell: words("python3", "-m", "venv", p.venv), Optional: p.nested})
+	switch p.Manager {
+	case "uv":
+		f.uv(p, n)
+	case "poetry":
+		f.poetry(p, n)
+	case "pdm":
+		f.pdm(p)
+	case "pipenv":
+		f.pipenv(p)
+	default:
+		f.pip(p, n)
+		return
+	}
+	if extra := f.missingTestPackages(p, n, f.t.bounded(p.Lock, maxLock)); len(extra) > 0 {
+		f.tryRun(p.Dir, words(append([]string{p.venv + "/bin/python", "-m", "pip", "install"}, extra...)...))
+	}
+}
+
+func (f *finder) pythonInputs(p pythonProject) {
+	for _, name := range []string{"pyproject.toml", "setup.py", "setup.cfg", ".python-version", "tox.ini", "noxfile.py", "pytest.ini", "uv.toml", "poetry.toml", "MANIFEST.in"} {
+		f.input(path.Join(p.Dir, name))
+	}
+}
+
+var pythonRequires = regexp.MustCompile(`python_requires\s*=\s*["']([^"'\n]{1,100})["']`)
+
+// pythonVersion notes a Python that is asked for and not there.
+func (f *finder) pythonVersion(p pythonProject) {
+	wanted, from := p.toml.str("project", "requires-python"), path.Join(p.Dir, "pyproject.toml")
+	if wanted == "" {
+		wanted = p.toml.str("tool", "poetry", "dependencies", "python")
+	}
+	if wanted == "" {
+		wanted, from = p.cfg.value("options", "python_requires"), path.Join(p.Dir, "setup.cfg")
+	}
+	if found := pythonRequires.FindStringSubmatch(p.setup); wanted == "" && found != nil {
+		wanted, from = found[1], path.Join(p.Dir, "setup.py")
+	}
+	if wanted != "" {
+		f.want("python", wanted, from, satisfiesPython)
+		return
+	}
+	file := path.Join(p.Dir, ".python-version")
+	if v := version(f.t.text(file)); v != "" {
+		f.want("python", v, file, startsWith)
+		return
+	}
+	f.want("python", "", p.Manifest, nil)
+}
+
+var gitVersion = regexp.MustCompile(`(\d+(?:\.\d+)*)(?:-(\d+)-g([0-9a-f]+))?$`)
+
+// packageVersion makes a version of Python's kind from git's description: the
+// one that setuptools_scm would say.
+func packageVersion(described string) string {
+	found := gitVersion.FindStringSubmatch(clip(described, 200))
+	if found == nil {
+		return "0.0.0"
+	}
+	if found[2] == "" {
+		return found[1]
+	}
+	parts := strings.Split(found[1], ".")
+	parts[len(parts)-1] = increment(parts[len(parts)-1])
+	return strings.Join(parts, ".") + ".dev" + found[2] + "+g" + found[3]
+}
+
+// pretendVersion tells build backends that ask git for the version what git
+// would say: there is no git directory.
+func (f *finder) pretendVersion(p pythonProject) {
+	requires := strings.ReplaceAll(strings.ToLower(strings.Join(p.toml.list("build-system", "requires"), " ")), "_", "-")
+	v := packageVersion(f.facts.Version)
+	name := p.toml.str("project", "name")
+	if name == "" {
+		name = p.cfg.value("metadata", "name")
+	}
+	scm := strings.Contains(requires, "setuptools-scm") || strings.Contains(requires, "setuptools-git-versioning") ||
+		strings.Contains(p.setup, "use_scm_version") || p.cfg.value("options", "use_scm_version") != ""
+	if name != "" && scm {
+		// Not for all packages: those that are built on the way have versions of their own.
+		f.set("SETUPTOOLS_SCM_PRETEND_VERSION_FOR_"+strings.ToUpper(notVariable.ReplaceAllString(clip(name, 100), "_")), v)
+	} else if scm || strings.Contains(requires, "hatch-vcs") || strings.Contains(requires, "flit-scm") {
+		f.set("SETUPTOOLS_SCM_PRETEND_VERSION", v)
+	}
+	switch {
+	case p.toml.str("tool", "pdm", "version", "source") == "scm":
+		f.set("PDM_BUILD_SCM_VERSION", v)
+	case strings.Contains(requires, "poetry-dynamic-versioning"):
+		f.set("POETRY_DYNAMIC_VERSIONING_BYPASS", v)
+	case strings.Contains(requires, "uv-dynamic-versioning"):
+		f.set("UV_DYNAMIC_VERSIONING_BYPASS", v)
+	case strings.Contains(requires, "versioningit"), strings.Contains(requires, "dunamai"):
+		f.set("VERSIONINGIT_DEFAULT_VERSION", v)
+	}
+	if strings.Contains(requires, "pbr") || strings.Contains(p.setup, "pbr=True") {
+		f.set("PBR_VERSION", v)
+	}
+}
+
+var notVariable = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// tool installs a program of its own virtual environment, or its packages would
+// mix with those of the project.
+func (f *finder) tool(name, spec string) {
+	dir := home + "/.local/lib/" + name
+	if spec == "" || !requirement.MatchString(name+spec) {
+		spec = ""
+	}
+	f.run(".", strings.Join([]string{
+		words("python3", "-m", "venv", dir),
+		words(dir+"/bin/pip", "install", name+spec),
+		words("mkdir", "-p", localBin),
+		words("ln", "-sf", dir+"/bin/"+name, localBin+"/"+name),
+	}, " && "))
+}
+
+// in sets a variable for the command of a nested project, which has a virtual
+// environment of its own; that of the first project is set for everyone.
+func (p pythonProject) in(variable, command string) string {
+	if p.nested {
+		return variable + "=" + quote(p.venv) + " " + command
+	}
+	return command
+}
+
+func (f *finder) uv(p pythonProject, n needs) {
+	f.tool("uv", p.ManagerVersion)
+	f.set("UV_PYTHON_DOWNLOADS", "never")
+	f.set("UV_FROZEN", "1")
+	f.set("UV_NO_SYNC", "1") // what agents run must not wait for the network
+	if !p.nested {
+		f.set("UV_PROJECT_ENVIRONMENT", p.venv)
+	}
+	if have := version(f.tools["python"]); have != "" {
+		parts := strings.Split(have, ".")
+		f.set("UV_PYTHON", strings.Join(parts[:min(2, len(parts))], ".")) // whatever .python-version says
+	}
+	sync := []string{"uv", "sync", "--inexact"}
+	if p.toml.has("tool", "uv", "workspace") {
+		sync = append(sync, "--all-packages")
+	}
+	for _, group := range n.groups {
+		sync = append(sync, "--group", group)
+	}
+	full := slices.Clone(sync)
+	for _, extra := range n.extras {
+		full = append(full, "--extra", extra)
+	}
+	if len(n.extras) == 0 && !n.named {
+		full = append(full, "--all-extras")
+	}
+	env := func(list []string, more ...string) string {
+		return p.in("UV_PROJECT_ENVIRONMENT", words(append(slices.Clone(list), more...)...))
+	}
+	commands := []string{env(full, "--frozen")}
+	if len(full) != len(sync) {
+		commands = append(commands, env(sync, "--frozen"))
+	}
+	f.command(Command{Dir: p.Dir, Optional: p.nested,
+		Shell: either(append(commands, keeping("uv.lock", "UV_FROZEN=0 "+env(full)))...)})
+}
+
+func (f *finder) poetry(p pythonProject, n needs) {
+	f.tool("poetry", p.ManagerVersion)
+	f.set("POETRY_NO_INTERACTION", "1")
+	install := []string{"poetry", "install"}
+	if with := p.optionalGroups(n); len(with) > 0 {
+		install = append(install, "--with", strings.Join(with, ","))
+	}
+	full := slices.Clone(install)
+	for _, extra := range n.extras {
+		full = append(full, "--extras", extra)
+	}
+	if len(n.extras) == 0 && !n.named {
+		full = append(full, "--all-extras")
+	}
+	commands := []string{p.in("VIRTUAL_ENV", words(full...))}
+	if len(full) != len(install) {
+		commands = append(commands, p.in("VIRTUAL_ENV", words(install...)))
+	}
+	again := p.in("VIRTUAL_ENV", "poetry lock") + " && " + commands[0]
+	if p.Lock != "" {
+		again = keeping("poetry.lock", again)
+	} else {
+		again = "{ " + again + "; }"
+	}
+	f.command(Command{Dir: p.Dir, Shell: either(append(commands, again)...), Optional: p.nested})
+}
+
+// optionalGroups are the groups of Poetry that are installed only when asked
+// for, and that tests need by their names.
+func (p pythonProject) optionalGroups(n needs) []string {
+	var with []string
+	for name := range p.toml.table("tool", "poetry", "group") {
+		optional := p.toml.table("tool", "poetry", "group", name)["optional"] == true
+		if optional && groupName.MatchString(name) && (testNames[name] || devNames[name] || slices.Contains(n.groups, name)) {
+			with = append(with, name)
+		}
+	}
+	for _, name := range n.groups {
+		if p.toml.has("dependency-groups", name) {
+			with = append(with, name)
+		}
+	}
+	return unique(with)
+}
+
+func (f *finder) pdm(p pythonProject) {
+	f.tool("pdm", "")
+	f.set("PDM_IGNORE_SAVED_PYTHON", "1")
+	f.set("PDM_CHECK_UPDATE", "0")
+	install := p.in("VIRTUAL_ENV", "pdm install --frozen-lockfile")
+	f.command(Command{Dir: p.Dir, Optional: p.nested,
+		Shell: either(install+" --group :all", install, keeping("pdm.lock", p.in("VIRTUAL_ENV", "pdm install")))})
+}
+
+func (f *finder) pipenv(p pythonProject) {
+	f.tool("pipenv", "")
+	f.set("PIPENV_VERBOSITY", "-1")
+	install := p.in("VIRTUAL_ENV", "pipenv install --dev --skip-lock")
+	if p.Lock != "" {
+		install = either(p.in("VIRTUAL_ENV", "pipenv sync --dev"), keeping("Pipfile.lock", install))
+	}
+	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
+}
+
+// pip installs the project and all that its tests need at once, so that the
+// versions go together; if they do not, one after the other.
+func (f *finder) pip(p pythonProject, n needs) {
+	python := p.venv + "/bin/python"
+	if len(n.groups) > 0 {
+		f.run(p.Dir, words(python, "-m", "pip", "install", "pip>=25.1")) // knows dependency groups
+	}
+	var parts [][]string
+	if p.pkg {
+		self := "."
+		if len(n.extras) > 0 {
+			self += "[" + strings.Join(n.extras, ",") + "]"
+		}
+		parts = append(parts, []string{"-e", self})
+	}
+	for _, group := range n.groups {
+		parts = append(parts, []string{"--group", group})
+	}
+	for _, file := range n.files {
+		parts = append(parts, []string{"-r", relativeTo(p.Dir, file)})
+	}
+	if more := slices.Concat(n.packages, f.missingTestPackages(p, n, "")); len(more) > 0 {
+		parts = append(parts, unique(more))
+	}
+	if len(parts) == 0 {
+		return
+	}
+	var singly []string
+	for _, part := range parts {
+		singly = append(singly, words(append([]string{python, "-m", "pip", "install"}, part...)...))
+	}
+	install := words(append([]string{python, "-m", "pip", "install"}, slices.Concat(parts...)...)...)
+	if len(parts) > 1 {
+		install = either(install, "{ "+strings.Join(singly, " && ")+"; }")
+	}
+	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
+}

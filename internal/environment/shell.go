@@ -1,0 +1,98 @@
+package environment
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// quote makes one word of s for a POSIX shell.
+func quote(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// words makes a command of words, each quoted where it has to be.
+func words(list ...string) string {
+	quoted := make([]string, len(list))
+	for n, word := range list {
+		quoted[n] = quote(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// either runs commands until one ends well.
+func either(commands ...string) string {
+	return strings.Join(commands, " || ")
+}
+
+// keeping runs a command that may change a file of the repository, and puts the
+// file back: what is set up must not show up as a change.
+func keeping(file, command string) string {
+	file = quote(file)
+	return "{ kept=$(mktemp) && cp " + file + ` "$kept" && { ` + command + `; s=$?; cp "$kept" ` + file + `; rm -f "$kept"; [ "$s" -eq 0 ]; }; }`
+}
+
+// maxWords bounds the commands of others that are looked at.
+const maxWords = 60
+
+// split takes a simple command apart. It is false for one that a shell would
+// expand or that has more than one command: what it does is not known then.
+func split(command string) ([]string, bool) {
+	var out []string
+	var word strings.Builder
+	open, started := byte(0), false
+	for n := 0; n < len(command); n++ {
+		c := command[n]
+		switch {
+		case open != 0 && c == open:
+			open = 0
+		case c == '$' && open != '\'', c == '`' && open != '\'':
+			return nil, false
+		case open != 0:
+			word.WriteByte(c)
+		case c == '\'' || c == '"':
+			open, started = c, true
+		case c == '#' && !started:
+			n = len(command)
+		case strings.IndexByte("|&;<>()\\*?", c) >= 0:
+			return nil, false
+		case c == ' ' || c == '\t':
+			if started {
+				out = append(out, word.String())
+			}
+			word.Reset()
+			started = false
+		default:
+			word.WriteByte(c)
+			started = true
+		}
+	}
+	if started {
+		out = append(out, word.String())
+	}
+	return out, open == 0 && len(out) > 0 && len(out) <= maxWords
+}
+
+// clip cuts a text to at most n bytes, between characters.
+func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// slug makes a file name of a folder's path.
+func slug(s string) string {
+	return strings.Trim(clip(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
+}

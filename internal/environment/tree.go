@@ -1,0 +1,220 @@
+package environment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+const (
+	maxEntries = 100_000   // that the walk looks at
+	maxFile    = 512 << 10 // bytes that are read of one manifest
+	maxLock    = 8 << 20   // bytes that are read of one lock file
+	maxNesting = 100       // of brackets in a manifest: parsers of TOML recurse
+	maxDepth   = 4         // of folders in which projects are looked for
+)
+
+// tree is the checkout as the search sees it: its regular files, found without
+// following a symbolic link.
+type tree struct {
+	root  *os.Root
+	files []string // slash-separated, sorted
+}
+
+// skippedDirs hold what others wrote, or what tools left.
+var skippedDirs = map[string]bool{
+	"node_modules": true, "bower_components": true, "site-packages": true, "__pycache__": true,
+	"target": true, "venv": true,
+}
+
+// dotDirs are the hidden folders in which set-ups are described.
+var dotDirs = map[string]bool{
+	".github": true, ".devcontainer": true, ".mvn": true, ".cargo": true, ".yarn": true, ".config": true, ".ci": true,
+}
+
+func readTree(root *os.Root) (*tree, error) {
+	t := &tree{root: root}
+	seen := 0
+	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, failed error) error {
+		if seen++; seen > maxEntries {
+			return fs.SkipAll
+		}
+		switch {
+		case failed != nil && p == ".":
+			return failed
+		case failed != nil: // the tools will say what cannot be read
+		case d.IsDir() && p != "." && passOver(p, d.Name()):
+			return fs.SkipDir
+		case d.Type().IsRegular():
+			t.files = append(t.files, p)
+		}
+		return nil //nolint:nilerr // what cannot be read is left out here
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the folders of the checkout: %w", err)
+	}
+	slices.Sort(t.files)
+	return t, nil
+}
+
+func passOver(p, name string) bool {
+	if p == ".yarn/cache" {
+		return true // thousands of archives; whether there is one is asked apart
+	}
+	return skippedDirs[name] || strings.HasPrefix(name, ".") && !dotDirs[name]
+}
+
+// has says whether a regular file is there.
+func (t *tree) has(p string) bool {
+	_, found := slices.BinarySearch(t.files, p)
+	return found
+}
+
+// first is the first of some files of a folder that is there, "" without any.
+func (t *tree) first(dir string, names ...string) string {
+	for _, name := range names {
+		if p := path.Join(dir, name); t.has(p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// below lists the files of a folder, deep down.
+func (t *tree) below(dir string) []string {
+	if dir == "." {
+		return t.files
+	}
+	from, _ := slices.BinarySearch(t.files, dir+"/")
+	to, _ := slices.BinarySearch(t.files, dir+"0") // '0' comes after '/'
+	return t.files[from:to]
+}
+
+// isDir says whether a folder is there, even one that the walk passes over.
+func (t *tree) isDir(p string) bool {
+	info, err := t.root.Lstat(p)
+	return err == nil && info.IsDir()
+}
+
+// text is the content of a manifest, "" when it is missing, too large or no
+// regular file.
+func (t *tree) text(p string) string { return t.bounded(p, maxFile) }
+
+func (t *tree) bounded(p string, limit int64) string {
+	data, err := readRegular(t.root, p, limit)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// toml decodes a TOML file into v and says whether that went well.
+func (t *tree) toml(p string, v any) bool {
+	text := t.text(p)
+	if text == "" || tooDeep(text) {
+		return false
+	}
+	_, err := toml.Decode(text, v)
+	return err == nil
+}
+
+// json decodes a JSON file into v and says whether that went well.
+func (t *tree) json(p string, v any) bool {
+	return json.Unmarshal([]byte(t.text(p)), v) == nil
+}
+
+// tooDeep: brackets in strings count too, which only makes it stricter.
+func tooDeep(text string) bool {
+	depth := 0
+	for n := range len(text) {
+		switch text[n] {
+		case '[', '{':
+			if depth++; depth > maxNesting {
+				return true
+			}
+		case ']', '}':
+			depth = max(0, depth-1)
+		}
+	}
+	return false
+}
+
+// sideDirs hold what comes along with a project: its website, examples and
+// measurements are projects of their own, which its tests do not need.
+var sideDirs = map[string]bool{
+	"docs": true, "doc": true, "documentation": true, "website": true, "site": true, "www": true,
+	"example": true, "examples": true, "sample": true, "samples": true, "demo": true, "demos": true,
+	"bench": true, "benchmark": true, "benchmarks": true, "perf": true, "playground": true, "playgrounds": true,
+	"template": true, "templates": true, "fixture": true, "fixtures": true, "testdata": true, "__fixtures__": true,
+	"vendor": true, "third_party": true, "dist": true, "fuzz": true, "fuzzing": true,
+}
+
+// testDirs hold tests, and now and then somebody else's project as test data.
+var testDirs = map[string]bool{"test": true, "tests": true, "__tests__": true, "spec": true}
+
+// aside says whether a folder lies in one of sideDirs or is hidden.
+func aside(dir string) bool {
+	for part := range strings.SplitSeq(dir, "/") {
+		hidden := part != "." && strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")
+		if sideDirs[part] || hidden || strings.HasPrefix(part, "perf-") || strings.HasPrefix(part, "bench-") {
+			return true
+		}
+	}
+	return false
+}
+
+func inTests(dir string) bool {
+	return slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return testDirs[part] })
+}
+
+// folders lists the folders that have one of the files, the root first, those
+// aside and those of tests left out.
+func (t *tree) folders(names ...string) []string {
+	var dirs []string
+	for _, p := range t.files {
+		dir := path.Dir(p)
+		if slices.Contains(names, path.Base(p)) && strings.Count(p, "/") <= maxDepth && !aside(dir) && !inTests(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs) // "." comes first: names that begin with a dot are aside
+	return slices.Compact(dirs)
+}
+
+// inside says whether p is dir or lies in it.
+func inside(p, dir string) bool {
+	return dir == "." || p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+var (
+	errTooLarge   = errors.New("the file is too large")
+	errNotRegular = errors.New("not a regular file")
+)
+
+// readRegular reads a regular file of at most limit bytes, never through a link
+// at its end.
+func readRegular(root *os.Root, p string, limit int64) ([]byte, error) {
+	info, err := root.Lstat(p)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errNotRegular // a pipe would block, a device would not end
+	case info.Size() > limit:
+		return nil, errTooLarge
+	}
+	file, err := root.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
+}

@@ -1,0 +1,70 @@
+package environment
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+var versionNumber = regexp.MustCompile(`\d+(?:\.\d+){0,3}`)
+
+// version is the number in what a tool or a file says of its version.
+func version(s string) string { return versionNumber.FindString(clip(s, 200)) }
+
+// maxConstraint bounds the constraints that are parsed.
+const maxConstraint = 300
+
+// satisfies says whether a version fulfils a constraint in the manner of npm.
+// One that nobody can read is taken as fulfilled: its tool will say so.
+func satisfies(have, wanted string) bool {
+	if len(wanted) > maxConstraint {
+		return true
+	}
+	v, err := semver.NewVersion(threeParts(have))
+	if err != nil {
+		return true
+	}
+	c, err := semver.NewConstraint(wanted)
+	return err != nil || c.Check(v)
+}
+
+func threeParts(v string) string {
+	parts := strings.Split(v, ".")
+	return strings.Join(parts[:min(3, len(parts))], ".")
+}
+
+var (
+	compatible = regexp.MustCompile(`~=\s*(\d+)((?:\.\d+)*)\.\d+`)
+	arbitrary  = regexp.MustCompile(`===?`)
+)
+
+// satisfiesPython does it for the specifiers of PEP 440 and of Poetry.
+func satisfiesPython(have, wanted string) bool {
+	if len(wanted) > maxConstraint {
+		return true
+	}
+	wanted = compatible.ReplaceAllStringFunc(wanted, func(s string) string {
+		least := strings.TrimSpace(strings.TrimPrefix(s, "~="))
+		parts := strings.Split(least, ".")
+		return ">=" + least + ",=" + strings.Join(parts[:len(parts)-1], ".") + ".x"
+	})
+	wanted = strings.ReplaceAll(arbitrary.ReplaceAllString(wanted, "="), ".*", ".x")
+	return satisfies(have, strings.TrimRight(strings.TrimSpace(wanted), ","))
+}
+
+// atLeast says whether a version is wanted or newer, number by number.
+func atLeast(have, wanted string) bool {
+	h, err := semver.NewVersion(threeParts(version(have)))
+	if err != nil {
+		return true
+	}
+	w, err := semver.NewVersion(threeParts(version(wanted)))
+	return err != nil || !h.LessThan(w)
+}
+
+// startsWith says whether a version is one of a line: 3.13.1 is one of 3.13.
+func startsWith(have, wanted string) bool {
+	wanted = version(wanted)
+	return wanted == "" || have == wanted || strings.HasPrefix(have, wanted+".")
+}
