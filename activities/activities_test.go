@@ -80,7 +80,7 @@ func newHouse(t *testing.T, rules string) *house {
 	t.Cleanup(h.Model.Close)
 	h.Tools, err = tool.Builtin().Set()
 	require.NoError(t, err)
-	h.Sandbox, err = setup.Sandbox(cfg, sandbox.DetectToolchains())
+	h.Sandbox, err = setup.Sandbox(cfg, sandbox.DetectToolchains(), h.dataDir)
 	require.NoError(t, err)
 	h.makeRun(cfg)
 

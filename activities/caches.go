@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -39,7 +40,10 @@ func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.
 // command is what every sandboxed command gets.
 func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 	c := sandbox.Command{
-		Env: map[string]string{}, ReadOnly: append([]string{}, a.Config.Execution.Sandbox.ReadOnly...), Limits: setup.Limits(a.Config),
+		Env: map[string]string{}, Limits: setup.Limits(a.Config),
+	}
+	for _, path := range a.Config.Execution.Sandbox.ReadOnly {
+		c.Mounts = append(c.Mounts, sandbox.Mount{Host: path, Inside: path})
 	}
 	cache.Give(&c)
 	return c
@@ -66,7 +70,8 @@ func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, chec
 			return err
 		}
 		defer tree.Close()
-		env.GoCache, env.Writable = sandbox.GoCache{Dir: dir}, nil
+		env.GoCache = sandbox.GoCache{Dir: dir}
+		env.Mounts = slices.DeleteFunc(slices.Clone(env.Mounts), func(m sandbox.Mount) bool { return m.Writable })
 		env.Limits.Timeout = in.Timeout / 2
 		return verify.Compile(ctx, tree.Path(), env)
 	})

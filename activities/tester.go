@@ -163,7 +163,7 @@ func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) veri
 	}
 	return verify.Env{
 		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
-		ReadOnly: command.ReadOnly, Writable: command.Writable, NodeModules: os.Getenv("RGPT_NODE_MODULES"),
+		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"),
 	}
 }
 

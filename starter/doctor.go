@@ -80,7 +80,7 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)
 	return append(checks,
-		doctor.Sandbox(func() (*sandbox.Process, error) { return setup.Sandbox(cfg, sandbox.DetectToolchains()) }, cfg.Execution.Sandbox.AllowUnisolated),
+		doctor.Sandbox(func() (*sandbox.Process, error) { return setup.Sandbox(cfg, sandbox.DetectToolchains(), dir) }, cfg.Execution.Sandbox.AllowUnisolated),
 		doctor.Chromium(a.getenv))
 }
 

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -105,15 +106,18 @@ func repoName(repo string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// Inside is where a command finds the files of its own layer.
+const Inside = "/var/cache/build"
+
 // Give lets a command use the cache.
 func (c *Cache) Give(command *sandbox.Command) {
 	if command.Env == nil {
 		command.Env = map[string]string{}
 	}
 	command.GoCache = c.goCache
-	command.Writable = append(command.Writable, c.files)
+	command.Mounts = append(command.Mounts, sandbox.Mount{Host: c.files, Inside: Inside, Writable: true})
 	for name, dir := range map[string]string{"npm_config_cache": "npm", "PIP_CACHE_DIR": "pip", "PYTHONPYCACHEPREFIX": "python"} {
-		command.Env[name] = filepath.Join(c.files, dir)
+		command.Env[name] = path.Join(Inside, dir)
 	}
 }
 

@@ -19,7 +19,7 @@ func Default() *Config {
 			Sandbox: Sandbox{
 				Runner: "process", Memory: 4 * GiB, Processes: 512, CPUTime: 40 * time.Minute,
 				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{},
-				ShareModuleCache: true, CacheAge: 14 * 24 * time.Hour, CacheSize: 20 * GiB,
+				CacheAge: 14 * 24 * time.Hour, CacheSize: 20 * GiB,
 			},
 			Approval:     Approval{Wait: 24 * time.Hour},
 			Intervention: Intervention{Wait: 24 * time.Hour},

@@ -49,9 +49,8 @@ type Sandbox struct {
 	Output          Size          `yaml:"output" validate:"min=1024,max=1073741824" doc:"What is kept of each of a command's two output streams."`
 	ReadOnly        []string      `yaml:"read_only" validate:"dive,abspath" doc:"More folders of the host that commands may read, such as a tool chain." example:"[/opt/toolchain]"`
 
-	ShareModuleCache bool          `yaml:"share_module_cache" doc:"Commands may read the whole Go module cache of this host, private modules of other repositories with it. Without it a Go project must be vendored."`
-	CacheAge         time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that no command used for this long are removed."`
-	CacheSize        Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for the build caches of this host; the longest unused are removed first, and none that is in use."`
+	CacheAge  time.Duration `yaml:"cache_age" validate:"min=1h" doc:"Build caches that no command used for this long are removed."`
+	CacheSize Size          `yaml:"cache_size" validate:"min=16777216" doc:"Disk space for the build caches of this host; the longest unused are removed first, and none that is in use."`
 }
 
 // Approval is about questions to people.

@@ -46,8 +46,8 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 		return nil, err
 	}
 	command := []string{b.path, "--args", strconv.Itoa(argsFile), "--", helperPath, helperArg, stageInit}
-	if s.mapped != nil {
-		return b.withMappedMounts(s, command, mounts), nil
+	if s.mapped != nil || s.overlays != nil {
+		return b.withPreparedMounts(s, command, mounts), nil
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
@@ -56,9 +56,9 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// withMappedMounts starts bwrap in a user and mount namespace in which the
+// withPreparedMounts starts bwrap in a user and mount namespace in which the
 // prepared mounts lie over the paths they were made of.
-func (b bubblewrap) withMappedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
+func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
 	for _, m := range mounts {
 		if m.FD != 0 {
 			s.config.Mounts = append(s.config.Mounts, m)
@@ -68,13 +68,21 @@ func (b bubblewrap) withMappedMounts(s *session, command []string, mounts []moun
 	s.config.Descriptors = len(s.childFiles)
 	cmd := exec.Command(s.executable, helperArg, stageAttach)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings:                userMappings(os.Geteuid()),
-		GidMappings:                userMappings(os.Getegid()),
-		GidMappingsEnableSetgroups: true,
-		Pdeathsig:                  syscall.SIGKILL,
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if s.mapped != nil {
+		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())
+		attr.GidMappingsEnableSetgroups = true
+	} else {
+		// The worker's user is root in there, who may mount; bwrap makes a
+		// namespace of its own inside, in which it is nobody in particular.
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		attr.GidMappingsEnableSetgroups = unix.Geteuid() == 0
+		if unix.Geteuid() == 0 {
+			attr.Credential = &syscall.Credential{} // without groups
+		}
 	}
+	cmd.SysProcAttr = attr
 	return cmd
 }
 
@@ -90,7 +98,7 @@ func (b bubblewrap) namespaceArgs(s *session) []string {
 		args = append(args, "--unshare-net")
 	}
 	if s.mapped != nil {
-		// Inside the namespace of withMappedMounts; what the helper needs to
+		// Inside the namespace of withPreparedMounts; what the helper needs to
 		// become the user of the command.
 		return append(args, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_CHOWN")
 	}
@@ -116,6 +124,10 @@ func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
 		return []string{"--bind", m.Source, m.Target}, nil
 	case mountScratch:
 		return []string{"--perms", "1777", "--size", size, "--tmpfs", m.Target}, nil
+	case mountEmpty:
+		return []string{"--perms", "0755", "--size", strconv.Itoa(emptyBytes), "--tmpfs", m.Target}, nil
+	case mountSeal:
+		return []string{"--remount-ro", m.Target}, nil
 	case mountSymlink:
 		return []string{"--symlink", m.Source, m.Target}, nil
 	case mountProc:
@@ -123,20 +135,22 @@ func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
 	case mountDev:
 		return []string{"--dev", m.Target, "--perms", "1777", "--size", size, "--tmpfs", m.Target + "/shm", "--remount-ro", m.Target}, nil
 	case mountFile:
-		return fileArgs(s, m.Target, []byte(m.Data))
+		return fileArgs(s, m.Target, "0444", []byte(m.Data))
+	case mountProgram:
+		return fileArgs(s, m.Target, "0555", []byte(m.Data))
 	case mountCopy:
 		data, err := os.ReadFile(m.Source)
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
-		return fileArgs(s, m.Target, data)
+		return fileArgs(s, m.Target, "0444", data)
 	}
 	return nil, fmt.Errorf("sandbox: unknown mount %q", m.Kind)
 }
 
-func fileArgs(s *session, target string, data []byte) ([]string, error) {
+func fileArgs(s *session, target, perms string, data []byte) ([]string, error) {
 	fd, err := s.memory("file", data)
-	return []string{"--perms", "0444", "--file", strconv.Itoa(fd), target}, err
+	return []string{"--perms", perms, "--file", strconv.Itoa(fd), target}, err
 }
 
 // readChildPID reads what bwrap says about the process it made; end of file

@@ -1,12 +1,15 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,11 +33,12 @@ func (direct) prepare(s *session) (*exec.Cmd, error) {
 	s.config.Isolated = false
 	s.config.NoSockets = !s.command.Network
 	s.config.Dir = filepath.Join(s.command.Root, s.command.Dir)
-	s.config.Env = environment(s.command, scratch, scratch)
+	home, temporary := cmp.Or(s.command.Home, scratch), cmp.Or(s.command.Tmp, scratch)
+	s.config.Env = onHost(environment(s.command, home, temporary), s)
 	if s.config.Landlock != nil {
 		s.config.Landlock = &landlockRules{
-			ReadOnly: directReadOnly(s.command),
-			Writable: append([]string{s.command.Root, scratch}, s.command.Writable...),
+			ReadOnly: directReadOnly(s),
+			Writable: append(s.command.writable(), scratch),
 		}
 	}
 	cmd := exec.Command(s.executable, helperArg, stageDrop)
@@ -45,12 +49,58 @@ func (direct) prepare(s *session) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-func directReadOnly(c Command) []string {
+// onHost names the host's paths in the environment: there are no others here.
+func onHost(env []string, s *session) []string {
+	places := map[string]string{}
+	for _, m := range extraMounts(s.command, s.toolchains) {
+		if m.Source != "" && m.Source != m.Target {
+			places[m.Target] = m.Source
+		}
+	}
+	// The longest first: one may lie in another.
+	inside := slices.SortedFunc(maps.Keys(places), func(a, b string) int { return len(b) - len(a) })
+	for i := range env {
+		for _, place := range inside {
+			env[i] = replacePath(env[i], place, places[place])
+		}
+	}
+	return env
+}
+
+// replacePath replaces a path, and what begins with it, in a list of paths or
+// words.
+func replacePath(s, path, by string) string {
+	const before, after = "=: '\"", "/: '\""
+	var b strings.Builder
+	for {
+		i := strings.Index(s, path)
+		if i < 0 {
+			return b.String() + s
+		}
+		end := i + len(path)
+		begins := i > 0 && strings.IndexByte(before, s[i-1]) >= 0
+		ends := end == len(s) || strings.IndexByte(after, s[end]) >= 0
+		b.WriteString(s[:i])
+		if begins && ends {
+			b.WriteString(by)
+		} else {
+			b.WriteString(path)
+		}
+		s = s[end:]
+	}
+}
+
+func directReadOnly(s *session) []string {
 	paths := append([]string{"/proc", "/dev"}, systemDirs...)
 	for _, name := range slices.Concat([]string{"passwd", "group", "hosts"}, etcDirs, etcFiles) {
 		paths = append(paths, filepath.Join("/etc", name))
 	}
-	return append(paths, c.ReadOnly...)
+	for _, m := range extraMounts(s.command, s.toolchains) {
+		if m.Kind == mountReadOnly {
+			paths = append(paths, m.Source)
+		}
+	}
+	return paths
 }
 
 // treeTick is how often reapTree looks.

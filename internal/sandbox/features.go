@@ -2,9 +2,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,8 +151,59 @@ func (p *Process) try(variant Variant) *Feature {
 	if err != nil {
 		return &Feature{Name: "namespaces by " + string(variant), Required: true, By: string(variant), Detail: err.Error(), Fix: namespaceFix()}
 	}
-	p.features = p.describe(cgroupErr)
+	p.features = append(p.describe(cgroupErr), p.overlayFeature(p.testOverlay()))
 	return nil
+}
+
+var errNoMounts = errors.New("commands without namespaces have no mounts of their own")
+
+// testOverlay runs a command above bases, where the work of this worker will
+// lie.
+func (p *Process) testOverlay() error {
+	dir := p.options.DataDir
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		dir = "" // not made yet: it is tried where temporary files lie
+	}
+	dir, err := os.MkdirTemp(dir, "rgpt-overlay-probe-")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	for _, name := range []string{"work", "base", "home", "homebase"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "base", "probe"), []byte("below"), 0o644); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	c, err := p.complete(Command{
+		Root: filepath.Join(dir, "work"), WorkspaceBase: filepath.Join(dir, "base"),
+		Home: filepath.Join(dir, "home"), HomeBase: filepath.Join(dir, "homebase"),
+		Shell: "grep -q below probe && rm probe && echo above >probe && echo x >~/probe",
+	})
+	if err != nil {
+		return err
+	}
+	res, err := p.runOnce(ctx, c, time.Now())
+	if err == nil && !res.OK() {
+		err = fmt.Errorf("a command that wrote above a base ended with code %d: %s", res.ExitCode, strings.TrimSpace(string(res.Stderr)))
+	}
+	return err
+}
+
+func (p *Process) overlayFeature(err error) Feature {
+	f := Feature{Name: "overlay", Available: err == nil, By: "overlayfs"}
+	if err != nil {
+		f.Detail = "installed packages are copied into every workspace that needs them: " + err.Error()
+		f.Fix = "put the data folder on a file system such as ext4 or xfs (in a container: on a volume), with Linux 5.19 or newer"
+	}
+	return f
 }
 
 func (p *Process) useCgroup() (err error) {
@@ -168,7 +221,7 @@ func (p *Process) unisolated(missing []Feature) (*Process, error) {
 	if err := p.selfTest(); err != nil {
 		return nil, err
 	}
-	p.features = slices.Concat(missing, p.describe(cgroupErr))
+	p.features = slices.Concat(missing, p.describe(cgroupErr), []Feature{p.overlayFeature(errNoMounts)})
 	return p, nil
 }
 

@@ -38,16 +38,23 @@ func (c Command) withGoCache(program string) Command {
 	base := c.GoCache.Base
 	if base != "" {
 		if info, err := os.Lstat(base); err == nil && info.IsDir() {
-			c.ReadOnly = append(c.ReadOnly, base)
+			c.Mounts = append(c.Mounts, Mount{Host: base, Inside: goCacheBaseInside})
+			base = goCacheBaseInside
 		} else {
 			base = ""
 		}
 	}
-	c.Writable = append(c.Writable, c.GoCache.Dir)
-	c.Env["GOCACHE"] = c.GoCache.Dir
-	c.Env["GOCACHEPROG"] = strings.Join([]string{word(program), goCacheArg, word(base), word(c.GoCache.Dir)}, " ")
+	c.Mounts = append(c.Mounts, Mount{Host: c.GoCache.Dir, Inside: goCacheInside, Writable: true})
+	c.Env["GOCACHE"] = goCacheInside
+	c.Env["GOCACHEPROG"] = strings.Join([]string{word(program), goCacheArg, word(base), word(goCacheInside)}, " ")
 	return c
 }
+
+// Where a command finds what it compiled, and what others did for it.
+const (
+	goCacheInside     = "/var/cache/go"
+	goCacheBaseInside = "/var/cache/go-base"
+)
 
 // word quotes one word as the go tool splits them. A path that holds both
 // kinds of quotes cannot be written.

@@ -57,6 +57,8 @@ type helperConfig struct {
 	SwitchUser bool
 	// Mounts are made by stageMounts or stageAttach.
 	Mounts []mount
+	// Overlays are made before the mounts, by the same stage.
+	Overlays []overlay
 	// Next is what stageAttach becomes, with that many Descriptors.
 	Next        []string
 	Descriptors int
@@ -68,11 +70,13 @@ type helperConfig struct {
 type helperStatus struct {
 	Ready  bool   `json:",omitempty"` // all is confined; the command starts now
 	Failed string `json:",omitempty"` // nothing was run
-	Exited bool   `json:",omitempty"`
-	Code   int    `json:",omitempty"`
-	Signal int    `json:",omitempty"`
-	CPU    time.Duration
-	MaxRSS int64
+	// NoOverlay: it failed since an overlay was refused.
+	NoOverlay bool `json:",omitempty"`
+	Exited    bool `json:",omitempty"`
+	Code      int  `json:",omitempty"`
+	Signal    int  `json:",omitempty"`
+	CPU       time.Duration
+	MaxRSS    int64
 }
 
 // Priorities of commands: below the worker's, whose heartbeats and watchdog
@@ -106,7 +110,8 @@ func MaybeRunHelper() {
 	// the thread that goes on to the next.
 	runtime.LockOSThread()
 	if err := runStage(os.Args[2]); err != nil {
-		report(helperStatus{Failed: err.Error()})
+		var refused *overlayError
+		report(helperStatus{Failed: err.Error(), NoOverlay: errors.As(err, &refused)})
 		os.Exit(125)
 	}
 	os.Exit(0)
@@ -141,7 +146,7 @@ func runStage(stage string) error {
 
 // runAttach puts prepared mounts in place and goes on as bwrap.
 func runAttach(config helperConfig) error {
-	if err := attachMounts(config.Mounts); err != nil {
+	if err := attachMounts(config.Mounts, config.Overlays); err != nil {
 		return err
 	}
 	if err := keepFiles(config.Descriptors); err != nil {
@@ -152,7 +157,7 @@ func runAttach(config helperConfig) error {
 
 // runMounts builds the file system of a namespace of our own.
 func runMounts(config helperConfig) error {
-	if err := buildFileSystem(config.Mounts); err != nil {
+	if err := buildFileSystem(config.Mounts, config.Overlays); err != nil {
 		return err
 	}
 	if config.NetworkUp {

@@ -30,9 +30,12 @@ const (
 	mountScratch  mountKind = "tmpfs"   // empty directory in memory
 	mountSymlink  mountKind = "symlink" // symbolic link
 	mountFile     mountKind = "file"    // small file with given content
+	mountProgram  mountKind = "program" // the same, executable
 	mountCopy     mountKind = "copy"    // copy of a small host file
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
+	mountEmpty    mountKind = "empty"   // empty directory over what would be seen, closed by mountSeal
+	mountSeal     mountKind = "seal"    // makes a mountEmpty read-only, once all below it is mounted
 )
 
 // systemDirs hold programs and libraries. On merged-/usr systems all but the
@@ -45,12 +48,12 @@ var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 var (
 	etcDirs = []string{
 		"alternatives", "chromium", "chromium.d", "crypto-policies", "fonts", "java-11-openjdk", "java-17-openjdk",
-		"java-21-openjdk", "ld.so.conf.d", "pki/ca-trust/extracted", "pki/tls/certs", "python3", "python3.11", "ssl/certs",
+		"java-21-openjdk", "ld.so.conf.d", "maven/logging", "pki/ca-trust/extracted", "pki/tls/certs", "python3", "python3.11", "ssl/certs",
 	}
 	etcFiles = []string{
 		"bash.bashrc", "debian_version", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "localtime",
-		"locale.alias", "lsb-release", "mime.types", "networks", "nsswitch.conf", "os-release", "protocols",
-		"resolv.conf", "services", "ssl/openssl.cnf", "timezone",
+		"locale.alias", "lsb-release", "maven/m2.conf", "mime.types", "networks", "nsswitch.conf", "os-release", "protocols",
+		"services", "ssl/openssl.cnf", "timezone",
 	}
 )
 
@@ -66,20 +69,28 @@ func layout(s *session) []mount {
 	mounts = append(mounts,
 		mount{Kind: mountProc, Target: "/proc"},
 		mount{Kind: mountDev, Target: "/dev", Bytes: scratch},
-		mount{Kind: mountScratch, Target: "/tmp", Bytes: scratch},
-		mount{Kind: mountScratch, Target: Home, Bytes: scratch},
-		mount{Kind: mountSymlink, Source: "/tmp", Target: "/var/tmp"},
+		directory(c.Tmp, tmp, scratch),
+		directory(c.Home, Home, scratch),
+		mount{Kind: mountSymlink, Source: tmp, Target: "/var/tmp"},
 		mount{Kind: mountReadOnly, Source: s.executable, Target: helperPath},
 	)
 	if canMapUsers() && s.mapped == nil {
 		mounts = append(mounts, maskedMounts()...)
 	}
-	mounts = append(mounts, extraMounts(c)...)
+	mounts = append(mounts, extraMounts(c, s.toolchains)...)
 	mounts = append(mounts, mount{Kind: mountWritable, Source: c.Root, Target: Workspace})
 	for i := range mounts {
 		mounts[i].FD = s.mapped[mounts[i].Source]
 	}
 	return mounts
+}
+
+// directory is one of the host's, or else one in memory.
+func directory(host, inside string, bytes int64) mount {
+	if host == "" {
+		return mount{Kind: mountScratch, Target: inside, Bytes: bytes}
+	}
+	return mount{Kind: mountWritable, Source: host, Target: inside}
 }
 
 func systemMounts() []mount {
@@ -147,23 +158,31 @@ func identityFiles() []mount {
 		{Kind: mountFile, Target: "/etc/group", Data: "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"},
 		{Kind: mountFile, Target: "/etc/hosts", Data: "127.0.0.1 localhost sandbox\n::1 localhost\n"},
 		{Kind: mountFile, Target: "/etc/hostname", Data: "sandbox\n"},
+		// There is nobody to ask for names; who the host asks is its own affair.
+		{Kind: mountFile, Target: "/etc/resolv.conf"},
 	}
 }
 
-// extraMounts are the paths that the caller listed, parents before children.
-func extraMounts(c Command) []mount {
-	var mounts []mount
-	for _, path := range c.ReadOnly {
-		if path = filepath.Clean(path); !visibleAnyway(path) && !slices.Contains(c.Writable, path) {
-			mounts = append(mounts, mount{Kind: mountReadOnly, Source: path, Target: path})
+// extraMounts are the toolchains and what the caller listed, parents before
+// children.
+func extraMounts(c Command, toolchains []mount) []mount {
+	mounts := slices.Clone(toolchains)
+	for _, m := range c.Mounts {
+		switch {
+		case m.Writable:
+			mounts = append(mounts, mount{Kind: mountWritable, Source: m.Host, Target: m.Inside})
+		case m.Host != m.Inside || !visibleAnyway(m.Host):
+			mounts = append(mounts, mount{Kind: mountReadOnly, Source: m.Host, Target: m.Inside})
 		}
 	}
-	for _, path := range c.Writable {
-		path = filepath.Clean(path)
-		mounts = append(mounts, mount{Kind: mountWritable, Source: path, Target: path})
+	slices.SortStableFunc(mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
+	mounts = slices.CompactFunc(mounts, func(a, b mount) bool { return a.Target == b.Target })
+	for _, m := range slices.Clone(mounts) {
+		if m.Kind == mountEmpty {
+			mounts = append(mounts, mount{Kind: mountSeal, Target: m.Target})
+		}
 	}
-	slices.SortFunc(mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
-	return slices.CompactFunc(mounts, func(a, b mount) bool { return a.Target == b.Target })
+	return mounts
 }
 
 func visibleAnyway(path string) bool {
@@ -173,9 +192,11 @@ func visibleAnyway(path string) bool {
 // writablePaths are the places a command may write: what Landlock, the second
 // layer, allows whatever the mounts say.
 func writablePaths(c Command) []string {
-	paths := []string{Workspace, "/tmp", Home}
-	for _, path := range c.Writable {
-		paths = append(paths, filepath.Clean(path))
+	paths := []string{Workspace, tmp, Home}
+	for _, m := range c.Mounts {
+		if m.Writable {
+			paths = append(paths, m.Inside)
+		}
 	}
 	return paths
 }

@@ -16,14 +16,21 @@ const (
 // buildFileSystem makes the mounts in the namespaces that this process was
 // started in, and makes them its root. It follows bubblewrap: first pivot to
 // an empty file system in memory, so that no host path is hidden by the work.
-func buildFileSystem(mounts []mount) error {
+func buildFileSystem(mounts []mount, overlays []overlay) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
+	}
+	made, err := makeOverlays(overlays)
+	if err != nil {
+		return err
 	}
 	if err := pivotToStaging(); err != nil {
 		return err
 	}
 	for _, m := range mounts {
+		if fd, ok := made[m.Source]; ok {
+			m.FD = fd
+		}
 		if err := m.make(); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", m.Kind, m.Target, err)
 		}
@@ -36,9 +43,18 @@ func buildFileSystem(mounts []mount) error {
 
 // attachMounts puts prepared mounts over the paths they were made of, for
 // bubblewrap to find them there. Nothing of it is seen by the host.
-func attachMounts(mounts []mount) error {
+func attachMounts(mounts []mount, overlays []overlay) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
+	}
+	made, err := makeOverlays(overlays)
+	if err != nil {
+		return err
+	}
+	for path, fd := range made {
+		if err := attach(fd, path); err != nil {
+			return fmt.Errorf("attach the overlay of %s: %w", path, err)
+		}
 	}
 	for _, m := range mounts {
 		if err := attach(m.FD, m.Source); err != nil {
@@ -97,10 +113,16 @@ func (m mount) make() error {
 		return m.bind(target, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	case mountScratch:
 		return tmpfs(target, m.Bytes)
+	case mountEmpty:
+		return emptyDirectory(target)
+	case mountSeal:
+		return setMountAttr(target, unix.MOUNT_ATTR_RDONLY, false)
 	case mountSymlink:
 		return os.Symlink(m.Source, target)
 	case mountFile:
 		return os.WriteFile(target, []byte(m.Data), 0o444)
+	case mountProgram:
+		return os.WriteFile(target, []byte(m.Data), 0o555)
 	case mountCopy:
 		data, err := os.ReadFile(stagingHost + m.Source)
 		if err != nil {
@@ -166,6 +188,16 @@ func setMountAttr(target string, attr uint64, recursive bool) error {
 		flags = unix.AT_RECURSIVE
 	}
 	return unix.MountSetattr(unix.AT_FDCWD, target, flags, &unix.MountAttr{Attr_set: attr})
+}
+
+// emptyBytes is room for the mount points in a mountEmpty.
+const emptyBytes = 1 << 20
+
+func emptyDirectory(target string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=0755,size=%d", emptyBytes))
 }
 
 func tmpfs(target string, size int64) error {

@@ -35,6 +35,12 @@ func (namespaces) prepare(s *session) (*exec.Cmd, error) {
 		Setsid:      true,
 		Pdeathsig:   syscall.SIGKILL,
 	}
+	if s.overlays != nil {
+		// An overlay copies by the rights of who mounted it, and must get at
+		// files that their owner closed.
+		cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps,
+			unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID)
+	}
 	if s.mapped != nil {
 		attr := cmd.SysProcAttr
 		attr.UidMappings, attr.GidMappings = userMappings(os.Geteuid()), userMappings(os.Getegid())

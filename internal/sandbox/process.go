@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,6 +47,9 @@ type Options struct {
 	Executable string
 	// Toolchains are visible in every sandbox; see DetectToolchains.
 	Toolchains Toolchains
+	// DataDir is the worker's data folder, "" if it has none. No command is
+	// shown it, or a directory above it, and it is where overlays are tried.
+	DataDir string
 	// CacheDir is a host directory for build caches that all commands of this
 	// runner may write, or "" for caches that end with each command. Commands
 	// that share it must trust each other: one can plant compiled code that
@@ -82,6 +86,38 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if len(c.bases()) == 0 {
+		return p.runOnce(ctx, c, started)
+	}
+	if p.variant == Unisolated {
+		return Result{}, &IsolationError{Missing: []Feature{p.overlayFeature(errNoMounts)}}
+	}
+	res, err := p.runOnce(ctx, c, started)
+	var refused *overlayError
+	if !errors.As(err, &refused) {
+		return res, err
+	}
+	return p.runOnCopies(ctx, c, started)
+}
+
+// runOnCopies is for bases that cannot be overlaid: nothing was run yet.
+func (p *Process) runOnCopies(ctx context.Context, c Command, started time.Time) (Result, error) {
+	err := copyBases(ctx, c, started)
+	switch {
+	case errors.Is(err, errCopyTooLarge):
+		return Result{ExitCode: 128 + int(unix.SIGKILL), LimitExceeded: LimitDisk, Duration: time.Since(started), BaseCopied: true}, nil
+	case errors.Is(err, errCopyTooSlow):
+		return Result{ExitCode: 128 + int(unix.SIGKILL), TimedOut: true, Duration: time.Since(started), BaseCopied: true}, nil
+	case err != nil:
+		return Result{}, err
+	}
+	c.WorkspaceBase, c.HomeBase = "", ""
+	res, err := p.runOnce(ctx, c, started)
+	res.BaseCopied = true
+	return res, err
+}
+
+func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Result, error) {
 	s, err := newSession(c, p.executable, initialConfig(c, p.seccomp, p.landlock))
 	if s != nil {
 		defer s.close()
@@ -89,6 +125,7 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	s.toolchains = p.options.Toolchains.mounts
 	r, err := p.start(s, started)
 	if err != nil {
 		return Result{}, err
@@ -103,16 +140,15 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 	if env == nil {
 		env = map[string]string{}
 	}
-	c.ReadOnly = append(append([]string{}, p.options.Toolchains.ReadOnly...), c.ReadOnly...)
-	c.Writable = append([]string{}, c.Writable...)
+	c.Mounts = slices.Clone(c.Mounts)
 	if p.options.CacheDir != "" {
-		c.Writable = append(c.Writable, p.options.CacheDir)
-		maps.Copy(env, cacheEnv(p.options.CacheDir))
+		c.Mounts = append(c.Mounts, Mount{Host: p.options.CacheDir, Inside: cacheInside, Writable: true})
+		maps.Copy(env, cacheEnv(cacheInside))
 	}
 	maps.Copy(env, c.Env)
 	c.Env = env
 	if c.GoCache.Dir == "" {
-		return c.check()
+		return p.check(c)
 	}
 	program := helperPath
 	if p.variant == Unisolated {
@@ -120,9 +156,25 @@ func (p *Process) complete(c Command) (_ Command, err error) {
 		if program, err = filepath.EvalSymlinks(p.executable); err != nil {
 			return c, fmt.Errorf("sandbox: own binary: %w", err)
 		}
-		c.ReadOnly = append(c.ReadOnly, program)
+		c.Mounts = append(c.Mounts, Mount{Host: program, Inside: program})
 	}
-	return c.withGoCache(program).check()
+	return p.check(c.withGoCache(program))
+}
+
+// check refuses what would show a command more of the host than its caller
+// meant.
+func (p *Process) check(c Command) (Command, error) {
+	for _, m := range c.Mounts {
+		if reason := exposes(m.Host, p.options.DataDir); reason != "" {
+			return c, invalidf("%q may not be shown to commands: %s", m.Host, reason)
+		}
+		for _, t := range p.options.Toolchains.mounts {
+			if m.Inside != t.Target && within(t.Target, m.Inside) {
+				return c, invalidf("%q at %q would hide the toolchain at %q; show the folders in it one by one", m.Host, m.Inside, t.Target)
+			}
+		}
+	}
+	return c.check()
 }
 
 // run is a started command.
@@ -145,6 +197,9 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 		if _, err := s.mapMounts(); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.prepareOverlays(); err != nil {
+		return nil, err
 	}
 	cmd, err := p.isolator.prepare(s)
 	if err != nil {
@@ -223,6 +278,7 @@ type outcome struct {
 	ready   bool
 	final   helperStatus
 	failed  string
+	refused bool // it failed for an overlay
 	verdict verdict
 	cpu     time.Duration // last seen by the watchdog
 }
@@ -312,7 +368,7 @@ func (o *outcome) take(message helperStatus) {
 	case message.Ready:
 		o.ready = true
 	case message.Failed != "":
-		o.failed = message.Failed
+		o.failed, o.refused = message.Failed, message.NoOverlay
 	case message.Exited:
 		o.final = message
 	}
@@ -365,7 +421,11 @@ func (r *run) result(o outcome, waitErr error) (Result, error) {
 	case o.verdict.canceled != nil:
 		return res, fmt.Errorf("sandbox: command ended: %w", o.verdict.canceled)
 	case !o.verdict.given() && (o.failed != "" || !o.ready):
-		return Result{}, r.setupError(o.failed, res.Stderr, waitErr)
+		err := r.setupError(o.failed, res.Stderr, waitErr)
+		if o.refused {
+			err = &overlayError{err}
+		}
+		return Result{}, err
 	}
 	res.LimitExceeded = r.limitExceeded(o)
 	return res, nil

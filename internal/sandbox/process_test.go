@@ -80,7 +80,7 @@ func TestPrivateDirectoriesEndWithTheCommand(t *testing.T) {
 	})
 }
 
-func TestListedPathsAreSeenAsListed(t *testing.T) {
+func TestMountsAreSeenWhereTheCallerSays(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *Process) {
 		base := t.TempDir()
 		readOnly, writable := filepath.Join(base, "ro"), filepath.Join(base, "rw")
@@ -88,8 +88,8 @@ func TestListedPathsAreSeenAsListed(t *testing.T) {
 		require.NoError(t, os.Mkdir(writable, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(readOnly, "file"), []byte("seen"), 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(base, "sibling"), nil, 0o644))
-		res := runCommand(t, p, Command{ReadOnly: []string{readOnly}, Writable: []string{writable},
-			Shell: fmt.Sprintf("cat %[1]s/file; echo x >%[1]s/new; echo kept >%[2]s/new; ls %[3]s", readOnly, writable, base)})
+		res := runCommand(t, p, Command{Mounts: []Mount{{Host: readOnly, Inside: "/srv/ro"}, {Host: writable, Inside: "/srv/rw", Writable: true}},
+			Shell: "cat /srv/ro/file; echo x >/srv/ro/new; echo kept >/srv/rw/new; ls /srv; ls " + base})
 		require.Equal(t, "seenro\nrw\n", string(res.Stdout))
 		require.NoFileExists(t, filepath.Join(readOnly, "new"))
 		require.FileExists(t, filepath.Join(writable, "new"))
@@ -111,9 +111,20 @@ func TestCommandsThatMakeNoSenseAreRefused(t *testing.T) {
 			"root is the file system":      {Root: "/", Shell: "true"},
 			"bad variable":                 {Root: root, Shell: "true", Env: map[string]string{"A=B": "c"}},
 			"NUL byte":                     {Root: root, Shell: "true\x00"},
-			"everything visible":           {Root: root, Shell: "true", ReadOnly: []string{"/"}},
-			"a link to be mounted":         {Root: root, Shell: "true", Writable: []string{link}},
-			"writable path below the root": {Root: root, Shell: "true", Writable: []string{mkdir(t, root, "sub")}},
+			"everything visible":           {Root: root, Shell: "true", Mounts: []Mount{{Host: "/", Inside: "/srv"}}},
+			"a link to be mounted":         {Root: root, Shell: "true", Mounts: []Mount{{Host: link, Inside: "/srv", Writable: true}}},
+			"writable path below the root": {Root: root, Shell: "true", Mounts: []Mount{{Host: mkdir(t, root, "sub"), Inside: "/srv", Writable: true}}},
+			"home below the root":          {Root: root, Shell: "true", Home: mkdir(t, root, "home")},
+			"a home base without a home":   {Root: root, Shell: "true", HomeBase: t.TempDir()},
+			"a base that can be written":   {Root: root, Shell: "true", WorkspaceBase: mkdir(t, root, "base")},
+			"a base above the root":        {Root: root, Shell: "true", WorkspaceBase: filepath.Dir(root)},
+			"a file as a base":             {Root: root, Shell: "true", WorkspaceBase: "/usr/bin/env"},
+			"a mount on the helper":        {Root: root, Shell: "true", Mounts: []Mount{{Host: "/usr/share", Inside: "/run/sandbox"}}},
+			"a mount in the workspace":     {Root: root, Shell: "true", Mounts: []Mount{{Host: "/usr/share", Inside: "/workspace/x"}}},
+			"a mount above the home":       {Root: root, Shell: "true", Mounts: []Mount{{Host: "/usr/share", Inside: "/home"}}},
+			"two mounts at one place":      {Root: root, Shell: "true", Mounts: []Mount{{Host: "/usr/share", Inside: "/srv"}, {Host: "/usr/lib", Inside: "/srv"}}},
+			"the worker's home directory":  {Root: root, Shell: "true", Mounts: []Mount{{Host: os.Getenv("HOME"), Inside: "/srv"}}},
+			"all home directories":         {Root: root, Shell: "true", Mounts: []Mount{{Host: "/home", Inside: "/srv"}}},
 		} {
 			_, err := p.Run(t.Context(), c)
 			require.ErrorIs(t, err, ErrInvalid, name)

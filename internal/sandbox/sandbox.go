@@ -5,8 +5,11 @@
 //
 // What a command gets:
 //
-//   - its workspace at [Workspace], the only place on disk it may write; a
-//     private, size-limited /tmp and home in memory, gone afterwards;
+//   - its workspace at [Workspace], the only place on disk it may write but
+//     for what the caller names; a /tmp and a home of its own, in memory,
+//     limited in size and gone afterwards, unless the caller gives directories;
+//   - below workspace and home, where the caller says so, a read-only tree that
+//     many commands share (see [Command.WorkspaceBase]);
 //   - the system directories, a short list of files from /etc, and the
 //     toolchains of the worker, all read-only. Everything else on the host
 //     (home directories, /var, /run, data directories) does not exist for it;
@@ -28,7 +31,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,8 +43,11 @@ const (
 	// depend on the host's directory: messages, build caches and virtual
 	// environments mean the same wherever a workspace is opened next.
 	Workspace = "/workspace"
-	// Home is the private home directory of a command, empty at its start.
+	// Home is the private home directory of a command, empty at its start
+	// unless the caller gives one.
 	Home = "/home/sandbox"
+	// tmp is where a command finds its temporary directory.
+	tmp = "/tmp"
 	// uid is what a command sees as its user and group. Not 0, since tools
 	// change their behaviour for root.
 	uid = 1000
@@ -65,8 +73,30 @@ type Command struct {
 	// code 127, one that may not be run with 126.
 	Args []string
 	// Root is the workspace directory on the host. The command sees it as
-	// Workspace.
+	// Workspace. Of commands that run at the same time, each needs a Root (and
+	// a Home and a Tmp) of its own.
 	Root string
+	// WorkspaceBase is a directory on the host whose tree shows through below
+	// Root, such as installed packages. The command can read it and cannot
+	// change it: what it writes or deletes there is kept in Root, a deletion as
+	// a character device 0/0. Many commands may use one base at the same time.
+	// All of its files must belong to the owner of the directory.
+	//
+	// Beside Root, on the same file system, there is a directory named
+	// ".rgpt-overlay-" and the name of Root while the command runs; what lay
+	// there before is removed. Where the kernel or the file system refuses
+	// overlays, Run copies the base into Root instead and says so (see
+	// Result.BaseCopied).
+	WorkspaceBase string
+	// Home is a directory on the host that the command sees as Home and may
+	// write, in place of one in memory. It counts for Limits.DiskBytes and
+	// outlives the command; the caller removes it.
+	Home string
+	// HomeBase is to Home what WorkspaceBase is to Root. It needs Home.
+	HomeBase string
+	// Tmp is a directory on the host that the command sees as /tmp, on the
+	// terms of Home.
+	Tmp string
 	// Dir is the working directory relative to Root; "" is Root itself.
 	Dir string
 	// Env is added to a clean environment and wins over it. Nothing is
@@ -80,21 +110,31 @@ type Command struct {
 	// allows hosts by name; without Network there is a loopback of its own and
 	// nothing else.
 	Network bool
-	// ReadOnly are further host paths to see, at the same path. They must be
-	// absolute, exist and contain no symbolic link.
-	ReadOnly []string
-	// Writable are further host paths that may be written, at the same path,
-	// under the same conditions, and none inside another or in Root. What one command leaves there, the
-	// next one reads: a build cache that untrusted commands share lets one
-	// repository poison the binaries of another. Give each trust domain (a
-	// repository, better a run) a directory of its own.
-	Writable []string
+	// Mounts are further files and directories of the host to see.
+	Mounts []Mount
 	// GoCache is where the go tool keeps what it compiled, in place of a cache
 	// that ends with the command; without Dir there is none.
 	GoCache GoCache
 	// OnOutput receives output as it comes, up to Limits.OutputBytes for each
 	// stream. Calls do not overlap; chunk is valid during the call only.
 	OnOutput func(stream Stream, chunk []byte)
+}
+
+// Mount shows a file or directory of the host to a command.
+type Mount struct {
+	// Host is where it lies: an absolute path to what exists, without symbolic
+	// links, and not the home directory of the worker's user, the data folder
+	// (see Options.DataDir) or a directory above one of them.
+	Host string
+	// Inside is where the command finds it: an absolute path that says nothing
+	// of the host, and is not in the workspace, the home, /tmp, /proc or /dev.
+	Inside string
+	// Writable lets the command change it. No writable Host may lie inside
+	// another or in Root. What one command leaves there, the next one reads: a
+	// build cache that untrusted commands share lets one repository poison the
+	// binaries of another. Give each trust domain (a repository, better a run)
+	// a directory of its own.
+	Writable bool
 }
 
 // Stream names one of the two outputs of a command.
@@ -129,6 +169,9 @@ type Result struct {
 	CPU time.Duration
 	// MaxRSS is the largest resident size of any one process, in bytes.
 	MaxRSS int64
+	// BaseCopied says that WorkspaceBase and HomeBase lie as a copy in Root and
+	// Home, since an overlay was refused. The feature "overlay" says why.
+	BaseCopied bool
 }
 
 // OK says whether the command ended by itself with exit code 0.
@@ -185,12 +228,35 @@ func (c Command) check() (Command, error) {
 		return c, invalidf("the root of the file system cannot be a workspace")
 	}
 	c.Root = root
-	for _, path := range append(append([]string{}, c.ReadOnly...), c.Writable...) {
-		if err := checkRealPath(path); err != nil {
+	return c.checkPaths()
+}
+
+// checkPaths looks at what the command shall see of the host.
+func (c Command) checkPaths() (Command, error) {
+	if c.HomeBase != "" && c.Home == "" {
+		return c, invalidf("a home base without a home")
+	}
+	for _, path := range []*string{&c.WorkspaceBase, &c.Home, &c.HomeBase, &c.Tmp} {
+		if *path == "" {
+			continue
+		}
+		*path = filepath.Clean(*path)
+		if err := checkDirectory(*path); err != nil {
 			return c, err
 		}
 	}
-	return c, checkNesting(c.Root, c.Writable)
+	c.Mounts = slices.Clone(c.Mounts)
+	for i := range c.Mounts {
+		m := &c.Mounts[i]
+		m.Host, m.Inside = filepath.Clean(m.Host), filepath.Clean(m.Inside)
+		if err := checkRealPath(m.Host); err != nil {
+			return c, err
+		}
+		if err := checkInside(*m); err != nil {
+			return c, err
+		}
+	}
+	return c, c.checkNesting()
 }
 
 // checkRealPath demands a path without symbolic links: one link below a
@@ -209,14 +275,68 @@ func checkRealPath(path string) error {
 	return nil
 }
 
+func checkDirectory(path string) error {
+	if err := checkRealPath(path); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return invalidf("%q is not a directory", path)
+	}
+	return err
+}
+
+// checkInside refuses places that the sandbox itself makes, and what lies in
+// directories that the command may write: the mount point would be made there.
+func checkInside(m Mount) error {
+	if !filepath.IsAbs(m.Inside) || m.Inside == "/" {
+		return invalidf("the place %q of %q must be absolute and below /", m.Inside, m.Host)
+	}
+	for _, own := range []string{Workspace, Home, tmp, "/proc", "/dev", "/run/sandbox", "/etc"} {
+		if within(own, m.Inside) || own != "/etc" && within(m.Inside, own) {
+			return invalidf("%q cannot be shown at %q, which is the sandbox's own", m.Host, m.Inside)
+		}
+	}
+	return nil
+}
+
+// writable are the directories of the host that the command may change.
+func (c Command) writable() []string {
+	paths := []string{c.Root}
+	for _, path := range []string{c.Home, c.Tmp} {
+		if path != "" {
+			paths = append(paths, path)
+		}
+	}
+	for _, m := range c.Mounts {
+		if m.Writable {
+			paths = append(paths, m.Host)
+		}
+	}
+	return paths
+}
+
 // checkNesting refuses a writable path inside another one, where a command
-// that runs beside could swap the inner one for a link while it is mounted.
-func checkNesting(root string, writable []string) error {
-	all := append([]string{root}, writable...)
+// that runs beside could swap the inner one for a link while it is mounted,
+// and bases that a command could write by another way.
+func (c Command) checkNesting() error {
+	all := c.writable()
 	for i, outer := range all {
 		for j, inner := range all {
 			if i != j && within(inner, outer) {
 				return invalidf("writable path %q is inside %q", inner, outer)
+			}
+		}
+		for _, base := range []string{c.WorkspaceBase, c.HomeBase} {
+			if base != "" && (within(base, outer) || within(outer, base)) {
+				return invalidf("base %q and writable path %q lie in each other", base, outer)
+			}
+		}
+	}
+	for i, m := range c.Mounts {
+		for _, other := range c.Mounts[:i] {
+			if m.Inside == other.Inside && m != other {
+				return invalidf("%q and %q cannot both be shown at %q", other.Host, m.Host, m.Inside)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,13 +36,19 @@ type session struct {
 	// mapped are mounts with a mapping of ids, by host path, as descriptors of
 	// the child; nil where the command runs as the worker's user.
 	mapped map[string]int
+	// overlays are to be made by the child; nil without bases.
+	overlays []overlay
+	// toolchains are mounts of the runner's options.
+	toolchains []mount
+	// since is when the command could begin to write.
+	since time.Time
 
 	childFiles []*os.File // passed on from descriptor configFD, in order
 	closers    []func()
 }
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
-	s := &session{command: c, executable: executable, config: config}
+	s := &session{command: c, executable: executable, config: config, since: time.Now()}
 	// The first three have fixed numbers; the config is written when complete.
 	if _, err := s.memory("config", nil); err != nil {
 		return nil, err

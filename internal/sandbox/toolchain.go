@@ -6,121 +6,267 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Toolchains are the compilers and interpreters of the worker: where they lie
-// and what a command needs in its environment to use them without a network.
+// Toolchains are the compilers and interpreters of the worker, and what a
+// command needs in its environment to use them without a network. A command
+// finds them at places that say nothing of the host, such as /opt/go; those in
+// system directories stay where they are.
 type Toolchains struct {
-	// ReadOnly are host directories to see read-only.
-	ReadOnly []string
-	// Env has PATH and what each toolchain asks for.
+	// Env has PATH and what each toolchain asks for, with paths as a command
+	// sees them.
 	Env map[string]string
-	// Found names them, for reports: "go 1.26.8 at /usr/local/go".
+	// Found names them, for reports: "go 1.26.8 at /usr/local/go". The paths
+	// are the host's.
 	Found []string
+	// Refused says of each that cannot be shown, or not whole, why.
+	Refused []string
+	// Versions are those of the tools that commands find, such as "go":
+	// "1.26.8". The names are go, node, npm, python, pip, rust, cargo, java,
+	// maven, gradle, make, cmake, gcc, clang and git.
+	Versions map[string]string
+
+	mounts []mount
 }
 
 // detectTimeout bounds the question to each toolchain.
 const detectTimeout = 10 * time.Second
 
-// WithoutModuleCache returns the toolchains without what was downloaded for the
-// Go projects of this host: no command can read another repository's private
-// modules then, and a project needs its own in a folder vendor.
-func (t Toolchains) WithoutModuleCache() Toolchains {
-	cache := t.Env["GOMODCACHE"]
-	t.ReadOnly = slices.DeleteFunc(slices.Clone(t.ReadOnly), func(dir string) bool { return dir == cache })
-	t.Env = maps.Clone(t.Env)
-	delete(t.Env, "GOMODCACHE")
-	return t
-}
+// toolchainRoot is where toolchains of the host appear.
+const toolchainRoot = "/opt"
 
 // DetectToolchains asks the toolchains in the worker's PATH where they live:
-// Go, Node, Python and Rust, however they were installed. It runs them on the
-// host, so the worker's PATH must be trustworthy.
+// Go, Node, Python, Rust, Java, Maven and Gradle, however they were installed.
+// It runs them on the host, so the worker's PATH must be trustworthy.
 func DetectToolchains() Toolchains {
 	d := detection{env: map[string]string{}}
+	versions := make(chan map[string]string, 1)
+	go func() { versions <- askVersions() }()
 	d.golang()
 	d.node()
 	d.python()
 	d.rust()
 	d.java()
+	d.home("maven", "mvn", "lib/maven-core-*.jar")
+	d.home("gradle", "gradle", "lib/gradle-launcher-*.jar", "lib/gradle-cli-*.jar")
+	d.hidePackages()
 	d.env["PATH"] = strings.Join(append(d.bin, defaultPath), ":")
-	return Toolchains{ReadOnly: d.paths, Env: d.env, Found: d.found}
+	found := <-versions
+	for _, name := range d.hidden {
+		delete(found, name)
+	}
+	return Toolchains{Env: d.env, Found: d.found, Refused: d.refused, Versions: found, mounts: d.mounts}
 }
 
 type detection struct {
-	paths, bin, found []string
-	env               map[string]string
+	mounts              []mount
+	bin, found, refused []string
+	hidden              []string // names of what was refused
+	env                 map[string]string
 }
 
-// add makes a directory visible and its programs found. A toolchain that the
-// system directories hold needs neither.
-func (d *detection) add(name, dir, bin string) bool {
+// refuse leaves a tool out.
+func (d *detection) refuse(name, reason string) {
+	d.hidden = append(d.hidden, name)
+	d.refused = append(d.refused, name+" is not shown to commands: "+reason)
+}
+
+// add makes a directory visible and its programs found, and returns where a
+// command sees the directory: "" if it must not. A toolchain that the system
+// directories hold stays where it is.
+func (d *detection) add(name, version, dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil || dir == "/" {
-		return false
+		return ""
 	}
-	d.found = append(d.found, name+" at "+dir)
-	d.see(dir)
-	if bin, err := filepath.EvalSymlinks(bin); err == nil && !slices.Contains(strings.Split(defaultPath, ":"), bin) && !slices.Contains(d.bin, bin) {
+	if reason := exposes(dir, ""); reason != "" {
+		d.refuse(name, "its directory is "+dir+", and "+reason)
+		return ""
+	}
+	d.found = append(d.found, strings.TrimSpace(name+" "+version)+" at "+dir)
+	inside := dir
+	if !visibleAnyway(dir) {
+		inside = filepath.Join(toolchainRoot, name)
+		d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: dir, Target: inside})
+	}
+	d.addBin(filepath.Join(inside, "bin"))
+	return inside
+}
+
+func (d *detection) addBin(bin string) {
+	if visibleAnyway(bin) {
+		if resolved, err := filepath.EvalSymlinks(bin); err == nil {
+			bin = resolved
+		}
+	}
+	if !slices.Contains(strings.Split(defaultPath, ":"), bin) && !slices.Contains(d.bin, bin) {
 		d.bin = append(d.bin, bin)
 	}
-	return true
 }
 
-func (d *detection) see(dir string) {
-	if !visibleAnyway(dir) && !slices.Contains(d.paths, dir) {
-		d.paths = append(d.paths, dir)
+// exposes says what else than a toolchain a command would see in a directory,
+// or "": the keys of the worker's user, or the data of other runs.
+func exposes(path, dataDir string) string {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
 	}
+	holds := func(dir string) bool {
+		if dir == "" {
+			return false
+		}
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			resolved = filepath.Clean(dir)
+		}
+		return resolved != "/" && within(resolved, path)
+	}
+	for _, home := range homes() {
+		if holds(home) {
+			return "it holds the home directory " + home
+		}
+	}
+	if holds(dataDir) {
+		return "it holds the data folder " + dataDir
+	}
+	return ""
 }
 
-// golang gives the module cache read-only. With no proxy a build can use what
-// is there and nothing else; the checksum database could not be asked. GOFLAGS
-// stays unset: what go.mod, go.work and vendor say is right for a project, and a
-// requirement that go.mod lacks must be seen to be lacking.
+// homes are directories that no command may see whole.
+func homes() []string {
+	homes := []string{"/root", "/home", os.Getenv("HOME")}
+	if u, err := user.Current(); err == nil {
+		homes = append(homes, u.HomeDir)
+	}
+	return homes
+}
+
+// golang: with no proxy a build can use the modules that are there and nothing
+// else; the checksum database could not be asked. GOFLAGS stays unset: what
+// go.mod, go.work and vendor say is right for a project, and a requirement that
+// go.mod lacks must be seen to be lacking.
 func (d *detection) golang() {
-	var env struct{ GOROOT, GOMODCACHE, GOVERSION string }
-	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOMODCACHE", "GOVERSION"), &env) != nil || env.GOROOT == "" {
+	var env struct{ GOROOT, GOVERSION string }
+	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOVERSION"), &env) != nil || env.GOROOT == "" {
 		return
 	}
-	if !d.add("go "+strings.TrimPrefix(env.GOVERSION, "go"), env.GOROOT, filepath.Join(env.GOROOT, "bin")) {
+	if d.add("go", strings.TrimPrefix(env.GOVERSION, "go"), env.GOROOT) == "" {
 		return
 	}
 	d.env["GOPROXY"] = "off"
 	d.env["GOSUMDB"] = "off"
 	d.env["GOTOOLCHAIN"] = "local"
 	d.env["GOTELEMETRY"] = "off"
-	if cache, err := filepath.EvalSymlinks(env.GOMODCACHE); err == nil {
-		d.see(cache)
-		d.env["GOMODCACHE"] = cache
-	}
 }
 
+// node shows the directory above the program's only if it is node's own; of a
+// program that lies among others, such as in ~/bin, it shows that program.
 func (d *detection) node() {
-	program := strings.TrimSpace(string(ask("node", "-p", "process.execPath")))
-	if program == "" {
+	answer := strings.Fields(string(ask("node", "-p", `process.execPath + "\n" + process.versions.node`)))
+	if len(answer) != 2 {
 		return
 	}
-	bin := filepath.Dir(program)
-	d.add("node "+strings.TrimSpace(string(ask("node", "-p", "process.versions.node"))), filepath.Dir(bin), bin)
+	program, version := answer[0], answer[1]
+	dir := filepath.Dir(filepath.Dir(program))
+	_, err := os.Stat(filepath.Join(dir, "lib", "node_modules", "npm"))
+	if visibleAnyway(program) || err == nil && filepath.Base(filepath.Dir(program)) == "bin" && exposes(dir, "") == "" {
+		d.add("node", version, dir)
+		return
+	}
+	program, err = filepath.EvalSymlinks(program)
+	if err != nil {
+		return
+	}
+	bin := filepath.Join(toolchainRoot, "node", "bin")
+	d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: program, Target: filepath.Join(bin, "node")})
+	d.bin = append(d.bin, bin)
+	d.found = append(d.found, "node "+version+" at "+program)
+	d.refuse("npm", "node lies at "+program+", in a directory that is not its own")
 }
 
 // python resolves version managers, whose shims need a home and a shell.
 func (d *detection) python() {
-	const question = `import sys; print(sys.version.split()[0], sys.base_prefix, sep="\n")`
-	answer := strings.Fields(string(ask("python3", "-c", question)))
-	if len(answer) == 2 {
-		d.add("python "+answer[0], answer[1], filepath.Join(answer[1], "bin"))
+	const question = `import sys, sysconfig; print(sys.version.split()[0], sys.base_prefix, sysconfig.get_path("purelib"), "%d.%d" % sys.version_info[:2], sep="\n")`
+	answer := strings.Split(strings.TrimSpace(string(ask("python3", "-c", question))), "\n")
+	if len(answer) != 4 {
+		return
+	}
+	prefix, err := filepath.EvalSymlinks(answer[1])
+	if err != nil {
+		return
+	}
+	inside := d.add("python", answer[0], prefix)
+	if inside == "" || inside == prefix {
+		return
+	}
+	d.env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+	d.onlyInterpreter(prefix, inside, answer[3])
+}
+
+// onlyInterpreter leaves the interpreter of what bin holds: the scripts beside
+// it belong to packages of the host, and begin with the host's path of the
+// interpreter.
+func (d *detection) onlyInterpreter(prefix, inside, version string) {
+	bin := filepath.Join(inside, "bin")
+	d.mounts = append(d.mounts, mount{Kind: mountEmpty, Target: bin})
+	names := []string{"python", "python3", "python" + version}
+	for _, name := range names {
+		if source, err := filepath.EvalSymlinks(filepath.Join(prefix, "bin", name)); err == nil && within(source, prefix) {
+			d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: source, Target: filepath.Join(bin, name)})
+		}
+	}
+	const pip = "#!/bin/sh\nexec %s/python3 -m pip \"$@\"\n"
+	for _, name := range []string{"pip", "pip3"} {
+		d.mounts = append(d.mounts, mount{Kind: mountProgram, Target: filepath.Join(bin, name), Data: strings.Replace(pip, "%s", bin, 1)})
+	}
+	d.hideIn(filepath.Join(prefix, "lib", "python"+version, "site-packages"), filepath.Join(inside, "lib", "python"+version, "site-packages"))
+}
+
+// packageDirs are where the system's interpreters look for packages.
+var packageDirs = []string{
+	"/usr/lib/python3/dist-packages", "/usr/lib/python3.*/site-packages", "/usr/lib64/python3.*/site-packages",
+	"/usr/local/lib/python3.*/dist-packages", "/usr/local/lib/python3.*/site-packages", "/usr/local/lib64/python3.*/site-packages",
+}
+
+// packageTools are what python itself comes with, and what installs the rest.
+var packageTools = regexp.MustCompile(`^(pip|setuptools|wheel|pkg_resources|_distutils_hack|distutils-precedence\.pth)($|-[0-9].*\.(dist|egg)-info$)`)
+
+// hidePackages hides what was installed on the host: a project that needs it
+// would pass here and fail elsewhere.
+func (d *detection) hidePackages() {
+	for _, pattern := range packageDirs {
+		dirs, _ := filepath.Glob(pattern)
+		for _, dir := range dirs {
+			if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+				d.hideIn(dir, dir)
+			}
+		}
+	}
+}
+
+func (d *detection) hideIn(dir, inside string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	d.mounts = append(d.mounts, mount{Kind: mountEmpty, Target: inside})
+	for _, entry := range entries {
+		if packageTools.MatchString(entry.Name()) && entry.Type()&os.ModeSymlink == 0 {
+			d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: filepath.Join(dir, entry.Name()), Target: filepath.Join(inside, entry.Name())})
+		}
 	}
 }
 
 // rust uses the toolchain itself; rustup's proxies would look for a home.
 func (d *detection) rust() {
 	root := strings.TrimSpace(string(ask("rustc", "--print", "sysroot")))
-	if root != "" && d.add("rust", root, filepath.Join(root, "bin")) {
+	if root != "" && d.add("rust", "", root) != "" {
 		d.env["CARGO_NET_OFFLINE"] = "true"
 	}
 }
@@ -128,16 +274,108 @@ func (d *detection) rust() {
 func (d *detection) java() {
 	home := os.Getenv("JAVA_HOME")
 	if home == "" {
+		// Two levels below its home, after all links.
+		program := resolve("javac")
+		if program == "" {
+			program = resolve("java")
+		}
+		if program == "" || filepath.Base(filepath.Dir(program)) != "bin" {
+			return
+		}
+		home = filepath.Dir(filepath.Dir(program))
+	}
+	if _, err := os.Stat(filepath.Join(home, "bin", "java")); err != nil {
 		return
 	}
-	if resolved, err := filepath.EvalSymlinks(home); err == nil && d.add("java", resolved, filepath.Join(resolved, "bin")) {
-		d.env["JAVA_HOME"] = resolved
+	if inside := d.add("java", "", home); inside != "" {
+		d.env["JAVA_HOME"] = inside
 	}
 }
 
-// ask runs a toolchain's own program in an empty directory, where no project
-// file can redirect it.
-func ask(program string, args ...string) []byte {
+// home adds a tool that lies in a directory of its own, told by one of some
+// files in it. One among others, such as a wrapper in ~/bin, is left out.
+func (d *detection) home(name, program string, proofs ...string) {
+	path := resolve(program)
+	if path == "" {
+		return
+	}
+	dir := filepath.Dir(filepath.Dir(path))
+	for _, proof := range proofs {
+		if files, _ := filepath.Glob(filepath.Join(dir, proof)); len(files) > 0 {
+			d.add(name, "", dir)
+			return
+		}
+	}
+	if !visibleAnyway(path) {
+		d.refuse(name, path+" does not lie in a directory of its own")
+	}
+}
+
+// resolve returns where a program of the PATH really lies, or "".
+func resolve(program string) string {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return ""
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// versionQuestions are how tools are asked for their version.
+var versionQuestions = map[string][]string{
+	"go":     {"go", "version"},
+	"node":   {"node", "--version"},
+	"npm":    {"npm", "--version"},
+	"python": {"python3", "--version"},
+	"pip":    {"python3", "-m", "pip", "--version"},
+	"rust":   {"rustc", "--version"},
+	"cargo":  {"cargo", "--version"},
+	"java":   {"java", "-version"},
+	"maven":  {"mvn", "--version"},
+	"gradle": {"gradle", "--version"},
+	"make":   {"make", "--version"},
+	"cmake":  {"cmake", "--version"},
+	"gcc":    {"gcc", "-dumpfullversion"},
+	"clang":  {"clang", "--version"},
+	"git":    {"git", "--version"},
+}
+
+var versionNumber = regexp.MustCompile(`\d+(\.\d+)+[0-9A-Za-z.+-]*|\b\d+\b`)
+
+// askVersions asks several tools at a time: some take half a second.
+func askVersions() map[string]string {
+	const atOnce = 4
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	versions := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(versionQuestions)) {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			question := versionQuestions[name]
+			if version := versionNumber.FindString(string(askAll(question[0], question[1:]...))); version != "" {
+				mu.Lock()
+				versions[name] = version
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return versions
+}
+
+// ask returns what a toolchain's own program prints, nil if it fails.
+func ask(program string, args ...string) []byte { return question(false, program, args) }
+
+// askAll is ask for a program that may answer on standard error.
+func askAll(program string, args ...string) []byte { return question(true, program, args) }
+
+// question runs a program in an empty directory, where no project file can
+// redirect it.
+func question(both bool, program string, args []string) []byte {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil
@@ -151,12 +389,19 @@ func ask(program string, args ...string) []byte {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
-	out, err := cmd.Output()
+	answer := cmd.Output
+	if both {
+		answer = cmd.CombinedOutput
+	}
+	out, err := answer()
 	if err != nil {
 		return nil
 	}
 	return out
 }
+
+// cacheInside is where a command finds Options.CacheDir.
+const cacheInside = "/var/cache/sandbox"
 
 // cacheEnv points build caches to a directory that outlives the command.
 func cacheEnv(dir string) map[string]string {

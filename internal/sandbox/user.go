@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -32,12 +31,11 @@ func canMapUsers() bool { return unix.Geteuid() == 0 }
 // named. It returns false where the file system has no such mounts.
 func (s *session) mapMounts() (bool, error) {
 	mapped := map[string]int{}
-	for _, path := range append(append([]string{s.command.Root}, s.command.Writable...), s.command.ReadOnly...) {
-		path = filepath.Clean(path)
+	for _, path := range s.mappedPaths() {
 		if _, done := mapped[path]; done || visibleAnyway(path) {
 			continue
 		}
-		file, err := mappedMount(path)
+		file, err := mappedMount(path, path)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
 			return false, nil
 		}
@@ -52,11 +50,31 @@ func (s *session) mapMounts() (bool, error) {
 	return true, nil
 }
 
+// mappedPaths are the host's paths that the command sees, but for those below
+// which a base shows: their overlays are made of other mounts.
+func (s *session) mappedPaths() []string {
+	var paths []string
+	for path, base := range map[string]string{s.command.Root: s.command.WorkspaceBase, s.command.Home: s.command.HomeBase, s.command.Tmp: ""} {
+		if path != "" && base == "" {
+			paths = append(paths, path)
+		}
+	}
+	for _, m := range s.command.Mounts {
+		paths = append(paths, m.Host)
+	}
+	for _, m := range s.toolchains {
+		if m.Kind == mountReadOnly {
+			paths = append(paths, m.Source)
+		}
+	}
+	return paths
+}
+
 // mappedMount makes a mount of path, attached nowhere yet, in which the owner
-// of path appears as nobody.
-func mappedMount(path string) (*os.File, error) {
+// of the file or directory named by like appears as nobody.
+func mappedMount(path, like string) (*os.File, error) {
 	var stat unix.Stat_t
-	if err := unix.Stat(path, &stat); err != nil {
+	if err := unix.Stat(like, &stat); err != nil {
 		return nil, err
 	}
 	userns, err := mapping(owner{int(stat.Uid), int(stat.Gid)})
@@ -135,8 +153,14 @@ func userMappings(id int) []syscall.SysProcIDMap {
 
 // switchUser makes the helper, and so the command, nobody on the host.
 func switchUser() error {
-	if err := os.Chown(Home, uid, uid); err != nil {
-		return err
+	var home unix.Stat_t
+	if err := unix.Stat(Home, &home); err != nil {
+		return fmt.Errorf("home: %w", err)
+	}
+	if home.Uid != uid { // one in memory belongs to who mounted it
+		if err := os.Chown(Home, uid, uid); err != nil {
+			return err
+		}
 	}
 	// These calls of package syscall, unlike those of unix, change all threads.
 	if err := syscall.Setgroups(nil); err != nil {

@@ -23,8 +23,8 @@ func TestCommandsOfRootRunAsNobody(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, "private"), []byte("x"), 0o600))
 		readOnly := filepath.Join(t.TempDir(), "secret.txt")
 		require.NoError(t, os.WriteFile(readOnly, []byte("shown"), 0o600))
-		res := runCommand(t, p, Command{Root: root, ReadOnly: []string{readOnly},
-			Shell: "cat /proc/self/uid_map; id -u; echo >>private; echo new >new; stat -c %U . private new ~; cat " + readOnly})
+		res := runCommand(t, p, Command{Root: root, Mounts: []Mount{{Host: readOnly, Inside: "/srv/secret"}},
+			Shell: "cat /proc/self/uid_map; id -u; echo >>private; echo new >new; stat -c %U . private new ~; cat /srv/secret"})
 		require.True(t, res.OK(), "%s", res.Stderr)
 		require.Equal(t, "0 0 1 1000 65534 1 1000 sandbox sandbox sandbox sandbox shown", strings.Join(strings.Fields(string(res.Stdout)), " "))
 

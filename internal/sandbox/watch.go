@@ -40,9 +40,10 @@ func newWatchdog(r *run, pid int) *watchdog {
 	if err != nil {
 		return nil
 	}
+	procs.memory = r.session.memoryDirs()
 	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs}
 	if w.limits.DiskBytes > 0 {
-		w.disk = startDiskWatch(append([]string{r.session.command.Root}, r.session.command.Writable...), w.limits.DiskBytes, procs, r.started)
+		w.disk = startDiskWatch(r.session.writes(), w.limits.DiskBytes, procs, r.session.since)
 	}
 	return w
 }
@@ -93,7 +94,9 @@ type processes struct {
 	dir  *os.File // the sandbox's /proc
 	root *os.File // the sandbox's /
 	path string   // dir as a path
-	tree int      // without namespaces: the process whose descendants count
+	// memory are the sandbox's directories that lie in memory.
+	memory []string
+	tree   int // without namespaces: the process whose descendants count
 }
 
 func openProcesses(variant Variant, pid int) (*processes, error) {
@@ -267,7 +270,7 @@ func (p *processes) scratch() int64 {
 		return 0
 	}
 	var total int64
-	for _, dir := range []string{"/tmp", Home, "/dev/shm"} {
+	for _, dir := range p.memory {
 		var stat unix.Statfs_t
 		if unix.Statfs(fmt.Sprintf("/proc/self/fd/%d%s", p.root.Fd(), dir), &stat) == nil {
 			total += int64(stat.Blocks-stat.Bfree) * stat.Bsize

@@ -106,13 +106,11 @@ func BuildCaches(dataDir string) buildcache.Store {
 	return buildcache.At(filepath.Join(dataDir, "cache", "build"))
 }
 
-// Sandbox makes what runs the commands of models and repositories.
-func Sandbox(cfg *config.Config, tools sandbox.Toolchains) (*sandbox.Process, error) {
-	if !cfg.Execution.Sandbox.ShareModuleCache {
-		tools = tools.WithoutModuleCache()
-	}
+// Sandbox makes what runs the commands of models and repositories. Their work
+// lies in dataDir.
+func Sandbox(cfg *config.Config, tools sandbox.Toolchains, dataDir string) (*sandbox.Process, error) {
 	return sandbox.NewProcess(sandbox.Options{
-		AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools, Executable: sandboxHelper(),
+		AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools, Executable: sandboxHelper(), DataDir: dataDir,
 	})
 }
 

@@ -348,7 +348,7 @@ func TestPartsAreMadeOfTheConfiguration(t *testing.T) {
 	require.DirExists(t, filepath.Join(dir, "artifacts"))
 	_, err = setup.Workspaces(cfg, dir, blobs)
 	require.NoError(t, err)
-	_, err = setup.Sandbox(cfg, sandbox.Toolchains{})
+	_, err = setup.Sandbox(cfg, sandbox.Toolchains{}, dir)
 	var missing *sandbox.IsolationError
 	if err != nil {
 		require.ErrorAs(t, err, &missing, "only a host that cannot isolate may refuse")

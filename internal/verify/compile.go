@@ -59,7 +59,7 @@ func Compile(ctx context.Context, root string, env Env) error {
 		} {
 			result, err := env.Runner.Run(ctx, sandbox.Command{
 				Args: append(args, m.patterns...), Root: root, Dir: workDir(m.dir), Env: withEnv(env.Vars, m.env),
-				Limits: env.Limits, ReadOnly: env.ReadOnly, Writable: env.Writable, GoCache: env.GoCache,
+				Limits: env.Limits, Mounts: env.Mounts, GoCache: env.GoCache,
 			})
 			switch {
 			case err != nil:

@@ -16,7 +16,7 @@ import (
 func layers(t *testing.T, cache sandbox.GoCache) Env {
 	t.Helper()
 	env := isolated(t, detected())
-	env.Writable, env.Vars, env.GoCache = nil, nil, cache
+	env.Mounts, env.Vars, env.GoCache = nil, nil, cache
 	return env
 }
 

@@ -175,11 +175,11 @@ func TestGivenNodePackagesAreReadOnlyAndFound(t *testing.T) {
 	root := checkout(t, map[string]string{"playwright.config.js": "", "tests/a.spec.js": "require('@playwright/test')", "package.json": "{}"})
 	runner := always(sandbox.Result{ExitCode: 1})
 	runWith(t, root, "test-playwright-1", Env{
-		Runner: runner, Settings: detected(), NodeModules: "/opt/node_modules",
+		Runner: runner, Settings: detected(), NodeModules: "/srv/worker/packages",
 		Vars: map[string]string{"PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH": "/usr/bin/chromium"},
 	})
 	c := runner.commands[0]
-	require.Equal(t, []string{"/opt/node_modules"}, c.ReadOnly)
+	require.Equal(t, []sandbox.Mount{{Host: "/srv/worker/packages", Inside: "/opt/node_modules"}}, c.Mounts)
 	require.Equal(t, "/opt/node_modules", c.Env["NODE_PATH"])
 	require.Equal(t, "/opt/node_modules", c.Env["RGPT_NODE_MODULES"])
 	require.Equal(t, "/usr/bin/chromium", c.Env["PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"])

@@ -74,7 +74,7 @@ func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof,
 		return Proof{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
 	}
 	defer dir.Close()
-	if err := linkPackages(dir, env.NodeModules); err != nil {
+	if err := linkPackages(dir, env.NodeModules != ""); err != nil {
 		return Proof{}, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
 	r := &run{

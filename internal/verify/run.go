@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 		return Outcome{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
 	}
 	defer dir.Close()
-	if err := linkPackages(dir, env.NodeModules); err != nil {
+	if err := linkPackages(dir, env.NodeModules != ""); err != nil {
 		return Outcome{}, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
 	r := &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}
@@ -57,14 +58,14 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 // linkPackages lets the checkout find the packages that the worker gives:
 // modules of the kind that import loads are looked for in folders only, never
 // in NODE_PATH. A checkout with packages of its own keeps those.
-func linkPackages(root *os.Root, packages string) error {
-	if packages == "" {
+func linkPackages(root *os.Root, given bool) error {
+	if !given {
 		return nil
 	}
 	if _, err := root.Lstat("node_modules"); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return root.Symlink(packages, "node_modules")
+	return root.Symlink(NodeModulesInside, "node_modules")
 }
 
 // run is one check under way.
@@ -214,7 +215,7 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 	result, err := r.env.Runner.Run(ctx, sandbox.Command{
 		Shell: inv.shell, Args: inv.args, Root: r.root, Dir: workDir(inv.dir),
 		Env: r.environment(inv), Limits: limits, Network: inv.network,
-		ReadOnly: r.readOnly(), Writable: r.env.Writable, GoCache: r.env.GoCache, OnOutput: onOutput,
+		Mounts: r.mounts(), GoCache: r.env.GoCache, OnOutput: onOutput,
 	})
 	if err != nil {
 		return result, runnerError(ctx, err)
@@ -250,17 +251,17 @@ func (r *run) environment(inv invocation) map[string]string {
 		}
 	}
 	if r.env.NodeModules != "" {
-		env["RGPT_NODE_MODULES"] = r.env.NodeModules
-		env["NODE_PATH"] = strings.TrimSuffix(r.env.NodeModules+":"+env["NODE_PATH"], ":")
+		env["RGPT_NODE_MODULES"] = NodeModulesInside
+		env["NODE_PATH"] = strings.TrimSuffix(NodeModulesInside+":"+env["NODE_PATH"], ":")
 	}
 	return env
 }
 
-func (r *run) readOnly() []string {
+func (r *run) mounts() []sandbox.Mount {
 	if r.env.NodeModules == "" {
-		return r.env.ReadOnly
+		return r.env.Mounts
 	}
-	return append(append([]string{}, r.env.ReadOnly...), r.env.NodeModules)
+	return append(slices.Clone(r.env.Mounts), sandbox.Mount{Host: r.env.NodeModules, Inside: NodeModulesInside})
 }
 
 // readsOutput: the output is the report, so that its middle must not be lost.

@@ -38,7 +38,8 @@ func isolated(t *testing.T, s Settings) Env {
 	}
 	env := Env{Runner: p, Settings: s}
 	if dir := goCache(); dir != "" {
-		env.Writable, env.Vars = []string{dir}, map[string]string{"GOCACHE": dir}
+		const inside = "/var/cache/go-test"
+		env.Mounts, env.Vars = []sandbox.Mount{{Host: dir, Inside: inside, Writable: true}}, map[string]string{"GOCACHE": inside}
 	}
 	return env
 }

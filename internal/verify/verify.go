@@ -97,6 +97,9 @@ type Custom struct {
 	Network  bool              `json:"network"`
 }
 
+// NodeModulesInside is where commands find Env.NodeModules.
+const NodeModulesInside = "/opt/node_modules"
+
 // Env is what a check runs with.
 type Env struct {
 	// Runner isolates the commands.
@@ -109,14 +112,14 @@ type Env struct {
 	// Vars are added to the environment of every command: where the
 	// toolchains are, PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH, RGPT_CHROMIUM.
 	Vars map[string]string
-	// ReadOnly and Writable are host paths that commands see: toolchains and
-	// their caches.
-	ReadOnly, Writable []string
+	// Mounts are what commands see of the host, such as caches.
+	Mounts []sandbox.Mount
 	// GoCache holds what the go tool compiled. The zero value is a cache that
 	// ends with each command.
 	GoCache sandbox.GoCache
 	// NodeModules is a directory with installed Node packages, outside the
-	// checkout, which commands may read. Empty: those of the checkout, if any.
+	// checkout, which commands may read at NodeModulesInside. Empty: those of
+	// the checkout, if any.
 	NodeModules string
 	// OnOutput receives what commands print, as it comes, fit for people.
 	OnOutput func(stream sandbox.Stream, chunk []byte)

@@ -129,7 +129,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		return nil, nil, err
 	}
 	toolchains := sandbox.DetectToolchains()
-	runner, err := setup.Sandbox(o.Config, toolchains)
+	runner, err := setup.Sandbox(o.Config, toolchains, o.DataDir)
 	if err != nil {
 		closeAll()
 		return nil, nil, err
