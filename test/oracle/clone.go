@@ -1,0 +1,94 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// branch is what the clone of a run has checked out.
+const branch = "main"
+
+// clone makes a work tree at the parent of a script's commit, with the whole
+// history up to there and its tags, and nothing that came later: neither the
+// product nor the project's own tools can look the answer up.
+func (s *Script) clone(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder of a clone: %w", err)
+	}
+	if _, err := git(ctx, dir, "init", "--quiet", "--initial-branch", branch); err != nil {
+		return err
+	}
+	tags, err := git(ctx, s.Source, "for-each-ref", "--merged", s.Parent, "--format=%(objectname) %(refname)", "refs/tags")
+	if err != nil {
+		return err
+	}
+	wanted, refs := s.Parent+"\n", fmt.Sprintf("create refs/heads/%s %s\n", branch, s.Parent)
+	for line := range strings.Lines(tags) {
+		id, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		wanted, refs = wanted+id+"\n", refs+fmt.Sprintf("create %s %s\n", name, id)
+	}
+	// No fetch: that fails where a mirror lacks a large file of long ago.
+	pack, err := filepath.Abs(filepath.Join(dir, ".git", "objects", "pack", "pack"))
+	if err != nil {
+		return err
+	}
+	if _, err := gitWith(ctx, s.Source, wanted, "pack-objects", "--quiet", "--revs", "--missing=allow-any", pack); err != nil {
+		return err
+	}
+	if _, err := gitWith(ctx, dir, refs, "update-ref", "--stdin"); err != nil {
+		return err
+	}
+	if _, err := git(ctx, dir, "reset", "--quiet", "--hard", branch); err != nil {
+		return err
+	}
+	if _, err := git(ctx, dir, "cat-file", "-e", s.ID); err == nil {
+		return fmt.Errorf("the clone %s has the commit %s already, so the run could look it up", dir, s.ID)
+	}
+	return nil
+}
+
+// maxDiffers is how many paths of a wrong branch are named.
+const maxDiffers = 20
+
+// differences returns the paths at which a branch of the clone is not the commit:
+// content, mode, or that there is something. Nothing else of the repository may
+// differ either, so whole trees are compared.
+func (s *Script) differences(ctx context.Context, clone, released string) ([]string, error) {
+	want, err := treeOf(ctx, s.Source, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	got, err := treeOf(ctx, clone, released)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for path, entry := range want {
+		if got[path] != entry {
+			paths = append(paths, path)
+		}
+	}
+	for path := range got {
+		if _, there := want[path]; !there {
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// treeOf returns mode, type and digest of each path of a commit.
+func treeOf(ctx context.Context, repo, commit string) (map[string]string, error) {
+	out, err := git(ctx, repo, "ls-tree", "-r", "-z", "--full-tree", commit)
+	if err != nil {
+		return nil, err
+	}
+	tree := map[string]string{}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+		what, path, _ := strings.Cut(entry, "\t")
+		tree[path] = what
+	}
+	return tree, nil
+}

@@ -1,0 +1,263 @@
+// The oracle plays commits of public repositories through the product, with a
+// model that answers with exactly the commit's own diff, and prints a table of
+// what came of them. It ends with the exit code 1 where one is not fine.
+//
+//	go run ./test/oracle/cmd -list test/oracle/commits.yaml -mirrors /mirrors
+//	go run ./test/oracle/cmd -pick 3 -repo go-chi/chi -mirrors '/mirrors/{owner}/{name}.git'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/test/oracle"
+)
+
+// options are what the command line asks for.
+type options struct {
+	list, only     string
+	repos          texts
+	commit         string
+	pick           int
+	write          bool
+	scenario       bool
+	base           bool
+	out, dir       string
+	where          oracle.Repositories
+	play           oracle.Options
+	stdout, stderr io.Writer
+}
+
+// texts is a flag that may be given more than once.
+type texts []string
+
+// String implements flag.Value.
+func (t *texts) String() string { return strings.Join(*t, " ") }
+
+// Set implements flag.Value.
+func (t *texts) Set(s string) error { *t = append(*t, s); return nil }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	o, err := parse(os.Args[1:], os.Stdout, os.Stderr)
+	fine := true
+	if err == nil {
+		fine, err = o.run(ctx)
+	}
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	case !fine:
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line.
+func parse(args []string, stdout, stderr io.Writer) (*options, error) {
+	o := &options{stdout: stdout, stderr: stderr}
+	f := flag.NewFlagSet("oracle", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.list, "list", "", "play the commits of this table (YAML)")
+	f.StringVar(&o.only, "only", "", "of the table, only repositories whose name holds this text")
+	f.Var(&o.repos, "repo", "repository: owner/name, path or URL; repeatable")
+	f.StringVar(&o.commit, "commit", "", "play this commit of -repo")
+	f.IntVar(&o.pick, "pick", 0, "choose that many of the newest suitable commits of each -repo")
+	f.BoolVar(&o.write, "write", false, "print the chosen commits as a table, and play none")
+	f.BoolVar(&o.scenario, "scenario", false, "print the scenario of the chosen commits, and play none")
+	f.BoolVar(&o.base, "base", false, "only build the environment of each commit's parent, with rgpt env build")
+	f.StringVar(&o.where.Mirrors, "mirrors", "", "folder of bare mirrors, DIR/owner+name/repo; or a pattern with {owner} and {name}")
+	f.StringVar(&o.where.Cache, "cache", filepath.Join(os.TempDir(), "rgpt-oracle-repositories"), "where repositories without a mirror are cloned to, once")
+	f.StringVar(&o.play.Bin, "bin", "bin", "folder of the product's programs")
+	f.StringVar(&o.dir, "dir", "", "folder of the stack's data and of the clones (default: a new one, removed where all is fine)")
+	f.StringVar(&o.out, "json", "", "append each result to this file as a line of JSON")
+	f.DurationVar(&o.play.RunTime, "run-time", oracle.DefaultRunTime, "longest time that one run may take")
+	f.BoolVar(&o.play.Warm, "warm", false, "play each commit that went well once more, to see what a second run takes")
+	f.Var((*texts)(&o.play.Settings), "set", "setting of each run, key=value; repeatable")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	o.play.Log = stderr
+	switch {
+	case f.NArg() > 0:
+		return nil, fmt.Errorf("%q is no flag", f.Arg(0))
+	case o.list == "" && len(o.repos) == 0:
+		return nil, errors.New("nothing is chosen: give -list, or -repo with -pick or -commit")
+	case len(o.repos) > 0 && (o.pick > 0) == (o.commit != ""):
+		return nil, errors.New("with -repo give either -pick or -commit")
+	}
+	return o, nil
+}
+
+// run chooses commits and plays them, or prints them.
+func (o *options) run(ctx context.Context) (fine bool, err error) {
+	scripts, results, err := o.choose(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case o.write:
+		return len(results) == 0, o.printTable(scripts, results)
+	case o.scenario:
+		text, err := oracle.Scenarios(scripts...)
+		if err == nil {
+			_, err = o.stdout.Write(text)
+		}
+		return len(results) == 0, err
+	}
+	if err := o.keep(results...); err != nil {
+		return false, err
+	}
+	results, err = o.playAll(ctx, scripts, results)
+	return allFine(results), errors.Join(err, oracle.WriteMarkdown(o.stdout, results))
+}
+
+func allFine(results []oracle.Result) bool {
+	for _, r := range results {
+		if !r.OK {
+			return false
+		}
+	}
+	return true
+}
+
+// choose writes the scripts of what the command line names.
+func (o *options) choose(ctx context.Context) (scripts []*oracle.Script, others []oracle.Result, err error) {
+	table := oracle.Table{}
+	if o.list != "" {
+		if table, err = oracle.ReadTable(o.list); err != nil {
+			return nil, nil, err
+		}
+	}
+	var chosen oracle.Table
+	for _, e := range table {
+		if strings.Contains(e.Repo, o.only) {
+			chosen = append(chosen, e)
+		}
+	}
+	for _, repo := range o.repos {
+		if o.commit != "" {
+			chosen = append(chosen, oracle.Entry{Repo: repo, Commits: []oracle.Commit{{ID: o.commit}}})
+			continue
+		}
+		picked, err := o.pickFrom(ctx, repo)
+		if err != nil {
+			return nil, nil, err
+		}
+		scripts = append(scripts, picked...)
+	}
+	more, others := chosen.Scripts(ctx, o.where)
+	return append(scripts, more...), others, nil
+}
+
+// pickFrom picks commits of a repository and tells what it found.
+func (o *options) pickFrom(ctx context.Context, repo string) ([]*oracle.Script, error) {
+	dir, err := o.where.Find(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	picked, err := oracle.Pick(ctx, dir, o.pick)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.stderr, "%s: %d suitable commits tried, %d of them playable\n", repo, picked.Suitable, len(picked.Scripts))
+	for _, refused := range picked.Refused {
+		fmt.Fprintf(o.stderr, "  %s\n", refused)
+	}
+	for _, s := range picked.Scripts {
+		s.Repo = repo
+	}
+	return picked.Scripts, nil
+}
+
+// printTable prints scripts as a table, in the order of their repositories.
+func (o *options) printTable(scripts []*oracle.Script, others []oracle.Result) error {
+	var table oracle.Table
+	for _, s := range scripts {
+		if len(table) == 0 || table[len(table)-1].Repo != s.Repo {
+			table = append(table, oracle.Entry{Repo: s.Repo})
+		}
+		last := &table[len(table)-1]
+		last.Commits = append(last.Commits, s.Commit)
+	}
+	for _, r := range others {
+		fmt.Fprintf(o.stderr, "%s %s: %s\n", r.Repo, r.ID, strings.Join(r.Problems, "; "))
+	}
+	text, err := table.Text()
+	if err != nil {
+		return err
+	}
+	_, err = o.stdout.Write(text)
+	return err
+}
+
+// playAll plays all scripts on one stack, one after the other.
+func (o *options) playAll(ctx context.Context, scripts []*oracle.Script, results []oracle.Result) (all []oracle.Result, err error) {
+	if len(scripts) == 0 {
+		return results, nil
+	}
+	made := o.dir == ""
+	o.play.Dir = o.dir
+	if made {
+		if o.play.Dir, err = os.MkdirTemp("", "rgpt-oracle-"); err != nil {
+			return results, err
+		}
+	}
+	stack, err := oracle.Start(ctx, o.play, scripts...)
+	if err != nil {
+		return results, err
+	}
+	defer func() {
+		if err = errors.Join(err, stack.Stop(ctx)); err == nil && made && allFine(all) {
+			err = os.RemoveAll(o.play.Dir)
+		}
+	}()
+	for _, s := range scripts {
+		if ctx.Err() != nil {
+			return results, fmt.Errorf("it was interrupted: %w", ctx.Err())
+		}
+		play := stack.Play
+		if o.base {
+			play = stack.BuildEnvironment
+		}
+		r := play(ctx, s)
+		results = append(results, r)
+		o.tell(r)
+		if err := o.keep(r); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+// tell says at once what came of a commit.
+func (o *options) tell(r oracle.Result) {
+	took := time.Duration(r.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
+	fmt.Fprintf(o.stderr, "  %s after %s\n", r.Status, took)
+	for _, problem := range r.Problems {
+		fmt.Fprintf(o.stderr, "  %.600s\n", problem)
+	}
+}
+
+// keep appends results to the file of JSON lines.
+func (o *options) keep(results ...oracle.Result) error {
+	if o.out == "" || len(results) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(o.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the file of results: %w", err)
+	}
+	return errors.Join(oracle.WriteLines(f, results...), f.Close())
+}

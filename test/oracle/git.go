@@ -1,0 +1,190 @@
+package oracle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// gitTime is the longest that one git command may take; a first clone of a
+	// large repository is the slowest.
+	gitTime = 10 * time.Minute
+	// gitOutput is the most that is read of a git command's output. It bounds what
+	// a history can make this program hold; the log of a pick is the largest.
+	gitOutput = 256 << 20
+	// gitGrace is how long a cancelled command may take to close its pipes.
+	gitGrace = 5 * time.Second
+)
+
+// git runs git in a folder, without anybody's configuration, and returns what it
+// printed.
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	return gitWith(ctx, dir, "", args...)
+}
+
+// gitWith is git with a standard input.
+func gitWith(ctx context.Context, dir, stdin string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, gitTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", append([]string{
+		"-c", "safe.directory=*", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0",
+		"-c", "advice.detachedHead=false", "--literal-pathspecs",
+	}, args...)...)
+	cmd.Dir, cmd.WaitDelay = dir, gitGrace
+	cmd.Env = append(withoutGit(os.Environ()), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	out, errs := &bounded{most: gitOutput}, &bounded{most: 64 << 10}
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdout, cmd.Stderr = out, errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), nil
+}
+
+// withoutGit leaves out variables that point git to another repository, as hooks
+// have them.
+func withoutGit(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
+}
+
+// errTooMuch ends a command that prints more than is read of it.
+var errTooMuch = errors.New("it printed more than is read of it")
+
+// bounded keeps what a command prints, and fails the command beyond its limit.
+// It is only written by the command and read after its end.
+type bounded struct {
+	bytes.Buffer
+	most int
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.most {
+		return 0, errTooMuch
+	}
+	return b.Buffer.Write(p)
+}
+
+// Modes of files in a git tree.
+const (
+	modeNone    = "000000"
+	modeFile    = "100644"
+	modeExec    = "100755"
+	modeLink    = "120000"
+	modeGitlink = "160000"
+)
+
+// change is what a commit does to one path. A rename is two: one path less, one
+// more.
+type change struct {
+	path             string
+	oldMode, newMode string
+	oldBlob, newBlob string
+}
+
+func (c change) added() bool   { return c.oldMode == modeNone }
+func (c change) deleted() bool { return c.newMode == modeNone }
+
+// changesOf returns what lies between two commits, in the order of paths.
+func changesOf(ctx context.Context, repo, from, to string) ([]change, error) {
+	out, err := git(ctx, repo, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--full-index", "--no-commit-id", from, to)
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	var all []change
+	for i := 0; i+1 < len(fields); i += 2 {
+		parts := strings.Fields(strings.TrimPrefix(fields[i], ":"))
+		if len(parts) != 5 {
+			return nil, fmt.Errorf("git diff-tree between %s and %s printed %q, which is no change of a file", from, to, fields[i])
+		}
+		all = append(all, change{path: fields[i+1], oldMode: parts[0], newMode: parts[1], oldBlob: parts[2], newBlob: parts[3]})
+	}
+	return all, nil
+}
+
+// blob returns the content of a file. One of more than most bytes is an error.
+func blob(ctx context.Context, repo, id string, most int) (string, error) {
+	out, err := gitWith(ctx, repo, id+"\n", "cat-file", "--batch")
+	if err != nil {
+		return "", err
+	}
+	header, text, _ := strings.Cut(out, "\n")
+	fields := strings.Fields(header)
+	if len(fields) != 3 || fields[1] != "blob" {
+		return "", fmt.Errorf("the repository does not have it: %s", header)
+	}
+	text = strings.TrimSuffix(text, "\n")
+	if len(text) > most {
+		return "", fmt.Errorf("it has %d bytes, and the tools take %d at most", len(text), most)
+	}
+	return text, nil
+}
+
+// hunk is a run of changed lines, counted from 0: old[oldFrom:oldTo] became
+// new[newFrom:newTo].
+type hunk struct{ oldFrom, oldTo, newFrom, newTo int }
+
+// hunksOf returns what lies between two blobs, from the first line to the last.
+// Only the headers of git's diff are read: the lines themselves come from the
+// blobs, byte for byte.
+func hunksOf(ctx context.Context, repo, from, to string) ([]hunk, error) {
+	out, err := git(ctx, repo, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=0", from, to)
+	if err != nil {
+		return nil, err
+	}
+	var all []hunk
+	for line := range strings.Lines(out) {
+		header, ok := strings.CutPrefix(line, "@@ -")
+		if !ok { // lines of files begin with +, - or a space
+			continue
+		}
+		header, _, _ = strings.Cut(header, " @@")
+		before, after, _ := strings.Cut(header, " +")
+		h := hunk{}
+		var first, second error
+		h.oldFrom, h.oldTo, first = span(before)
+		h.newFrom, h.newTo, second = span(after)
+		if err := errors.Join(first, second); err != nil {
+			return nil, fmt.Errorf("git diff printed %q, which is no header of a hunk: %w", line, err)
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// span reads start,count of a hunk's header. Of no lines, the start is the line
+// before them.
+func span(s string) (from, to int, err error) {
+	start, count, several := strings.Cut(s, ",")
+	n := 1
+	if several {
+		if n, err = strconv.Atoi(count); err != nil {
+			return 0, 0, err
+		}
+	}
+	if from, err = strconv.Atoi(start); err != nil {
+		return 0, 0, err
+	}
+	if n > 0 {
+		from--
+	}
+	return from, from + n, nil
+}
+
+// linesOf splits a text after each line feed, as git does.
+func linesOf(text string) []string {
+	lines := strings.SplitAfter(text, "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}

@@ -1,0 +1,236 @@
+package oracle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// Play plays one commit on a stack of its own, which is stopped at the end. Its
+// folder is removed where nothing is wrong.
+func Play(ctx context.Context, o Options, script *Script) Result {
+	s, err := Start(ctx, o, script)
+	if err != nil {
+		return Result{Commit: script.Commit, Status: StatusError, Problems: []string{err.Error()}, DataDir: filepath.Join(o.Dir, "data")}
+	}
+	r := s.Play(ctx, script)
+	if err := s.Stop(ctx); err != nil {
+		r.wrong("the stack did not stop: %v", err)
+		r.OK = false
+	}
+	if r.OK {
+		if err := os.RemoveAll(s.options.Dir); err != nil {
+			r.wrong("its folder cannot be removed: %v", err)
+			r.OK = false
+		}
+	}
+	return r
+}
+
+// Play plays a commit that the stack was started with, and says what came of it.
+// The clone is removed where nothing is wrong.
+func (s *Stack) Play(ctx context.Context, script *Script) Result {
+	s.played++
+	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
+	fmt.Fprintf(s.options.Log, "%s %.12s %s\n", script.Repo, script.ID, script.Subject)
+	r := Result{Commit: script.Commit, Status: StatusError, Clone: clone, DataDir: s.dataDir()}
+	if err := script.clone(ctx, clone); err != nil {
+		r.wrong("the clone failed: %v", err)
+		return r
+	}
+	s.once(ctx, script, clone, &r)
+	if r.OK && s.options.Warm {
+		again := Result{Commit: script.Commit, Clone: clone}
+		s.once(ctx, script, clone, &again)
+		r.WarmSeconds, r.OK = again.Seconds, again.OK
+		for _, problem := range again.Problems {
+			r.wrong("played once more: %s", problem)
+		}
+	}
+	if r.OK {
+		r.Clone, r.DataDir = "", ""
+		if err := os.RemoveAll(clone); err != nil {
+			fmt.Fprintf(s.options.Log, "the clone %s cannot be removed: %v\n", clone, err)
+		}
+	}
+	return r
+}
+
+// once makes one run in a clone and fills in the result.
+func (s *Stack) once(ctx context.Context, script *Script, clone string, r *Result) {
+	r.Status = StatusError
+	run, took, err := s.create(ctx, script, clone)
+	r.Seconds = took.Seconds()
+	if err != nil {
+		r.wrong("%v", err)
+		return
+	}
+	raw := json.RawMessage{}
+	if err := s.read(ctx, startTime, &raw, "run", "inspect", fmt.Sprint(run)); err != nil {
+		r.wrong("run %d cannot be read: %v", run, err)
+		return
+	}
+	if err := r.fill(raw); err != nil {
+		r.wrong("%v", err)
+		return
+	}
+	s.judge(ctx, script, clone, r)
+	r.OK = len(r.Problems) == 0
+}
+
+// create makes a run, follows it to its end and returns its number. A run that
+// ended badly is no error here.
+func (s *Stack) create(ctx context.Context, script *Script, clone string) (run int64, took time.Duration, err error) {
+	args := []string{
+		"run", "create", "--repo", clone, "--base", script.Parent, "--goal=" + script.Subject, "--description", script.Mark(), "--plan-by", "planner",
+		"--timeout", s.options.RunTime.String(), "--json",
+	}
+	// Nobody is there to help: no answer is a no.
+	for _, setting := range append([]string{"execution.intervention.wait=1s"}, s.options.Settings...) {
+		args = append(args, "--set", setting)
+	}
+	begun := time.Now()
+	out, err := s.run(ctx, startTime, args...)
+	if err != nil {
+		return 0, time.Since(begun), fmt.Errorf("the run was not made: %w", err)
+	}
+	var made struct {
+		RunID int64 `json:"runId"`
+	}
+	if err := json.Unmarshal(out, &made); err != nil || made.RunID == 0 {
+		return 0, time.Since(begun), fmt.Errorf("rgpt run create printed no number of a run: %.500q", out)
+	}
+	_, err = s.run(ctx, s.options.RunTime+runGrace, "run", "watch", fmt.Sprint(made.RunID), "--json")
+	var exit *exited
+	if errors.As(err, &exit) {
+		err = nil // how it ended is read from the run
+	}
+	return made.RunID, time.Since(begun), err
+}
+
+// details are what is read of a run. What a version of the product does not tell
+// stays empty.
+type details struct {
+	store.RunDetails
+	Environment *struct {
+		DurationMS *int64 `json:"duration_ms"`
+	} `json:"environment"`
+}
+
+// fill takes from a run's details what a result has.
+func (r *Result) fill(raw []byte) error {
+	var d details
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return fmt.Errorf("the details of the run are not as they should be: %w", err)
+	}
+	r.RunID, r.Status, r.Failure, r.Tokens, r.branch = d.ID, string(d.Status), d.Failure, d.Usage.Tokens(), d.ReleaseBranch
+	if d.Environment != nil && d.Environment.DurationMS != nil {
+		seconds := float64(*d.Environment.DurationMS) / 1000
+		r.EnvironmentSeconds = &seconds
+	}
+	if err := r.tests(d.TesterOutput); err != nil {
+		return err
+	}
+	for _, p := range d.Phases {
+		phase := Phase{Phase: p.Phase, Attempt: p.Attempt, Status: string(p.Status)}
+		if p.FinishedAt != nil {
+			phase.Seconds = p.FinishedAt.Sub(p.StartedAt).Seconds()
+		}
+		r.Phases = append(r.Phases, phase)
+	}
+	for _, h := range d.SelfHealEvents {
+		r.Heals = append(r.Heals, Heal{h.Phase, h.ErrorType, h.ErrorCode, h.HealAction, h.Status, h.RootCause})
+	}
+	for _, f := range d.Findings {
+		if !f.Resolved {
+			r.Findings = append(r.Findings, f.Finding)
+		}
+	}
+	for _, a := range d.Artifacts {
+		if strings.HasPrefix(a.Name, "tester/") && strings.HasSuffix(a.Name, "/output.log") {
+			r.Commands++
+		}
+	}
+	return nil
+}
+
+// tests takes the cases of the last execution of the tester, where there is one.
+func (r *Result) tests(output json.RawMessage) error {
+	if len(output) == 0 {
+		return nil
+	}
+	var t contract.TestResult
+	if err := json.Unmarshal(output, &t); err != nil {
+		return fmt.Errorf("what the tester of run %d put out is not as it should be: %w", r.RunID, err)
+	}
+	r.Tests, r.cases = t.Summary, t.Results
+	return nil
+}
+
+// judge says what is wrong with a run.
+func (s *Stack) judge(ctx context.Context, script *Script, clone string, r *Result) {
+	for _, h := range r.Heals {
+		r.wrong("it healed itself in the phase %s: %s %s: %s", h.Phase, h.Class, h.Code, h.Cause)
+	}
+	if r.Status != string(contract.StatusDone) {
+		r.wrong("the run ended %s", r.Status)
+		if r.Failure != nil {
+			r.wrong("%s %s: %s", r.Failure.Class, r.Failure.Code, r.Failure.Message)
+		}
+		return
+	}
+	paths, err := script.differences(ctx, clone, r.branch)
+	if err != nil {
+		r.wrong("the released branch %q cannot be compared with the commit: %v", r.branch, err)
+		return
+	}
+	if len(paths) > 0 {
+		slices.Sort(paths)
+		r.Differs = paths[:min(len(paths), maxDiffers)]
+		r.wrong("the released branch is not the commit at %d paths: %s", len(paths), strings.Join(r.Differs, ", "))
+	}
+	if r.Tests.Failed > 0 {
+		r.wrong("%d tests failed, and the run is done", r.Tests.Failed)
+	}
+	if r.Tests.Passed+r.Tests.Flaky == 0 {
+		r.wrong("no test passed, so nothing is proved")
+	}
+	r.Own = ownTests(script.Tests, r.cases)
+	for _, t := range r.Own.Failed {
+		r.wrong("the commit's own test %s in %s failed", t.Name, t.File)
+	}
+	for _, t := range r.Own.Missing {
+		r.wrong("the commit's own test %s in %s is not among those that ran", t.Name, t.File)
+	}
+}
+
+// BuildEnvironment clones a commit's parent and has the product build its
+// environment and run the checks there, with `rgpt env build`. What that prints
+// is the result's Environment.
+func (s *Stack) BuildEnvironment(ctx context.Context, script *Script) Result {
+	s.played++
+	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
+	r := Result{Commit: script.Commit, Status: StatusError, Clone: clone, DataDir: s.dataDir()}
+	if err := script.clone(ctx, clone); err != nil {
+		r.wrong("the clone failed: %v", err)
+		return r
+	}
+	begun := time.Now()
+	err := s.read(ctx, s.options.RunTime, &r.Environment, "env", "build", "--repo", clone, "--base", script.Parent)
+	r.Seconds = time.Since(begun).Seconds()
+	if err != nil {
+		r.wrong("%v", err)
+		return r
+	}
+	r.Status, r.OK = "built", true
+	return r
+}

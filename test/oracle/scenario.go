@@ -1,0 +1,104 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+)
+
+// Mark is a text that the description of a run's goal has to hold. By it the
+// scripted model tells the runs of one stack apart.
+func (c Commit) Mark() string { return "<oracle " + c.ID + ">" }
+
+// stepID is the only step of a script's plan.
+const stepID = "step-001"
+
+// scriptUsage is what an answer is said to cost. It is small and fixed: a large
+// diff must not end a run by its budget, for a real model may well be cheaper.
+var scriptUsage = map[string]any{"prompt_tokens": 100, "completion_tokens": 20}
+
+// Scenarios returns one scenario file that plays all scripts, each in runs with
+// its Mark. Other requests have no rule, so a heal that asks a model fails. The
+// file is JSON, which is YAML, and pure ASCII: no parser of YAML has to agree
+// with anybody about what is printable.
+func Scenarios(scripts ...*Script) ([]byte, error) {
+	rules := []any{}
+	for _, s := range scripts {
+		more, err := s.rules()
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, more...)
+	}
+	text, err := ascii(map[string]any{"rules": rules})
+	return []byte(text + "\n"), err
+}
+
+// rules are the planner's answer and the builder's turns.
+func (s *Script) rules() ([]any, error) {
+	answer, err := ascii(s.plan())
+	if err != nil {
+		return nil, err
+	}
+	rules := []any{map[string]any{
+		"when":  map[string]any{"agent": "planner", "contains": s.Mark()},
+		"reply": map[string]any{"text": answer},
+		"usage": scriptUsage,
+	}}
+	turns := slices.Collect(slices.Chunk(s.Calls, turnCalls))
+	turns = append(turns, []Call{{tool.Finish, map[string]string{"summary": "Made the change: " + s.Subject}}})
+	for i, turn := range turns {
+		calls := []any{}
+		for _, c := range turn {
+			arguments, err := ascii(c.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			calls = append(calls, map[string]any{"name": c.Name, "arguments": arguments})
+		}
+		rules = append(rules, map[string]any{
+			"when":  map[string]any{"agent": "builder", "step": stepID, "turn": i + 1, "contains": s.Mark()},
+			"reply": map[string]any{"tool_calls": calls},
+			"usage": scriptUsage,
+		})
+	}
+	return rules, nil
+}
+
+func (s *Script) plan() contract.Plan {
+	return contract.Plan{
+		Summary: s.Subject, ComplexityScore: 0.2,
+		Steps: []contract.Step{{
+			ID: stepID, Name: s.Subject, Description: "Make the change: " + s.Subject, Dependencies: []string{},
+			EstimatedComplexity: contract.LevelLow, RiskLevel: contract.LevelLow,
+			VerificationCriteria: []string{"All tests pass."}, Files: s.Files,
+		}},
+	}
+}
+
+// ascii writes a value as JSON in which everything but printable ASCII is
+// escaped.
+func ascii(v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("write a scenario as JSON: %w", err)
+	}
+	var out strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case r < 0x7f:
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,155 @@
+package oracle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// startTime is how long a stack may take to start, and to stop.
+	startTime = 5 * time.Minute
+	// runGrace is how much longer than its run a command may take: to be heard, to
+	// release, to tell.
+	runGrace = 5 * time.Minute
+	// rgptOutput is the most that is read of a command's output; the details of a
+	// run with many tests have megabytes.
+	rgptOutput = 256 << 20
+)
+
+// Options say how commits are played.
+type Options struct {
+	Bin string // folder of rgpt, rgpt-worker, rgpt-sandbox and temporal-devserver
+	Dir string // a folder of this stack's own, for its data and the clones
+	// Settings are given to each run, as key=value.
+	Settings []string
+	// RunTime is the longest that one run may take; DefaultRunTime when 0.
+	RunTime time.Duration
+	// Warm plays each commit that went well once more, and notes how long it took.
+	Warm bool
+	// Log is told what is done; nil: nobody.
+	Log io.Writer
+}
+
+// DefaultRunTime is the longest that one run may take where nobody says so.
+const DefaultRunTime = 30 * time.Minute
+
+// Stack is a running stack whose scripted model knows a set of scripts.
+type Stack struct {
+	options Options
+	rgpt    string
+	env     []string
+	played  int
+}
+
+func (s *Stack) dataDir() string { return filepath.Join(s.options.Dir, "data") }
+
+// Start starts a stack that can play scripts, any of them, in any order. Without
+// scripts it has no model, which is enough for BuildEnvironment. Stop stops it.
+func Start(ctx context.Context, o Options, scripts ...*Script) (*Stack, error) {
+	if o.RunTime <= 0 {
+		o.RunTime = DefaultRunTime
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	var err error
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, err
+	}
+	bin, err := filepath.Abs(o.Bin)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stack{options: o, rgpt: filepath.Join(bin, "rgpt")}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of the stack: %w", err)
+	}
+	scenario, settings := filepath.Join(o.Dir, "scenario.yaml"), filepath.Join(o.Dir, "empty.yaml")
+	text, err := Scenarios(scripts...)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.WriteFile(scenario, text, 0o600), os.WriteFile(settings, nil, 0o600)); err != nil {
+		return nil, fmt.Errorf("write the scenario: %w", err)
+	}
+	s.env = append(withoutProduct(os.Environ()), "RGPT_CONFIG_BASE="+settings)
+	if _, err := s.run(ctx, startTime, "dev", "--detach", "--scenario", scenario, "--port", "0", "--json"); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the stack: %w", err), s.Stop(ctx))
+	}
+	return s, nil
+}
+
+// Stop stops the stack, also when the context is done. Its folder stays.
+func (s *Stack) Stop(ctx context.Context) error {
+	_, err := os.Stat(filepath.Join(s.dataDir(), "stack.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it never ran
+	}
+	_, err = s.run(context.WithoutCancel(ctx), startTime, "dev", "stop")
+	return err
+}
+
+// withoutProduct leaves out what would lead to another stack, or to a model that
+// costs money.
+func withoutProduct(env []string) []string {
+	prefixes := []string{"RGPT_", "DATABASE_URL=", "TEMPORAL_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OPENROUTER_"}
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(v, p) })
+	})
+}
+
+// exited is a command that ended with an exit code of its own.
+type exited struct {
+	code         int
+	args, stderr string
+}
+
+func (e *exited) Error() string {
+	return fmt.Sprintf("rgpt %s ended with the exit code %d: %s", e.args, e.code, e.stderr)
+}
+
+// run runs rgpt on the stack and returns what it printed, also of a command that
+// ended with an exit code, which is an *exited.
+func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.rgpt, append(args, "--data-dir", s.dataDir())...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.options.Dir, s.env, gitGrace
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	out, errs := &bounded{most: rgptOutput}, &bounded{most: 1 << 20}
+	cmd.Stdout, cmd.Stderr = out, errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("rgpt %s did not end within %s, or was interrupted: %w", args[0], most, ctx.Err())
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return out.Bytes(), &exited{exit.ExitCode(), strings.Join(args[:min(2, len(args))], " "), strings.TrimSpace(errs.String())}
+	case err != nil:
+		return nil, fmt.Errorf("rgpt %s: %w", args[0], err)
+	}
+	return out.Bytes(), nil
+}
+
+// read runs rgpt and reads its JSON.
+func (s *Stack) read(ctx context.Context, most time.Duration, into any, args ...string) error {
+	out, err := s.run(ctx, most, append(args, "--json")...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("rgpt %s printed what is no JSON of its kind: %w", strings.Join(args[:min(2, len(args))], " "), err)
+	}
+	return nil
+}

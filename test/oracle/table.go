@@ -1,0 +1,158 @@
+package oracle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Table is a list of repositories with commits, as a file holds it.
+type Table []Entry
+
+// Entry is a repository of a table. Repo is a path, a URL, or owner/name of
+// GitHub.
+type Entry struct {
+	Repo    string   `yaml:"repo"`
+	Commits []Commit `yaml:"commits,omitempty"`
+}
+
+// maxTable bounds the file of a table.
+const maxTable = 4 << 20
+
+// fullID is a whole commit id: a short one may become ambiguous.
+var fullID = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// ReadTable reads a table from a YAML file and checks it.
+func ReadTable(file string) (Table, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the table of commits: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxTable+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the table of commits: %w", err)
+	}
+	if len(text) > maxTable {
+		return nil, fmt.Errorf("the table of commits %s has more than %d bytes", file, maxTable)
+	}
+	var doc struct {
+		Repositories Table `yaml:"repositories"`
+	}
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&doc); err != nil {
+		return nil, fmt.Errorf("the table of commits %s is not valid: %w", file, err)
+	}
+	for i, e := range doc.Repositories {
+		if e.Repo == "" {
+			return nil, fmt.Errorf("%s: repositories[%d] has no repo", file, i)
+		}
+		for _, c := range e.Commits {
+			if !fullID.MatchString(c.ID) {
+				return nil, fmt.Errorf("%s: %s: the commit %q is not a full id; write all of its digits", file, e.Repo, c.ID)
+			}
+		}
+	}
+	return doc.Repositories, nil
+}
+
+// Text writes a table as a file.
+func (t Table) Text() ([]byte, error) {
+	return yaml.Marshal(map[string]any{"repositories": t})
+}
+
+// github is what owner/name stands for.
+const github = "https://github.com/"
+
+// gitHubName is owner/name.
+var gitHubName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$`)
+
+// Repositories finds repositories of tables on disk.
+type Repositories struct {
+	// Mirrors is a pattern of folders with {owner} and {name} in it, such as
+	// /mirrors/{owner}/{name}.git. One without stands for
+	// DIR/{owner}+{name}/repo. Empty: there are none.
+	Mirrors string
+	// Cache is where what is in no mirror is cloned to, once.
+	Cache string
+}
+
+// Find returns the git directory of a repository of a table.
+func (r Repositories) Find(ctx context.Context, repo string) (string, error) {
+	name := strings.TrimSuffix(strings.TrimPrefix(repo, github), ".git")
+	if gitHubName.MatchString(name) && !isDir(repo) {
+		if dir := r.mirror(name); dir != "" && isDir(dir) {
+			return dir, nil
+		}
+		repo = github + name + ".git"
+	}
+	if isDir(repo) {
+		return filepath.Abs(repo)
+	}
+	if !strings.Contains(repo, "://") {
+		return "", fmt.Errorf("the repository %s is neither a folder, a URL, nor owner/name", repo)
+	}
+	dir := filepath.Join(r.Cache, strings.NewReplacer("://", "+", "/", "+", ":", "+").Replace(repo))
+	if isDir(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(r.Cache, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder of cloned repositories: %w", err)
+	}
+	part := dir + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return "", err
+	}
+	if _, err := git(ctx, r.Cache, "clone", "--quiet", "--bare", "--", repo, part); err != nil {
+		return "", fmt.Errorf("clone %s: %w; where there is no network, give -mirrors", repo, err)
+	}
+	return dir, os.Rename(part, dir)
+}
+
+// mirror returns where the mirror of owner/name is to be; empty without mirrors.
+func (r Repositories) mirror(name string) string {
+	pattern := r.Mirrors
+	if pattern == "" {
+		return ""
+	}
+	if !strings.Contains(pattern, "{name}") {
+		pattern = filepath.Join(pattern, "{owner}+{name}", "repo")
+	}
+	owner, name, _ := strings.Cut(name, "/")
+	return strings.NewReplacer("{owner}", owner, "{name}", name).Replace(pattern)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// Scripts writes the scripts of all commits of a table. Commits that cannot be
+// played are returned as results that say so; a repository that cannot be found
+// makes each of its commits one.
+func (t Table) Scripts(ctx context.Context, where Repositories) (scripts []*Script, others []Result) {
+	for _, e := range t {
+		dir, err := where.Find(ctx, e.Repo)
+		for _, c := range e.Commits {
+			c.Repo = e.Repo
+			var s *Script
+			failure := err
+			if failure == nil {
+				s, failure = Write(ctx, dir, c.ID)
+			}
+			if failure != nil {
+				others = append(others, Result{Commit: c, Status: StatusNotPlayed, Problems: []string{failure.Error()}})
+				continue
+			}
+			s.Repo = e.Repo
+			scripts = append(scripts, s)
+		}
+	}
+	return scripts, others
+}
