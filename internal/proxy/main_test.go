@@ -135,7 +135,7 @@ func (b *bench) client(servers ...*httptest.Server) *http.Client {
 }
 
 // raw sends bytes to the proxy and returns the first answer with its body.
-func (b *bench) raw(text string) (*http.Response, string) {
+func (b *bench) raw(text string) (reply, string) {
 	b.t.Helper()
 	conn := b.conn()
 	_, err := io.WriteString(conn, text)
@@ -144,7 +144,8 @@ func (b *bench) raw(text string) (*http.Response, string) {
 	require.NoError(b.t, err)
 	body, err := io.ReadAll(response.Body)
 	require.NoError(b.t, err)
-	return response, string(body)
+	require.NoError(b.t, response.Body.Close())
+	return reply{response.StatusCode, response.Header}, string(body)
 }
 
 func (b *bench) conn() net.Conn {
