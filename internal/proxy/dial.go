@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// dial connects to a host that is allowed, at an address that was checked.
+func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.Limits.Dial)
+	defer cancel()
+	through, err := p.upstreamFor(host, port)
+	if err != nil {
+		return nil, err
+	}
+	if through != nil {
+		return p.dialUpstream(ctx, through, host, port)
+	}
+	addresses, err := p.addresses(ctx, host, port)
+	if err != nil {
+		return nil, err
+	}
+	var all []error
+	for _, addr := range addresses {
+		conn, err := p.options.Dial(ctx, "tcp", netip.AddrPortFrom(addr, port).String())
+		if err == nil {
+			return conn, nil
+		}
+		all = append(all, err)
+	}
+	return nil, fmt.Errorf("no connection: %w", errors.Join(all...))
+}
+
+// upstreamFor is the proxy that this machine uses for a host, nil for none.
+func (p *Proxy) upstreamFor(host string, port uint16) (*url.URL, error) {
+	if p.upstream == nil {
+		return nil, nil //nolint:nilnil // no proxy is an answer
+	}
+	// An address is not resolved by anyone, so it is checked here.
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if class := classify(addr); class != public {
+			return nil, &refusedError{fmt.Sprintf("it is %s", class)}
+		}
+	}
+	scheme := "https"
+	if port == 80 {
+		scheme = "http"
+	}
+	through, err := p.upstream(&url.URL{Scheme: scheme, Host: net.JoinHostPort(host, strconv.Itoa(int(port)))})
+	if err != nil {
+		// The error could quote the address with a password in it.
+		return nil, errors.New("the worker's own proxy settings (HTTPS_PROXY, HTTP_PROXY) are not valid")
+	}
+	return through, nil
+}
+
+// dialUpstream asks the worker's own proxy for a tunnel.
+func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string, port uint16) (net.Conn, error) {
+	address, secure := through.Host, through.Scheme == "https"
+	if through.Scheme != "http" && !secure {
+		return nil, fmt.Errorf("the worker's own proxy is of kind %q; only http and https ones can be used", through.Scheme)
+	}
+	if through.Port() == "" {
+		address = net.JoinHostPort(through.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
+	}
+	conn, err := p.options.Dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("the worker's own proxy is not reached: %w", err)
+	}
+	// Handshake and answer end with ctx.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if secure {
+		conn = tls.Client(conn, &tls.Config{ServerName: through.Hostname(), RootCAs: p.options.RootCAs, MinVersion: tls.VersionTLS12})
+	}
+	tunnel, err := askForTunnel(conn, through.User, net.JoinHostPort(host, strconv.Itoa(int(port))))
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("the worker's own proxy gives no tunnel: %w", err)
+	}
+	return tunnel, nil
+}
+
+func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, error) {
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{}}
+	if user != nil {
+		password, _ := user.Password()
+		request.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	if err := request.Write(conn); err != nil {
+		return nil, err
+	}
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, request)
+	if err != nil {
+		return nil, err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("it answered %d", response.StatusCode)
+	}
+	return &bufferedConn{Conn: conn, reader: reader}, nil
+}
+
+// bufferedConn gives first what was read ahead.
+type bufferedConn struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (c *bufferedConn) Read(b []byte) (int, error) { return c.reader.Read(b) }
+
+// CloseWrite ends one direction where the connection can do that.
+func (c *bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return conn.Close()
+}

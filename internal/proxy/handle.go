@@ -1,0 +1,293 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// handle answers one request of a client: CONNECT, or one with a whole URL.
+func (s *session) handle(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		return
+	}
+	defer s.busy.Done()
+	if r.Method == http.MethodConnect {
+		s.connect(w, r)
+		return
+	}
+	if r.URL.Scheme != "http" || r.URL.Host == "" {
+		x := s.begin(r.Method, printable(r.Host), 0)
+		defer x.end()
+		x.record.Verdict, x.record.Reason = Refused, "expected CONNECT, or a URL that begins with http://"
+		w.Header().Set(RefusedHeader, RefusedValue)
+		answer(w, http.StatusBadRequest, "This is the proxy of a sandbox. It takes CONNECT, and requests with a whole http:// URL.\n")
+		return
+	}
+	host, port, err := splitAuthority(r.URL.Host, 80)
+	x := s.begin(r.Method, host, port)
+	defer x.end()
+	if err != nil {
+		x.record.Host = printable(r.URL.Host)
+		x.refuse(w, err.Error(), false)
+		return
+	}
+	// net/http has put the authority of the URL in place of any Host header.
+	if x.check(w) {
+		x.forward(w, r, "http", nil)
+	}
+}
+
+// forward passes a request on and the answer back.
+func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string, secrets []secret) {
+	if r.Header.Get("Upgrade") != "" {
+		x.refuse(w, "a change of protocol (Upgrade) is possible only inside a tunnel; use CONNECT", false)
+		return
+	}
+	var sent, received atomic.Int64
+	defer func() { x.record.Sent, x.record.Received = sent.Load(), received.Load() }()
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &countedBody{ReadCloser: r.Body, total: &sent}
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport:     x.session.transport,
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.User = scheme, x.address(), nil
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, also where it is not well formed
+			p.Out.Host = hostHeader(scheme, x.address())
+			for _, secret := range secrets {
+				p.Out.Header.Set(secret.header, secret.value)
+			}
+		},
+		ModifyResponse: func(response *http.Response) error {
+			response.Body = &countedBody{ReadCloser: response.Body, total: &received, onError: func(err error) {
+				x.record.Verdict, x.record.Reason = Failed, "the answer broke off: "+plain(err)
+				if x.session.spent() {
+					x.record.Verdict, x.record.Reason = Refused, x.session.limitReached()
+				}
+			}}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { x.fail(w, err) },
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+// hostHeader leaves out the port that goes without saying.
+func hostHeader(scheme, address string) string {
+	return strings.TrimSuffix(address, map[string]string{"http": ":80", "https": ":443"}[scheme])
+}
+
+// countedBody counts what is read of a body.
+type countedBody struct {
+	io.ReadCloser
+	total   *atomic.Int64
+	onError func(error)
+}
+
+// Read implements io.Reader.
+func (c *countedBody) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.total.Add(int64(n))
+	if err != nil && c.onError != nil && !errors.Is(err, io.EOF) {
+		c.onError(err)
+	}
+	return n, err
+}
+
+// connect makes a tunnel, or opens it where a credential is to be added.
+func (s *session) connect(w http.ResponseWriter, r *http.Request) {
+	host, port, err := splitAuthority(r.Host, 0)
+	x := s.begin(http.MethodConnect, host, port)
+	if err != nil {
+		defer x.end()
+		x.record.Host = printable(r.Host)
+		x.refuse(w, err.Error(), false)
+		return
+	}
+	if !x.check(w) {
+		x.end()
+		return
+	}
+	if secrets := s.proxy.credentials(host, port); len(secrets) > 0 {
+		x.intercept(w, secrets)
+		return
+	}
+	defer x.end()
+	// Not with the context of the request, which ends when the client has said
+	// all that it has to say.
+	upstream, err := s.dial(s.ctx, host, port)
+	if err != nil {
+		x.fail(w, err)
+		return
+	}
+	defer func() { _ = upstream.Close() }()
+	client, err := accept(w)
+	if err != nil {
+		x.record.Verdict, x.record.Reason = Failed, "the client has gone"
+		return
+	}
+	defer client.Close()
+	pipe(client, upstream, s.proxy.options.Limits.Idle)
+	x.record.Sent, x.record.Received = upstream.sent.Load(), upstream.received.Load()
+	if s.spent() {
+		x.record.Verdict, x.record.Reason = Refused, s.limitReached()
+	}
+}
+
+// accept answers CONNECT and takes the connection over, with what the client
+// sent ahead.
+func accept(w http.ResponseWriter) (net.Conn, error) {
+	conn, buffer, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	if buffer.Reader.Buffered() == 0 {
+		return conn, nil
+	}
+	return &bufferedConn{Conn: conn, reader: bufio.NewReader(io.MultiReader(io.LimitReader(buffer.Reader, int64(buffer.Reader.Buffered())), conn))}, nil
+}
+
+// pipe moves bytes in both directions until both have ended, one has failed, or
+// nothing has moved for the time of idle.
+func pipe(client net.Conn, upstream *metered, idle time.Duration) {
+	var both sync.WaitGroup
+	move := func(to, from net.Conn) {
+		buffer := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buffer)
+			if n > 0 {
+				// Either direction keeps the other alive.
+				deadline := time.Now().Add(idle)
+				_, _ = client.SetDeadline(deadline), upstream.SetDeadline(deadline)
+				if _, wrote := to.Write(buffer[:n]); wrote != nil {
+					err = wrote
+				}
+			}
+			if err == nil {
+				continue
+			}
+			if errors.Is(err, io.EOF) && closeWrite(to) == nil {
+				return
+			}
+			_, _ = client.Close(), upstream.Close()
+			return
+		}
+	}
+	_ = client.SetDeadline(time.Now().Add(idle))
+	both.Go(func() { move(upstream, client) })
+	move(client, upstream)
+	both.Wait()
+}
+
+// intercept ends TLS here and passes on the requests in it, with the host's
+// credentials. Each request has a record of its own; the tunnel has one only if
+// it came to nothing.
+func (x *exchange) intercept(w http.ResponseWriter, secrets []secret) {
+	s := x.session
+	certificate, err := s.proxy.ca.certificateFor(x.record.Host)
+	if err != nil {
+		defer x.end()
+		x.fail(w, fmt.Errorf("no certificate can be made for it: %w", err))
+		return
+	}
+	conn, err := accept(w)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	client := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	ctx, cancel := context.WithTimeout(s.ctx, s.proxy.options.Limits.Header)
+	err = client.HandshakeContext(ctx)
+	cancel()
+	if err != nil {
+		defer x.end()
+		x.record.Verdict = Failed
+		x.record.Reason = "the client broke off the TLS handshake: it does not trust the certificates of the sandbox's proxy, or speaks something else than TLS"
+		return
+	}
+	one := &oneListener{conn: client, done: make(chan struct{})}
+	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.inside(w, r, x.record.Host, x.record.Port, secrets)
+	}))
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed || state == http.StateHijacked {
+			one.end()
+		}
+	}
+	_ = server.Serve(one)
+	_ = server.Close()
+}
+
+// inside answers a request that came out of an intercepted tunnel.
+func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, port uint16, secrets []secret) {
+	if !s.enter() {
+		return
+	}
+	defer s.busy.Done()
+	x := s.begin(r.Method, host, port)
+	defer x.end()
+	named, at, err := splitAuthority(r.Host, 443)
+	switch {
+	// The Host header chooses whom a server answers for; another name must not
+	// get this one's credential.
+	case err != nil || named != host || at != port || r.URL.Host != "" || r.Method == http.MethodConnect:
+		x.refuse(w, fmt.Sprintf("inside the tunnel the request is for another host, %q", printable(r.Host)), false)
+	case x.check(w):
+		x.forward(w, r, "https", secrets)
+	}
+}
+
+// upstreamTLS verifies hosts as usual.
+func (p *Proxy) upstreamTLS() *tls.Config {
+	return &tls.Config{RootCAs: p.options.RootCAs, MinVersion: tls.VersionTLS12}
+}
+
+// oneListener gives an http.Server one connection.
+type oneListener struct {
+	mu   sync.Mutex
+	conn net.Conn
+	once sync.Once
+	done chan struct{}
+}
+
+func (l *oneListener) end() { l.once.Do(func() { close(l.done) }) }
+
+// Accept implements net.Listener.
+func (l *oneListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	conn := l.conn
+	l.conn = nil
+	l.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (l *oneListener) Close() error {
+	l.end()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (*oneListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPatternsAllowWhatTheySayAndNothingElse(t *testing.T) {
+	t.Parallel()
+	hosts, err := ParseHosts([]string{"registry.npmjs.org", "*.Example.COM", "example.net:8443", "bücher.de", "203.0.113.7", "[2001:db8::1]:8443", "trailing.org."})
+	require.NoError(t, err)
+	for host, want := range map[string]map[uint16]bool{
+		"registry.npmjs.org":      {443: true, 80: true, 22: false, 8443: false},
+		"REGISTRY.npmjs.org.":     {443: true},
+		"xregistry.npmjs.org":     {443: false},
+		"a.registry.npmjs.org":    {443: false},
+		"npmjs.org":               {443: false},
+		"a.example.com":           {443: true},
+		"b.a.example.com":         {80: true},
+		"example.com":             {443: false},
+		"badexample.com":          {443: false},
+		"example.com.evil.org":    {443: false},
+		"example.net":             {8443: true, 443: false},
+		"xn--bcher-kva.de":        {443: true},
+		"BÜCHER.de":               {443: true},
+		"203.0.113.7":             {443: true},
+		"::ffff:203.0.113.7":      {443: true},
+		"203.0.113.8":             {443: false},
+		"2001:db8::1":             {8443: true, 443: false},
+		"2001:DB8:0:0::1":         {8443: true},
+		"trailing.org":            {443: true},
+		"":                        {443: false},
+		"registry.npmjs.org\x00x": {443: false},
+		"fe80::1%eth0":            {443: false},
+	} {
+		for port, allowed := range want {
+			require.Equal(t, allowed, hosts.Allows(host, port), "%s:%d", host, port)
+		}
+	}
+}
+
+func TestPatternsThatMeanTooMuchOrNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for pattern, says := range map[string]string{
+		"":                    "is empty",
+		"*":                   "has * where it has no meaning",
+		"*.*.com":             "has * where it has no meaning",
+		"a*.example.com":      "has * where it has no meaning",
+		"*.com":               "covers names of many owners",
+		"*.co.uk":             "covers names of many owners",
+		"*.local":             "covers names of many owners",
+		"https://example.com": "is no host; expected a name without scheme",
+		"user@example.com":    "is no host; expected a name without scheme",
+		"example.com/path":    "is no host; expected a name without scheme",
+		"exa mple.com":        "is no host",
+		"example.com:0":       `has the port "0"`,
+		"example.com:70000":   `has the port "70000"`,
+		"example.com:https":   `has the port "https"`,
+		"example..com":        "is no name of a host",
+		"-a.com":              "is no name of a host",
+		"127.0.0.1":           "is a loopback address",
+		"10.1.2.3":            "is a private address",
+		"169.254.169.254":     "is an address of cloud metadata",
+		"::1":                 "is a loopback address",
+		"[fd00::1]:443":       "is a private address",
+		"127.1":               "is neither a name nor a whole address",
+		"2130706433":          "is neither a name nor a whole address",
+		"0x7f000001":          "is neither a name nor a whole address",
+		"localhost":           "is the machine itself",
+		"api.localhost:3000":  "is the machine itself",
+	} {
+		_, err := ParseHosts([]string{"example.org", pattern})
+		require.ErrorContains(t, err, says, pattern)
+		require.ErrorContains(t, err, `"`+pattern+`"`, "the error names the pattern")
+	}
+}
+
+func TestAListCoversWhatItAllows(t *testing.T) {
+	t.Parallel()
+	operator, err := ParseHosts([]string{"*.example.com", "registry.npmjs.org", "pypi.org:8443", "pypi.org"})
+	require.NoError(t, err)
+	for pattern, covered := range map[string]bool{
+		"a.example.com": true, "*.example.com": true, "*.a.example.com": true, "a.example.com:443": true, "a.example.com:22": false,
+		"example.com": false, "*.npmjs.org": false, "registry.npmjs.org:80": true, "pypi.org:8443": true, "pypi.org:80": true, "evil.org": false,
+	} {
+		hosts, err := ParseHosts([]string{pattern})
+		require.NoError(t, err)
+		require.Equal(t, covered, operator.Covers(hosts), pattern)
+	}
+	require.True(t, operator.Covers(nil))
+	require.False(t, Hosts(nil).Covers(operator))
+}
+
+func FuzzParseHosts(f *testing.F) {
+	for _, seed := range []string{"*.example.com:1", "[::1]", "bücher.de", "1.2.3.4:5", "xn--", "a_b.c"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, pattern string) {
+		hosts, err := ParseHosts([]string{pattern})
+		if err != nil {
+			return
+		}
+		require.True(t, hosts.Covers(hosts), "a pattern covers itself")
+		require.False(t, hosts.Allows("127.0.0.1", 443))
+		require.False(t, hosts.Allows("localhost", 443))
+	})
+}
