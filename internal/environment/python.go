@@ -13,13 +13,12 @@ var pythonManifests = []string{"pyproject.toml", "setup.py", "setup.cfg", "Pipfi
 // pythonProject is a folder with a manifest, and what is in it.
 type pythonProject struct {
 	Project
-	toml    table  // pyproject.toml
-	cfg     ini    // setup.cfg
-	setup   string // setup.py
-	venv    string // where its packages are installed
-	pkg     bool   // it can be installed itself
-	nested  bool   // another project is more important
-	folders []string
+	toml   table  // pyproject.toml
+	cfg    ini    // setup.cfg
+	setup  string // setup.py
+	venv   string // where its packages are installed
+	pkg    bool   // it can be installed itself
+	nested bool   // another project is more important
 }
 
 var pythonDrops = []string{".cache/pip", ".cache/uv", ".cache/pypoetry", ".cache/pdm", ".cache/pipenv", ".local/share/uv"}

@@ -83,7 +83,7 @@ func (f *finder) pythonNeeds(p pythonProject) needs {
 		}
 	}
 	n.packages = appendNew(n.packages, testsRequire(p.setup)...)
-	f.selfInstalled(p, &n)
+	f.selfInstalled(&n)
 	return n
 }
 
@@ -225,7 +225,7 @@ func (f *finder) toxDependency(line, dir string, n *needs) {
 
 var (
 	noxTests   = regexp.MustCompile(`(?m)^def (?:tests?|unit\w*|pytest|test_\w+)\(`)
-	noxEnd     = regexp.MustCompile(`(?m)^\S`)
+	noxEnd     = regexp.MustCompile(`\n\S`)
 	noxInstall = regexp.MustCompile(`session\.(?:install|run_install)\(([^()]*)\)`)
 	notLiteral = regexp.MustCompile(`[^\s,]`)
 )

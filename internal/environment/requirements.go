@@ -72,7 +72,7 @@ var selfEditable = regexp.MustCompile(`^(?:-e|--editable)[ =]\s*\.(?:\[([^\]]*)\
 
 // selfInstalled takes over the extras with which files of requirements install
 // the project itself.
-func (f *finder) selfInstalled(p pythonProject, n *needs) {
+func (f *finder) selfInstalled(n *needs) {
 	for _, line := range f.requirements(n.files) {
 		if found := selfEditable.FindStringSubmatch(line); found != nil {
 			for name := range strings.FieldsFuncSeq(found[1], isSeparator) {

@@ -1,0 +1,362 @@
+package environment
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+)
+
+// worker has what a worker usually has.
+var worker = Tools{
+	"go": "1.26.8", "node": "20.20.2", "npm": "11.19.1", "python": "3.11.7", "cargo": "1.95.0",
+	"java": "17.0.15", "maven": "3.8.7", "make": "4.3", "gcc": "12.2.0",
+}
+
+// checkout writes files in the form of txtar and opens their folder.
+func checkout(t testing.TB, files string) *os.Root {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range txtar.Parse([]byte(files)).Files {
+		p := filepath.Join(dir, file.Name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		require.NoError(t, os.WriteFile(p, file.Data, 0o600))
+	}
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func find(t testing.TB, files string) Recipe {
+	t.Helper()
+	r, err := Find(checkout(t, files), Settings{}, worker, Facts{})
+	require.NoError(t, err)
+	return r
+}
+
+// lines are the commands as rgpt.yaml has them.
+func (r Recipe) lines() []string {
+	var out []string
+	for _, c := range r.Setup {
+		out = append(out, c.line())
+	}
+	return out
+}
+
+func TestEachManagerInstallsInItsWay(t *testing.T) {
+	t.Parallel()
+	const (
+		pip  = "/home/sandbox/.venv/bin/python -m pip install "
+		venv = "python3 -m venv /home/sandbox/.venv"
+	)
+	for _, c := range []struct {
+		name, files string
+		manager     string
+		commands    []string // that the set-up begins with, in order; each may be cut off
+	}{
+		{"go", "-- go.mod --\nmodule m\ngo 1.22\nrequire example.com/x v1.0.0\n", "go", []string{goOnline + "go mod download"}},
+		{"go without requirements", "-- go.mod --\nmodule m\ngo 1.22\n", "go", nil},
+		{"go vendored", "-- go.mod --\nmodule m\nrequire example.com/x v1.0.0\n-- vendor/modules.txt --\n", "go", nil},
+		{"go workspace", "-- go.work --\ngo 1.22\nuse (\n./a\n./b\n)\n-- a/go.mod --\nmodule a\nrequire x.y/z v1.0.0\n-- b/go.mod --\nmodule b\n-- c/go.mod --\nmodule c\nrequire x.y/z v1.0.0\n", "go",
+			[]string{goOnline + "go mod download", "(cd c && { GOWORK=off " + goOnline + "go mod download"}},
+		{"npm with a lock file", "-- package.json --\n{}\n-- package-lock.json --\n{}\n", "npm", []string{"npm ci || "}},
+		{"npm with a shrinkwrap", "-- package.json --\n{}\n-- npm-shrinkwrap.json --\n{}\n", "npm", []string{"npm ci || "}},
+		{"npm without a lock file", "-- package.json --\n{\"devDependencies\": {\"mocha\": \"1\"}}\n", "npm", []string{"npm install --no-package-lock || "}},
+		{"npm without dependencies", "-- package.json --\n{\"scripts\": {\"test\": \"node --test\"}}\n", "npm", nil},
+		{"pnpm of a field", "-- package.json --\n{\"packageManager\": \"pnpm@10.28.0+sha512.abc\"}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", "pnpm",
+			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@10.28.0", "pnpm install --frozen-lockfile || "}},
+		{"pnpm of a lock file of version 6", "-- package.json --\n{}\n-- pnpm-lock.yaml --\nlockfileVersion: '6.0'\n", "pnpm",
+			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@8"}},
+		{"pnpm that this Node cannot run", "-- package.json --\n{\"packageManager\": \"pnpm@11.1.0\"}\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n", "pnpm",
+			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@10"}},
+		{"pnpm of devEngines", "-- package.json --\n{\"devEngines\": {\"packageManager\": {\"name\": \"pnpm\", \"version\": \"9.1.0\"}}}\n-- pnpm-lock.yaml --\n", "pnpm",
+			[]string{"npm install --global --prefix /home/sandbox/.local pnpm@9.1.0"}},
+		{"yarn 1", "-- package.json --\n{}\n-- yarn.lock --\n# yarn lockfile v1\n", "yarn",
+			[]string{"npm install --global --prefix /home/sandbox/.local yarn@1", "yarn install --frozen-lockfile"}},
+		{"yarn 4 of a field", "-- package.json --\n{\"packageManager\": \"yarn@4.4.1\"}\n-- yarn.lock --\n__metadata:\n", "yarn-berry",
+			[]string{"npm install --global --prefix /home/sandbox/.local @yarnpkg/cli-dist@4.4.1", berryOnline + "yarn install --immutable"}},
+		{"yarn 3 of yarnPath", "-- package.json --\n{}\n-- .yarnrc.yml --\nyarnPath: .yarn/releases/yarn-3.6.4.cjs\n-- yarn.lock --\n", "yarn-berry",
+			[]string{"npm install --global --prefix /home/sandbox/.local @yarnpkg/cli-dist@3.6.4"}},
+		{"bun", "-- package.json --\n{}\n-- bun.lock --\n{}\n", "bun",
+			[]string{"npm install --global --prefix /home/sandbox/.local bun@1", "bun install --frozen-lockfile || "}},
+		{"as workflows do without scripts", "-- package.json --\n{}\n-- package-lock.json --\n{}\n-- .github/workflows/ci.yml --\njobs:\n  test:\n    steps:\n      - run: npm ci --ignore-scripts\n      - run: npm test\n", "npm",
+			[]string{"npm ci --ignore-scripts || "}},
+		{"uv", "-- pyproject.toml --\n[project]\nname = 'x'\n[dependency-groups]\ntests = ['pytest']\ndocs = ['sphinx']\n-- uv.lock --\n", "uv",
+			[]string{venv, "python3 -m venv /home/sandbox/.local/lib/uv && ", "uv sync --inexact --group tests --all-extras --frozen || uv sync --inexact --group tests --frozen || "}},
+		{"poetry", "-- pyproject.toml --\n[tool.poetry]\nname = 'x'\n[tool.poetry.dependencies]\npython = '^3.8'\n[tool.poetry.group.test]\noptional = true\n-- poetry.lock --\n", "poetry",
+			[]string{venv, "python3 -m venv /home/sandbox/.local/lib/poetry && ", "poetry install --with test --all-extras || "}},
+		{"poetry without a lock file", "-- pyproject.toml --\n[tool.poetry]\nname = 'x'\n[tool.poetry.dependencies]\npython = '^3.8'\n", "poetry", []string{venv}},
+		{"pdm", "-- pyproject.toml --\n[project]\nname = 'x'\n-- pdm.lock --\n", "pdm", []string{venv, "python3 -m venv /home/sandbox/.local/lib/pdm && ", "pdm install --frozen-lockfile"}},
+		{"pipenv", "-- Pipfile --\n-- Pipfile.lock --\n{}\n", "pipenv", []string{venv, "python3 -m venv /home/sandbox/.local/lib/pipenv && ", "pipenv sync --dev || "}},
+		{"pip with extras for tests", "-- pyproject.toml --\n[project]\nname = 'x'\n[project.optional-dependencies]\ntest = ['pytest']\ndocs = ['sphinx']\n-- tests/test_x.py --\n", "pip", []string{venv, pip + "-e '.[test]'"}},
+		{"pip with groups", "-- pyproject.toml --\n[project]\nname = 'x'\n[dependency-groups]\ndev = ['pytest']\n-- test_x.py --\n", "pip", []string{venv, pip + "'pip>=25.1'", pip + "-e . --group dev || "}},
+		{"requirements", "-- requirements.txt --\nflask\n-- requirements-dev.txt --\npytest\n-- test_x.py --\n", "pip", []string{venv, pip + "-r requirements-dev.txt -r requirements.txt || "}},
+		{"requirements in a folder", "-- requirements/test.txt --\npytest\n-- setup.py --\nsetup()\n-- test_x.py --\n", "pip", []string{venv, pip + "-e . -r requirements/test.txt || "}},
+		{"requirements of a workflow", "-- requirements.txt --\n-r requirements-docs.txt\n-- requirements-tests.txt --\npytest\n-- .github/workflows/t.yml --\njobs:\n  t:\n    steps:\n      - run: pip install -r requirements-tests.txt\n      - run: pytest\n-- test_x.py --\n", "pip",
+			[]string{venv, pip + "-r requirements-tests.txt"}},
+		{"setup.py with extras", "-- setup.py --\nsetup(extras_require={'pg': ['x'], 'tests': ['pytest']})\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[tests]' pytest || "}},
+		{"setup.cfg with extras", "-- setup.cfg --\n[metadata]\nname = x\n[options.extras_require]\ntest =\n    pytest\n    hypothesis\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[test]'"}},
+		{"extras by which requirements install the project", "-- setup.py --\nsetup()\n-- requirements.txt --\n-e .[pg]\npytest\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[pg]' -r requirements.txt || "}},
+		{"tox", "-- setup.py --\nsetup()\n-- tox.ini --\n[testenv]\nextras = socks\ndeps =\n  pytest>=7\n  mypy: mypy\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[socks]' 'pytest>=7' || "}},
+		{"nox", "-- setup.py --\nsetup()\n-- noxfile.py --\n@nox.session\ndef tests(session):\n    session.install('-e', '.[speed]', 'pytest')\n    session.install(*deps)\ndef docs(session):\n    session.install('sphinx')\n-- test_x.py --\n", "pip", []string{venv, pip + "-e '.[speed]' pytest || "}},
+		{"hatch", "-- pyproject.toml --\n[project]\nname = 'x'\n[tool.hatch.envs.default]\ndependencies = ['pytest', 'anyio']\n-- test_x.py --\n", "pip", []string{venv, pip + "-e . anyio pytest || "}},
+		{"pytest that nothing brings, with its plugins", "-- pyproject.toml --\n[project]\nname = 'x'\n[tool.pytest.ini_options]\naddopts = '--cov=x -n auto'\nasyncio_mode = 'auto'\n-- tests/test_x.py --\n", "pip",
+			[]string{venv, pip + "-e . pytest pytest-asyncio pytest-cov pytest-xdist || "}},
+		{"tests without a manifest", "-- test_x.py --\n", "pip", []string{venv, pip + "pytest"}},
+		{"cargo with a lock file", "-- Cargo.toml --\n[package]\nname='x'\n-- Cargo.lock --\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')" --locked || `}},
+		{"cargo without one", "-- Cargo.toml --\n[workspace]\nmembers=['a']\n-- a/Cargo.toml --\n[package]\nname='a'\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`}},
+		{"maven", "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress -Dtest=NoSuchTest"}},
+		{"gradle with a wrapper", "-- settings.gradle.kts --\n-- gradlew --\n-- app/build.gradle.kts --\n", "gradle", []string{javaOnline + "init=$(mktemp"}},
+		{"make", "-- Makefile --\ntest:\n\ttrue\n-- x.c --\n", "make", nil},
+		{"cmake", "-- CMakeLists.txt --\n-- x.c --\n", "cmake", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := find(t, c.files)
+			require.NotEmpty(t, r.Projects)
+			require.Equal(t, c.manager, r.Projects[0].Manager)
+			lines := r.lines()
+			require.GreaterOrEqual(t, len(lines), len(c.commands), "%q", lines)
+			for n, want := range c.commands {
+				require.True(t, strings.HasPrefix(lines[n], want), "%s\nwant %s", lines[n], want)
+			}
+			if c.commands == nil {
+				require.Empty(t, lines)
+			}
+			require.Equal(t, unique(append([]string{}, registries[r.Projects[0].Ecosystem]...)), append([]string{}, r.Hosts...))
+		})
+	}
+}
+
+func TestMembersOfAWorkspaceComeWithItsRoot(t *testing.T) {
+	t.Parallel()
+	r := find(t, `
+-- package.json --
+{"workspaces": {"packages": ["packages/*", "./apps/web"]}, "devDependencies": {"x": "1"}}
+-- package-lock.json --
+{}
+-- packages/a/package.json --
+{}
+-- packages/a/package-lock.json --
+{}
+-- apps/web/package.json --
+{}
+-- other/package.json --
+{}
+-- other/yarn.lock --
+-- website/package.json --
+{}
+-- website/yarn.lock --
+`)
+	require.Len(t, r.Projects, 2)
+	require.Equal(t, ".", r.Projects[0].Dir)
+	require.Equal(t, "other", r.Projects[1].Dir, "it has a lock file of its own")
+	require.Subset(t, r.Inputs, []string{"packages/a/package.json", "apps/web/package.json", "package-lock.json", "other/yarn.lock"})
+	last := r.Setup[len(r.Setup)-1]
+	require.Equal(t, "other", last.Dir)
+	require.True(t, last.Optional)
+}
+
+func TestFoldersBesideEachOtherAreSetUpEach(t *testing.T) {
+	t.Parallel()
+	r := find(t, `
+-- backend/pyproject.toml --
+[project]
+name = "b"
+-- worker/pyproject.toml --
+[project]
+name = "w"
+-- worker/uv.lock --
+-- frontend/package.json --
+{}
+-- frontend/package-lock.json --
+{}
+-- examples/shop/package.json --
+{"dependencies": {"x": "1"}}
+-- tests/data/package.json --
+{"dependencies": {"x": "1"}}
+`)
+	var dirs []string
+	for _, p := range r.Projects {
+		dirs = append(dirs, p.Dir+" "+p.Manager)
+	}
+	require.Equal(t, []string{"backend pip", "worker uv", "frontend npm"}, dirs)
+	require.Equal(t, []string{"/home/sandbox/.venv/bin", "/home/sandbox/.venv-worker/bin", "/home/sandbox/.local/bin"}, r.Path)
+	require.Contains(t, strings.Join(r.lines(), "\n"), "UV_PROJECT_ENVIRONMENT=/home/sandbox/.venv-worker uv sync")
+}
+
+func TestWhatTheWorkerLacksIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, files string
+		missing     []MissingTool
+	}{
+		{"node satisfied", "-- package.json --\n{\"engines\": {\"node\": \"^12.17.0 || ^14.13 || >=16.0.0\"}}\n", nil},
+		{"node too old", "-- package.json --\n{\"engines\": {\"node\": \">=22.12.0\"}}\n", []MissingTool{{"node", ">=22.12.0", "20.20.2", "package.json"}}},
+		{"node of devEngines", "-- package.json --\n{\"devEngines\": {\"runtime\": [{\"name\": \"node\", \"version\": \">=24\"}]}}\n", []MissingTool{{"node", ">=24", "20.20.2", "package.json"}}},
+		{"node of .nvmrc", "-- package.json --\n{}\n-- .nvmrc --\nv22\n", []MissingTool{{"node", "22", "20.20.2", ".nvmrc"}}},
+		{"engines of another shape", "-- package.json --\n{\"engines\": [\"node >= 22\"]}\n", nil},
+		{"python satisfied", "-- pyproject.toml --\n[project]\nname='x'\nrequires-python = '>=3.9,!=3.9.1'\n", nil},
+		{"python compatible", "-- pyproject.toml --\n[project]\nname='x'\nrequires-python = '~=3.9'\n", nil},
+		{"python not compatible", "-- pyproject.toml --\n[project]\nname='x'\nrequires-python = '~=3.9.2'\n", []MissingTool{{"python", "~=3.9.2", "3.11.7", "pyproject.toml"}}},
+		{"python one line", "-- pyproject.toml --\n[project]\nname='x'\nrequires-python = '==3.12.*'\n", []MissingTool{{"python", "==3.12.*", "3.11.7", "pyproject.toml"}}},
+		{"python of setup.py", "-- setup.py --\nsetup(python_requires='>=3.13')\n", []MissingTool{{"python", ">=3.13", "3.11.7", "setup.py"}}},
+		{"python of .python-version", "-- setup.py --\nsetup()\n-- .python-version --\n3.13\n", []MissingTool{{"python", "3.13", "3.11.7", ".python-version"}}},
+		{"requires-python goes before .python-version", "-- pyproject.toml --\n[project]\nname='x'\nrequires-python = '>=3.9'\n-- .python-version --\n3.13\n", nil},
+		{"go too old", "-- go.mod --\nmodule m\ngo 1.99\n", []MissingTool{{"go", "1.99", "1.26.8", "go.mod"}}},
+		{"rust too old", "-- Cargo.toml --\n[package]\nname='x'\nrust-version='1.99'\n", []MissingTool{{"cargo", "1.99", "1.95.0", "Cargo.toml"}}},
+		{"java too old", "-- pom.xml --\n<maven.compiler.release>21</maven.compiler.release>\n", []MissingTool{{"java", "21", "17.0.15", "pom.xml"}}},
+		{"java old enough", "-- pom.xml --\n<maven.compiler.source>1.8</maven.compiler.source>\n", nil},
+		{"gradle without a wrapper", "-- build.gradle --\n", []MissingTool{{"gradle", "", "", "build.gradle"}}},
+		{"a constraint that nobody can read", "-- package.json --\n{\"engines\": {\"node\": \"latest please\"}}\n", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.missing, find(t, c.files).Missing)
+		})
+	}
+}
+
+func TestVersionsFromGitAreToldToBackendsThatAskGit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ described, want string }{
+		{"v1.2.3", "1.2.3"}, {"1.2.3-4-gabc123", "1.2.4.dev4+gabc123"}, {"rel/x-2.0", "2.0"}, {"", "0.0.0"}, {"nightly", "0.0.0"},
+	} {
+		require.Equal(t, c.want, packageVersion(c.described))
+	}
+	r, err := Find(checkout(t, "-- pyproject.toml --\n[build-system]\nrequires=['hatch-vcs']\n[project]\nname='x'\n"), Settings{}, worker, Facts{Version: "v1.2.3"})
+	require.NoError(t, err)
+	require.Equal(t, "1.2.3", r.Variables["SETUPTOOLS_SCM_PRETEND_VERSION"])
+	r, err = Find(checkout(t, "-- pyproject.toml --\n[build-system]\nrequires=['setuptools_scm>=8']\n[project]\nname='My.pkg-x'\n"), Settings{}, worker, Facts{Version: "v1.2.3"})
+	require.NoError(t, err)
+	require.Equal(t, "1.2.3", r.Variables["SETUPTOOLS_SCM_PRETEND_VERSION_FOR_MY_PKG_X"])
+}
+
+func TestSettingsReplaceTheCommandsAndAddTheRest(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n")
+	r, err := Find(root, Settings{Setup: []string{"make deps"}, Hosts: []string{"example.com"}, Variables: map[string]string{"HUSKY": "1", "X": "y"}}, worker, Facts{})
+	require.NoError(t, err)
+	require.Equal(t, SourceConfigured, r.Source)
+	require.Equal(t, []Command{{Dir: ".", Shell: "make deps"}}, r.Setup)
+	require.Contains(t, r.Hosts, "example.com")
+	require.Contains(t, r.Hosts, "registry.npmjs.org")
+	require.Equal(t, "1", r.Variables["HUSKY"])
+	require.Equal(t, "y", r.Variables["X"])
+	require.Contains(t, r.Inputs, "package-lock.json")
+}
+
+func TestYAMLReadBackGivesTheSameRecipe(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n-- sub dir/package.json --\n{}\n-- sub dir/yarn.lock --\n-- go.mod --\nmodule m\nrequire a.b/c v1.0.0\n")
+	first, err := Find(root, Settings{}, worker, Facts{})
+	require.NoError(t, err)
+	var file struct {
+		Environment struct {
+			Setup     []string
+			Network   struct{ Hosts []string }
+			Variables map[string]string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(first.YAML(), &file))
+	second, err := Find(root, Settings{Setup: file.Environment.Setup, Hosts: file.Environment.Network.Hosts, Variables: file.Environment.Variables}, worker, Facts{})
+	require.NoError(t, err)
+	require.Equal(t, string(first.YAML()), string(second.YAML()))
+	require.Equal(t, first.Path, second.Path)
+	require.Equal(t, first.Drop, second.Drop)
+	require.Equal(t, first.Inputs, second.Inputs)
+}
+
+func TestTheDigestFollowsWhatDecides(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"package.json": "{}", "package-lock.json": "{}"}
+	r := find(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n")
+	read := func(p string) ([]byte, error) {
+		if text, ok := files[p]; ok {
+			return []byte(text), nil
+		}
+		return nil, os.ErrNotExist
+	}
+	digest := func(r Recipe, tools Tools) string {
+		sum, err := r.Digest(read, tools)
+		require.NoError(t, err)
+		return sum
+	}
+	first := digest(r, worker)
+	require.Equal(t, first, digest(r, worker))
+
+	other := r
+	other.Hints = []Hint{{File: "x", Text: "y"}}
+	require.Equal(t, first, digest(other, worker), "hints change no command")
+	require.Equal(t, first, digest(r, Tools{"node": worker["node"], "npm": worker["npm"]}), "tools of other ecosystems")
+	require.NotEqual(t, first, digest(r, Tools{"node": "22.0.0", "npm": worker["npm"]}))
+	other = r
+	other.Variables = map[string]string{}
+	require.NotEqual(t, first, digest(other, worker))
+	files["package-lock.json"] = "{} "
+	require.NotEqual(t, first, digest(r, worker))
+	delete(files, "package-lock.json")
+	_, err := r.Digest(read, worker)
+	require.ErrorContains(t, err, "package-lock.json")
+}
+
+func TestTheTestCommandIsTheProjectsOwn(t *testing.T) {
+	t.Parallel()
+	workflow := func(run string) string {
+		return "-- .github/workflows/ci.yml --\njobs:\n  t:\n    steps:\n      - run: |\n          " + run + "\n"
+	}
+	for _, c := range []struct{ name, files, want string }{
+		{"go", "-- go.mod --\nmodule m\n", "go test ./..."},
+		{"the workflow's", "-- go.mod --\nmodule m\n" + workflow("go test -race ./..."), "go test -race ./..."},
+		{"not one with an expression", "-- go.mod --\nmodule m\n" + workflow("go test ${{ matrix.x }}"), "go test ./..."},
+		{"not one with two commands", "-- go.mod --\nmodule m\n" + workflow("go test ./... && rm -rf /"), "go test ./..."},
+		{"script", "-- package.json --\n{\"scripts\": {\"test\": \"x\"}}\n-- yarn.lock --\n__metadata:\n-- .yarnrc.yml --\n", "yarn test"},
+		{"no script", "-- package.json --\n{}\n", ""},
+		{"pytest", "-- setup.py --\nsetup()\n-- tests/test_x.py --\n", "pytest"},
+		{"make", "-- Makefile --\ncheck: all\n", "make check"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, find(t, c.files).TestCommand)
+		})
+	}
+}
+
+func TestHintsNameTheirLines(t *testing.T) {
+	t.Parallel()
+	r := find(t, `
+-- .github/workflows/copilot-setup-steps.yml --
+jobs:
+  copilot-setup-steps:
+    steps:
+      - uses: actions/setup-node@v4
+        with:
+          node-version: 22
+      - run: |
+          echo hello
+          npm ci
+-- .devcontainer/devcontainer.json --
+{ // a comment
+  "postCreateCommand": "make deps"
+}
+-- Dockerfile --
+FROM node:22
+-- .tool-versions --
+nodejs 22.1.0
+-- AGENTS.md --
+Run the tests with pytest -q.
+`)
+	require.ElementsMatch(t, []Hint{
+		{".github/workflows/copilot-setup-steps.yml", 6, "actions/setup-node@v4 node-version: 22"},
+		{".github/workflows/copilot-setup-steps.yml", 9, "npm ci"},
+		{".devcontainer/devcontainer.json", 2, `"postCreateCommand": "make deps"`},
+		{"Dockerfile", 1, "FROM node:22"},
+		{".tool-versions", 1, "nodejs 22.1.0"},
+		{"AGENTS.md", 1, "Run the tests with pytest -q."},
+	}, r.Hints)
+}
