@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 const (
@@ -25,6 +27,8 @@ const (
 	// rgptOutput is the most that is read of a command's output; the details of a
 	// run with many tests have megabytes.
 	rgptOutput = 256 << 20
+	// saidMost is how much is kept of what a command said of its failure.
+	saidMost = 4 << 10
 )
 
 // Options say how commits are played.
@@ -111,12 +115,12 @@ func withoutProduct(env []string) []string {
 
 // exited is a command that ended with an exit code of its own.
 type exited struct {
-	code         int
-	args, stderr string
+	code       int
+	args, said string
 }
 
 func (e *exited) Error() string {
-	return fmt.Sprintf("rgpt %s ended with the exit code %d: %s", e.args, e.code, e.stderr)
+	return fmt.Sprintf("rgpt %s ended with the exit code %d: %s", e.args, e.code, e.said)
 }
 
 // run runs rgpt on the stack and returns what it printed, also of a command that
@@ -135,7 +139,11 @@ func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("rgpt %s did not end within %s, or was interrupted: %w", args[0], most, ctx.Err())
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		return out.Bytes(), &exited{exit.ExitCode(), strings.Join(args[:min(2, len(args))], " "), strings.TrimSpace(errs.String())}
+		said := strings.TrimSpace(errs.String())
+		if said == "" { // with --json, what is wrong is said there
+			said = strings.TrimSpace(out.String())
+		}
+		return out.Bytes(), &exited{exit.ExitCode(), strings.Join(args[:min(2, len(args))], " "), fault.Clip(said, saidMost)}
 	case err != nil:
 		return nil, fmt.Errorf("rgpt %s: %w", args[0], err)
 	}

@@ -219,8 +219,13 @@ func (o *options) playAll(ctx context.Context, scripts []*oracle.Script, results
 		return results, err
 	}
 	defer func() {
-		if err = errors.Join(err, stack.Stop(ctx)); err == nil && made && allFine(all) {
+		err = errors.Join(err, stack.Stop(ctx))
+		switch {
+		case !made:
+		case err == nil && allFine(all):
 			err = os.RemoveAll(o.play.Dir)
+		default:
+			fmt.Fprintf(o.stderr, "The stack's data and the clones stay in %s\n", o.play.Dir)
 		}
 	}()
 	for _, s := range scripts {
