@@ -110,7 +110,7 @@ func TestEachManagerInstallsInItsWay(t *testing.T) {
 		{"tests without a manifest", "-- test_x.py --\n", "pip", []string{venv, pip + "pytest"}},
 		{"cargo with a lock file", "-- Cargo.toml --\n[package]\nname='x'\n-- Cargo.lock --\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')" --locked || `}},
 		{"cargo without one", "-- Cargo.toml --\n[workspace]\nmembers=['a']\n-- a/Cargo.toml --\n[package]\nname='a'\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`}},
-		{"maven", "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress -Dtest=NoSuchTest"}},
+		{"maven", "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest'"}},
 		{"gradle with a wrapper", "-- settings.gradle.kts --\n-- gradlew --\n-- app/build.gradle.kts --\n", "gradle", []string{javaOnline + "init=$(mktemp"}},
 		{"make", "-- Makefile --\ntest:\n\ttrue\n-- x.c --\n", "make", nil},
 		{"cmake", "-- CMakeLists.txt --\n-- x.c --\n", "cmake", nil},
@@ -324,6 +324,43 @@ func TestTheTestCommandIsTheProjectsOwn(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.want, find(t, c.files).TestCommand)
 		})
+	}
+}
+
+func TestRequirementsOfPoetryAreToldToPip(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ poetry, pip string }{
+		{"^7.2", ">=7.2,<8"}, {"^0.990", ">=0.990"}, {">=1,<2", ">=1,<2"}, {"*", ""}, {"", ""}, {"~1.2", ""}, {"^1.2 || ^2", ""},
+	} {
+		require.Equal(t, c.pip, pipVersion(c.poetry), c.poetry)
+	}
+	r := find(t, `
+-- pyproject.toml --
+[tool.poetry]
+name = "x"
+[tool.poetry.dependencies]
+python = "^3.9"
+[tool.poetry.group.test.dependencies]
+pytest = "^7"
+httpx = {version = "^0.25", extras = ["http2"]}
+[tool.poetry.group.docs.dependencies]
+sphinx = "*"
+-- poetry.lock --
+-- tests/test_x.py --
+`)
+	last := r.Setup[2].Shell
+	require.True(t, strings.HasSuffix(last, "pip install -e . 'httpx>=0.25' 'pytest>=7,<8'; }"), last)
+}
+
+func TestTheSameFilesGiveTheSameRecipe(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, hostileFiles)
+	first, err := Find(root, Settings{}, worker, Facts{})
+	require.NoError(t, err)
+	for range 20 {
+		again, err := Find(root, Settings{}, worker, Facts{})
+		require.NoError(t, err)
+		require.Equal(t, first, again)
 	}
 }
 

@@ -61,6 +61,7 @@ var nodeVariables = map[string]string{
 	"ELECTRON_SKIP_BINARY_DOWNLOAD":              "1",
 	"CHROMEDRIVER_SKIP_DOWNLOAD":                 "1",
 	"GECKODRIVER_SKIP_DOWNLOAD":                  "1",
+	"npm_config_engine_strict":                   "false", // what is asked for and not there is told
 	"npm_config_audit":                           "false",
 	"npm_config_fund":                            "false",
 	"npm_config_update_notifier":                 "false",
@@ -362,7 +363,7 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		}
 	case "yarn":
 		f.drop(".cache/yarn")
-		commands = []string{"yarn install --frozen-lockfile --non-interactive" + scripts, "yarn install --pure-lockfile --non-interactive" + scripts}
+		commands = []string{"yarn install --frozen-lockfile --non-interactive" + scripts, "yarn install --pure-lockfile --ignore-engines --non-interactive" + scripts}
 	case "yarn-berry":
 		return f.berryCommand(p, keep)
 	case "bun":
@@ -377,7 +378,11 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		}
 	}
 	if scripts == "" {
-		commands = append(commands, commands[0]+" --ignore-scripts")
+		last := commands[0]
+		if p.Manager == "yarn" {
+			last = commands[1]
+		}
+		commands = append(commands, last+" --ignore-scripts")
 	}
 	return either(commands...)
 }
