@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -235,6 +236,16 @@ func TestVersionsFromGitAreToldToBackendsThatAskGit(t *testing.T) {
 	r, err = Find(checkout(t, "-- pyproject.toml --\n[build-system]\nrequires=['setuptools_scm>=8']\n[project]\nname='My.pkg-x'\n"), Settings{}, worker, Facts{Version: "v1.2.3"})
 	require.NoError(t, err)
 	require.Equal(t, "1.2.3", r.Variables["SETUPTOOLS_SCM_PRETEND_VERSION_FOR_MY_PKG_X"])
+}
+
+func TestWithoutALockFilePackagesAreThoseOfTheTimeOfTheCommit(t *testing.T) {
+	t.Parallel()
+	facts := Facts{Time: time.Date(2024, 10, 7, 20, 38, 16, 0, time.FixedZone("", 7200))}
+	r, err := Find(checkout(t, "-- setup.py --\nsetup()\n-- package.json --\n{\"dependencies\": {\"a\": \"1\"}}\n"), Settings{}, worker, facts)
+	require.NoError(t, err)
+	text := strings.Join(r.lines(), "\n")
+	require.Contains(t, text, "pip install --uploaded-prior-to 2024-10-07T18:38:16Z -e . || ")
+	require.Contains(t, text, "npm install --no-package-lock --before=2024-10-07T18:38:16Z || npm install --no-package-lock || ")
 }
 
 func TestSettingsReplaceTheCommandsAndAddTheRest(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"go.yaml.in/yaml/v3"
@@ -375,6 +376,10 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		commands = []string{"npm ci" + scripts, keep("npm install --no-save" + scripts)}
 		if p.Lock == "" {
 			commands = []string{"npm install --no-package-lock" + scripts}
+			if !f.facts.Time.IsZero() {
+				then := commands[0] + " --before=" + f.facts.Time.UTC().Format(time.RFC3339)
+				return either(then, commands[0], commands[0]+" --ignore-scripts")
+			}
 		}
 	}
 	if scripts == "" {

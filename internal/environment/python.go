@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // pythonManifests make a folder a Python project.
@@ -344,6 +345,11 @@ func (f *finder) pipenv(p pythonProject) {
 func (f *finder) plainly(p pythonProject, n needs) string {
 	install := []string{p.venv + "/bin/python", "-m", "pip", "install"}
 	args := slices.Clone(install)
+	upgrade := "pip>=25.1"
+	if before := f.uploadedBefore(); len(before) > 0 {
+		upgrade = "pip>=26"
+		args = append(args, before...)
+	}
 	if p.pkg {
 		args = append(args, "-e", p.self(n))
 	}
@@ -354,7 +360,16 @@ func (f *finder) plainly(p pythonProject, n needs) string {
 	}
 	args = append(args, p.developers()...)
 	args = append(args, f.missingTestPackages(p, n, strings.Join(p.developers(), "\n"))...)
-	return "{ " + words(append(install, "pip>=25.1")...) + " && " + words(args...) + "; }"
+	return "{ " + words(append(install, upgrade)...) + " && " + words(args...) + "; }"
+}
+
+// uploadedBefore are the options by which pip takes packages as they were at the
+// time of the commit.
+func (f *finder) uploadedBefore() []string {
+	if f.facts.Time.IsZero() {
+		return nil
+	}
+	return []string{"--uploaded-prior-to", f.facts.Time.UTC().Format(time.RFC3339)}
 }
 
 // self is the project with its extras, as pip knows it.
@@ -420,8 +435,12 @@ func pipVersion(wanted string) string {
 // versions go together; if they do not, one after the other.
 func (f *finder) pip(p pythonProject, n needs) {
 	python := p.venv + "/bin/python"
-	if len(n.groups) > 0 {
-		f.run(p.Dir, words(python, "-m", "pip", "install", "pip>=25.1")) // knows dependency groups
+	upgrade := words(python, "-m", "pip", "install", "pip>=25.1") // knows dependency groups
+	before := f.uploadedBefore()
+	if len(before) > 0 {
+		f.run(p.Dir, either(words(python, "-m", "pip", "install", "pip>=26"), upgrade)) // knows dates too
+	} else if len(n.groups) > 0 {
+		f.run(p.Dir, upgrade)
 	}
 	var parts [][]string
 	if p.pkg {
@@ -446,6 +465,10 @@ func (f *finder) pip(p pythonProject, n needs) {
 	install := words(append([]string{python, "-m", "pip", "install"}, slices.Concat(parts...)...)...)
 	if len(parts) > 1 {
 		install = either(install, "{ "+strings.Join(singly, " && ")+"; }")
+	}
+	if len(before) > 0 {
+		then := append([]string{python, "-m", "pip", "install"}, before...)
+		install = either(words(append(then, slices.Concat(parts...)...)...), install)
 	}
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }
