@@ -396,6 +396,9 @@ jobs:
 FROM node:22
 -- .tool-versions --
 nodejs 22.1.0
+-- .gitmodules --
+[submodule "x"]
+	path = tests/x
 -- AGENTS.md --
 Run the tests with pytest -q.
 `)
@@ -405,6 +408,7 @@ Run the tests with pytest -q.
 		{".devcontainer/devcontainer.json", 2, `"postCreateCommand": "make deps"`},
 		{"Dockerfile", 1, "FROM node:22"},
 		{".tool-versions", 1, "nodejs 22.1.0"},
+		{".gitmodules", 2, "path = tests/x"},
 		{"AGENTS.md", 1, "Run the tests with pytest -q."},
 	}, r.Hints)
 }
