@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
@@ -32,6 +33,10 @@ type Facts struct {
 	// Version is the output of `git describe --tags`, for packages that take
 	// their version from git. It may be empty.
 	Version string
+	// Time is when the commit was made. Where no lock file fixes versions, packages
+	// are taken as they were then: newer ones most often break older tests. Zero
+	// takes the newest.
+	Time time.Time
 }
 
 // Source says where the set-up commands of a recipe come from.

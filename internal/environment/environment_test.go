@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -110,7 +111,7 @@ func TestEachManagerInstallsInItsWay(t *testing.T) {
 		{"tests without a manifest", "-- test_x.py --\n", "pip", []string{venv, pip + "pytest"}},
 		{"cargo with a lock file", "-- Cargo.toml --\n[package]\nname='x'\n-- Cargo.lock --\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')" --locked || `}},
 		{"cargo without one", "-- Cargo.toml --\n[workspace]\nmembers=['a']\n-- a/Cargo.toml --\n[package]\nname='a'\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`}},
-		{"maven", "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress -Dtest=NoSuchTest"}},
+		{"maven", "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest'"}},
 		{"gradle with a wrapper", "-- settings.gradle.kts --\n-- gradlew --\n-- app/build.gradle.kts --\n", "gradle", []string{javaOnline + "init=$(mktemp"}},
 		{"make", "-- Makefile --\ntest:\n\ttrue\n-- x.c --\n", "make", nil},
 		{"cmake", "-- CMakeLists.txt --\n-- x.c --\n", "cmake", nil},
@@ -237,6 +238,16 @@ func TestVersionsFromGitAreToldToBackendsThatAskGit(t *testing.T) {
 	require.Equal(t, "1.2.3", r.Variables["SETUPTOOLS_SCM_PRETEND_VERSION_FOR_MY_PKG_X"])
 }
 
+func TestWithoutALockFilePackagesAreThoseOfTheTimeOfTheCommit(t *testing.T) {
+	t.Parallel()
+	facts := Facts{Time: time.Date(2024, 10, 7, 20, 38, 16, 0, time.FixedZone("", 7200))}
+	r, err := Find(checkout(t, "-- setup.py --\nsetup()\n-- package.json --\n{\"dependencies\": {\"a\": \"1\"}}\n"), Settings{}, worker, facts)
+	require.NoError(t, err)
+	text := strings.Join(r.lines(), "\n")
+	require.Contains(t, text, "pip install --uploaded-prior-to 2024-10-07T18:38:16Z -e . || ")
+	require.Contains(t, text, "npm install --no-package-lock --before=2024-10-07T18:38:16Z || npm install --no-package-lock || ")
+}
+
 func TestSettingsReplaceTheCommandsAndAddTheRest(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n")
@@ -327,6 +338,43 @@ func TestTheTestCommandIsTheProjectsOwn(t *testing.T) {
 	}
 }
 
+func TestRequirementsOfPoetryAreToldToPip(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ poetry, pip string }{
+		{"^7.2", ">=7.2,<8"}, {"^0.990", ">=0.990"}, {">=1,<2", ">=1,<2"}, {"*", ""}, {"", ""}, {"~1.2", ""}, {"^1.2 || ^2", ""},
+	} {
+		require.Equal(t, c.pip, pipVersion(c.poetry), c.poetry)
+	}
+	r := find(t, `
+-- pyproject.toml --
+[tool.poetry]
+name = "x"
+[tool.poetry.dependencies]
+python = "^3.9"
+[tool.poetry.group.test.dependencies]
+pytest = "^7"
+httpx = {version = "^0.25", extras = ["http2"]}
+[tool.poetry.group.docs.dependencies]
+sphinx = "*"
+-- poetry.lock --
+-- tests/test_x.py --
+`)
+	last := r.Setup[2].Shell
+	require.True(t, strings.HasSuffix(last, "pip install -e . 'httpx>=0.25' 'pytest>=7,<8'; }"), last)
+}
+
+func TestTheSameFilesGiveTheSameRecipe(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, hostileFiles)
+	first, err := Find(root, Settings{}, worker, Facts{})
+	require.NoError(t, err)
+	for range 20 {
+		again, err := Find(root, Settings{}, worker, Facts{})
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+	}
+}
+
 func TestHintsNameTheirLines(t *testing.T) {
 	t.Parallel()
 	r := find(t, `
@@ -348,6 +396,9 @@ jobs:
 FROM node:22
 -- .tool-versions --
 nodejs 22.1.0
+-- .gitmodules --
+[submodule "x"]
+	path = tests/x
 -- AGENTS.md --
 Run the tests with pytest -q.
 `)
@@ -357,6 +408,7 @@ Run the tests with pytest -q.
 		{".devcontainer/devcontainer.json", 2, `"postCreateCommand": "make deps"`},
 		{"Dockerfile", 1, "FROM node:22"},
 		{".tool-versions", 1, "nodejs 22.1.0"},
+		{".gitmodules", 2, "path = tests/x"},
 		{"AGENTS.md", 1, "Run the tests with pytest -q."},
 	}, r.Hints)
 }

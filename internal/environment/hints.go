@@ -59,6 +59,7 @@ var (
 		{"AGENTS.md", installLine}, {"CLAUDE.md", installLine}, {"CONTRIBUTING.md", installLine}, {".github/CONTRIBUTING.md", installLine},
 		{"tox.ini", regexp.MustCompile(`^\s*(?:deps|extras|dependency_groups|commands|\[testenv.*|-r\s?\S+)\b`)},
 		{"noxfile.py", regexp.MustCompile(`\bsession\.(?:install|run)\(`)},
+		{".gitmodules", regexp.MustCompile(`^\s*(?:path|url)\s*=`)}, // a checkout lacks what they bring
 		{"Makefile", installLine}, {"justfile", installLine}, {"Taskfile.yml", installLine},
 	}
 )

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"go.yaml.in/yaml/v3"
@@ -61,6 +62,7 @@ var nodeVariables = map[string]string{
 	"ELECTRON_SKIP_BINARY_DOWNLOAD":              "1",
 	"CHROMEDRIVER_SKIP_DOWNLOAD":                 "1",
 	"GECKODRIVER_SKIP_DOWNLOAD":                  "1",
+	"npm_config_engine_strict":                   "false", // what is asked for and not there is told
 	"npm_config_audit":                           "false",
 	"npm_config_fund":                            "false",
 	"npm_config_update_notifier":                 "false",
@@ -362,7 +364,7 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		}
 	case "yarn":
 		f.drop(".cache/yarn")
-		commands = []string{"yarn install --frozen-lockfile --non-interactive" + scripts, "yarn install --pure-lockfile --non-interactive" + scripts}
+		commands = []string{"yarn install --frozen-lockfile --non-interactive" + scripts, "yarn install --pure-lockfile --ignore-engines --non-interactive" + scripts}
 	case "yarn-berry":
 		return f.berryCommand(p, keep)
 	case "bun":
@@ -374,10 +376,18 @@ func (f *finder) nodeCommand(p nodeProject) string {
 		commands = []string{"npm ci" + scripts, keep("npm install --no-save" + scripts)}
 		if p.Lock == "" {
 			commands = []string{"npm install --no-package-lock" + scripts}
+			if !f.facts.Time.IsZero() {
+				then := commands[0] + " --before=" + f.facts.Time.UTC().Format(time.RFC3339)
+				return either(then, commands[0], commands[0]+" --ignore-scripts")
+			}
 		}
 	}
 	if scripts == "" {
-		commands = append(commands, commands[0]+" --ignore-scripts")
+		last := commands[0]
+		if p.Manager == "yarn" {
+			last = commands[1]
+		}
+		commands = append(commands, last+" --ignore-scripts")
 	}
 	return either(commands...)
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // pythonManifests make a folder a Python project.
@@ -119,7 +120,7 @@ func (f *finder) pythonInstall(p pythonProject) {
 	case "poetry":
 		f.poetry(p, n)
 	case "pdm":
-		f.pdm(p)
+		f.pdm(p, n)
 	case "pipenv":
 		f.pipenv(p)
 	default:
@@ -271,8 +272,8 @@ func (f *finder) uv(p pythonProject, n needs) {
 	if len(full) != len(sync) {
 		commands = append(commands, env(sync, "--frozen"))
 	}
-	f.command(Command{Dir: p.Dir, Optional: p.nested,
-		Shell: either(append(commands, keeping("uv.lock", "UV_FROZEN=0 "+env(full)))...)})
+	commands = append(commands, keeping("uv.lock", "UV_FROZEN=0 "+env(full)), f.plainly(p, n))
+	f.command(Command{Dir: p.Dir, Optional: p.nested, Shell: either(commands...)})
 }
 
 func (f *finder) poetry(p pythonProject, n needs) {
@@ -299,7 +300,7 @@ func (f *finder) poetry(p pythonProject, n needs) {
 	} else {
 		again = "{ " + again + "; }"
 	}
-	f.command(Command{Dir: p.Dir, Shell: either(append(commands, again)...), Optional: p.nested})
+	f.command(Command{Dir: p.Dir, Shell: either(append(commands, again, f.plainly(p, n))...), Optional: p.nested})
 }
 
 // optionalGroups are the groups of Poetry that are installed only when asked
@@ -320,13 +321,13 @@ func (p pythonProject) optionalGroups(n needs) []string {
 	return unique(with)
 }
 
-func (f *finder) pdm(p pythonProject) {
+func (f *finder) pdm(p pythonProject, n needs) {
 	f.tool("pdm", "")
 	f.set("PDM_IGNORE_SAVED_PYTHON", "1")
 	f.set("PDM_CHECK_UPDATE", "0")
 	install := p.in("VIRTUAL_ENV", "pdm install --frozen-lockfile")
 	f.command(Command{Dir: p.Dir, Optional: p.nested,
-		Shell: either(install+" --group :all", install, keeping("pdm.lock", p.in("VIRTUAL_ENV", "pdm install")))})
+		Shell: either(install+" --group :all", install, keeping("pdm.lock", p.in("VIRTUAL_ENV", "pdm install")), f.plainly(p, n))})
 }
 
 func (f *finder) pipenv(p pythonProject) {
@@ -339,20 +340,111 @@ func (f *finder) pipenv(p pythonProject) {
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }
 
+// plainly installs with pip what the project's own manager cannot: versions are
+// others then than in the lock file, but tests can run.
+func (f *finder) plainly(p pythonProject, n needs) string {
+	install := []string{p.venv + "/bin/python", "-m", "pip", "install"}
+	args := slices.Clone(install)
+	upgrade := "pip>=25.1"
+	if before := f.uploadedBefore(); len(before) > 0 {
+		upgrade = "pip>=26"
+		args = append(args, before...)
+	}
+	if p.pkg {
+		args = append(args, "-e", p.self(n))
+	}
+	for _, group := range n.groups {
+		if p.toml.has("dependency-groups", group) {
+			args = append(args, "--group", group)
+		}
+	}
+	args = append(args, p.developers()...)
+	args = append(args, f.missingTestPackages(p, n, strings.Join(p.developers(), "\n"))...)
+	return "{ " + words(append(install, upgrade)...) + " && " + words(args...) + "; }"
+}
+
+// uploadedBefore are the options by which pip takes packages as they were at the
+// time of the commit.
+func (f *finder) uploadedBefore() []string {
+	if f.facts.Time.IsZero() {
+		return nil
+	}
+	return []string{"--uploaded-prior-to", f.facts.Time.UTC().Format(time.RFC3339)}
+}
+
+// self is the project with its extras, as pip knows it.
+func (p pythonProject) self(n needs) string {
+	if len(n.extras) == 0 {
+		return "."
+	}
+	return ".[" + strings.Join(n.extras, ",") + "]"
+}
+
+// developers are the requirements for tests and developers in the tables of
+// Poetry and PDM.
+func (p pythonProject) developers() []string {
+	var out []string
+	for _, keys := range [][]string{{"tool", "poetry", "dev-dependencies"}, {"tool", "poetry", "group"}} {
+		groups := map[string]table{"dev": p.toml.table(keys...)}
+		if keys[2] == "group" {
+			groups = map[string]table{}
+			for _, name := range p.toml.names(keys...) {
+				groups[name] = p.toml.table(append(keys, name, "dependencies")...)
+			}
+		}
+		for group, requirements := range groups {
+			if !testNames[normal(group)] && !devNames[normal(group)] {
+				continue
+			}
+			for name := range requirements {
+				wanted := strings.Join(requirements.list(name), "")
+				if wanted == "" {
+					wanted = requirements.table(name).str("version")
+				}
+				out = append(out, name+pipVersion(wanted))
+			}
+		}
+	}
+	for _, group := range p.toml.names("tool", "pdm", "dev-dependencies") {
+		if testNames[normal(group)] || devNames[normal(group)] {
+			out = append(out, p.toml.list("tool", "pdm", "dev-dependencies", group)...)
+		}
+	}
+	out = slices.DeleteFunc(out, func(req string) bool { return !requirement.MatchString(req) })
+	return unique(out)
+}
+
+var caret = regexp.MustCompile(`^\^?(\d+)((?:\.\d+)*)$`)
+
+// pipVersion is a version as Poetry writes it in the words of pip: "^7.2" is
+// ">=7.2,<8". What has no such words asks for any version.
+func pipVersion(wanted string) string {
+	if found := caret.FindStringSubmatch(wanted); found != nil && strings.HasPrefix(wanted, "^") {
+		if found[1] == "0" {
+			return ">=" + wanted[1:]
+		}
+		return ">=" + wanted[1:] + ",<" + increment(found[1])
+	}
+	if wanted == "" || strings.IndexByte("<>=!", wanted[0]) < 0 {
+		return ""
+	}
+	return wanted
+}
+
 // pip installs the project and all that its tests need at once, so that the
 // versions go together; if they do not, one after the other.
 func (f *finder) pip(p pythonProject, n needs) {
 	python := p.venv + "/bin/python"
-	if len(n.groups) > 0 {
-		f.run(p.Dir, words(python, "-m", "pip", "install", "pip>=25.1")) // knows dependency groups
+	upgrade := words(python, "-m", "pip", "install", "pip>=25.1") // knows dependency groups
+	before := f.uploadedBefore()
+	if len(before) > 0 {
+		f.run(p.Dir, either(words(python, "-m", "pip", "install", "pip>=26"), upgrade)) // knows dates too
+	} else if len(n.groups) > 0 {
+		f.run(p.Dir, upgrade)
 	}
 	var parts [][]string
 	if p.pkg {
-		self := "."
-		if len(n.extras) > 0 {
-			self += "[" + strings.Join(n.extras, ",") + "]"
-		}
-		parts = append(parts, []string{"-e", self})
+		parts = append(parts, []string{"-e", p.self(n)})
 	}
 	for _, group := range n.groups {
 		parts = append(parts, []string{"--group", group})
@@ -373,6 +465,10 @@ func (f *finder) pip(p pythonProject, n needs) {
 	install := words(append([]string{python, "-m", "pip", "install"}, slices.Concat(parts...)...)...)
 	if len(parts) > 1 {
 		install = either(install, "{ "+strings.Join(singly, " && ")+"; }")
+	}
+	if len(before) > 0 {
+		then := append([]string{python, "-m", "pip", "install"}, before...)
+		install = either(words(append(then, slices.Concat(parts...)...)...), install)
 	}
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -137,6 +138,11 @@ func (f *finder) missingTestPackages(p pythonProject, n needs, lock string) []st
 			wanted = appendNew(wanted, req)
 		}
 	}
+	for line := range strings.Lines(lock) {
+		if requirement.MatchString(strings.TrimSpace(line)) {
+			brought[named(line)] = true // a list of requirements instead of a lock file
+		}
+	}
 	return slices.DeleteFunc(wanted, func(req string) bool {
 		return brought[named(req)] || strings.Contains(lock, `name = "`+named(req)+`"`) || strings.Contains(lock, `"`+named(req)+`": {`)
 	})
@@ -157,12 +163,12 @@ func (f *finder) pytestSettings(p pythonProject) string {
 	for _, section := range []map[string]string{
 		f.t.ini(path.Join(p.Dir, "pytest.ini"))["pytest"], f.t.ini(path.Join(p.Dir, "tox.ini"))["pytest"], p.cfg["tool:pytest"],
 	} {
-		for name, value := range section {
-			b.WriteString(name + " = " + strings.ReplaceAll(value, "\n", " ") + "\n")
+		for _, name := range slices.Sorted(maps.Keys(section)) {
+			b.WriteString(name + " = " + strings.ReplaceAll(section[name], "\n", " ") + "\n")
 		}
 	}
 	for _, section := range [][]string{{"tool", "pytest", "ini_options"}, {"tool", "pytest"}} {
-		for name := range p.toml.table(section...) {
+		for _, name := range slices.Sorted(maps.Keys(p.toml.table(section...))) {
 			values := p.toml.list(append(section, name)...)
 			b.WriteString(name + " = " + strings.Join(values, " ") + "\n")
 		}
