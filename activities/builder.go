@@ -100,8 +100,12 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	project, err := a.project(ctx, run)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return a.builderPrompt(ctx, prompt.BuilderTask{
-		Lessons:   lessons,
+		Lessons: lessons, Project: project,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
 	}, files, in, start)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -26,7 +27,11 @@ func (a *Activities) agentCache(in contract.ToolInput) (*buildcache.Cache, error
 // checkCache is the build cache of one check: another attempt, and another check
 // of the same attempt, must not find what this one's code left.
 func (a *Activities) checkCache(in contract.VerifyInput) (*buildcache.Cache, error) {
-	return a.openCache(in.Workspace.Repo, in.Execution.RunID, fmt.Sprintf("%d/%s", in.Execution.ID, in.Check.ID))
+	use := strconv.FormatInt(in.Execution.ID, 10)
+	if in.Baseline != "" {
+		use = contract.StepBaseline
+	}
+	return a.openCache(in.Workspace.Repo, in.Execution.RunID, use+"/"+in.Check.ID)
 }
 
 func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.Cache, error) {
@@ -37,14 +42,18 @@ func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.
 	return cache, nil
 }
 
-// command is what every sandboxed command gets.
-func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
-	c := sandbox.Command{
-		Env: map[string]string{}, Limits: setup.Limits(a.Config),
-	}
+// limited is what every sandboxed command gets, those of set-ups too.
+func (a *Activities) limited() sandbox.Command {
+	c := sandbox.Command{Env: map[string]string{}, Limits: setup.Limits(a.Config)}
 	for _, path := range a.Config.Execution.Sandbox.ReadOnly {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: path, Inside: path})
 	}
+	return c
+}
+
+// command is what every sandboxed command of agents and checks gets.
+func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
+	c := a.limited()
 	cache.Give(&c)
 	return c
 }

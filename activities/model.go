@@ -47,7 +47,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	for i, call := range answer.ToolCalls {
 		def, known := a.Tools.Definition(call.Name)
 		if call.Name == tool.Finish {
-			out.Finish, out.Summary = true, summaryOf(call.Arguments)
+			out.Finish, out.Summary, out.Blocked = true, summaryOf(call.Arguments), blockedOf(call.Arguments)
 		}
 		out.Calls = append(out.Calls, contract.ToolCallRef{
 			Index: i, Tool: shownName(call.Name), ReadOnly: !known || def.ReadOnly, Long: known && def.Long,
@@ -72,6 +72,18 @@ func summaryOf(arguments string) string {
 		return strings.ToValidUTF8(args.Summary[:most], "") + "…"
 	}
 	return args.Summary
+}
+
+// blockedOf reads what a model that finishes says is in its way, shortened.
+func blockedOf(arguments string) string {
+	var args struct {
+		Blocked string `json:"blocked"`
+	}
+	if json.Unmarshal([]byte(arguments), &args) != nil {
+		return ""
+	}
+	const most = 1000
+	return telemetry.Redact(strings.TrimSpace(clipped(args.Blocked, most)))
 }
 
 // shownName is a tool's name as the model wrote it, fit for histories.

@@ -60,8 +60,12 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
+	project, err := a.project(ctx, run)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
 	p, err := plannerPrompt(prompt.PlannerTask{
-		Lessons:   lessons,
+		Lessons: lessons, Project: project,
 		Consensus: consensus.text,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)

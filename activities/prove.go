@@ -73,7 +73,12 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 		return contract.CheckResult{}, err
 	}
 	defer a.discard(ctx, in, cache)
-	proof, err := a.runProof(ctx, in, spec, dir.Path(), tests, cache)
+	around, err := a.checkSurroundings(ctx, run, spec, contract.VerifyInput{Execution: in.Execution, Workspace: base, Check: in.Check}, dir.Path(), cache)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	defer around.Close()
+	proof, err := a.runProof(ctx, in, spec, dir.Path(), tests, cache, around)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
@@ -95,9 +100,9 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 }
 
 func (a *Activities) runProof(
-	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, dir string, tests []pin.Added, cache *buildcache.Cache,
+	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, dir string, tests []pin.Added, cache *buildcache.Cache, around *surroundings,
 ) (verify.Proof, error) {
-	env := a.verifyEnv(spec, cache)
+	env := a.verifyEnv(spec, cache, around)
 	started := time.Now()
 	a.fillBase(ctx, in, dir, env, cache)
 	env.Limits.Timeout = timeLeft(in, started)

@@ -15,7 +15,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -30,14 +32,19 @@ type Activities struct {
 	Workspaces *workspace.Manager
 	Tools      *tool.Set
 	Sandbox    sandbox.Runner
+	Proxy      *proxy.Proxy // the way out of sandboxes, where there is one
 	Artifacts  *artifact.Store
 	Config     *config.Config
 	Temporal   client.Client
 	DataDir    string
 	Log        *slog.Logger
+	// ToolVersions are those of the tool chains that commands have.
+	ToolVersions environment.Tools
 
-	prompts sync.Map // versions of prompts whose text is stored
-	flights flights  // model calls under way
+	prompts  sync.Map // versions of prompts whose text is stored
+	facts    sync.Map // what git knows of base commits, by repository and commit
+	failures sync.Map // of set-ups that a change wants, by digest
+	flights  flights  // model calls under way
 }
 
 // Role is a part of a worker: which activities it registers on which queue.
@@ -83,6 +90,8 @@ func Roles() []Role {
 			register(r, contract.ActivityCleanUp, a.CleanUp)
 		}},
 		{"tester", contract.QueueTester, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityEnvironment, a.Environment)
+			register(r, contract.ActivityBaseline, a.Baseline)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityVerify, a.Verify)
 		}},

@@ -66,12 +66,29 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		}
 		// A test that fails for want of configuration is no wrong code, nor is
 		// one that the network failed.
-		if seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra {
+		// Where the base commit has all that the check needs, what the change lacks
+		// is the change's fault: an agent can fix that.
+		mine := seen.Code == contract.CodeMissing && a.ranOnBase(ctx, in.Execution.RunID, c.Result.Check)
+		if (seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra) && !mine {
 			out.Failure.Class, out.Failure.Code = seen.Class, seen.Code
 		}
 		break // the first red check is the root of those after it
 	}
 	return out, nil
+}
+
+// ranOnBase reports whether a check could run on the base commit of a run.
+func (a *Activities) ranOnBase(ctx context.Context, runID int64, check contract.Check) bool {
+	run, err := a.Store.Run(ctx, runID)
+	if err != nil {
+		return false
+	}
+	b, err := a.baselineOf(ctx, run)
+	if err != nil || b == nil {
+		return false
+	}
+	done, ok := b.Check(check.Original().ID)
+	return ok && done.Result.Code != contract.CodeMissing
 }
 
 // readRefusal tells a model that declined from one whose answers have the wrong
@@ -149,11 +166,15 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 		return prompt.Prompt{}, err
 	}
 	step, _ := plan.Step(task.Step)
+	project, err := a.project(ctx, run)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return prompt.Repair(prompt.RepairTask{
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
 		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
-		Generation: generation, Handoff: handoff, Files: listing(files),
+		Generation: generation, Handoff: handoff, Files: listing(files), Project: project,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -104,47 +105,117 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 	return spec, nil
 }
 
-// Verify carries out one check on a clean checkout of its own.
+// Verify carries out one check on a clean checkout of its own. What the base
+// commit fails in the same way is known, and not charged to the change.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
-	if in.Check.ID == contract.CheckNewTests {
+	switch {
+	case in.Check.ID == contract.CheckNewTests:
 		return a.prove(ctx, in)
+	case in.Baseline != "":
+		return a.verifyBaseline(ctx, in)
 	}
-	spec, err := a.spec(ctx, in.Execution.RunID)
+	c, err := a.check(ctx, in)
 	if err != nil {
 		return contract.CheckResult{}, err
+	}
+	for _, f := range c.outcome.Findings {
+		telemetry.CountFinding(f.Severity, f.Category)
+	}
+	return c.result, a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, c.result, c.outcome.Cases, c.outcome.Findings, c.log)
+}
+
+// checked is a check that was carried out.
+type checked struct {
+	outcome verify.Outcome
+	result  contract.CheckResult
+	log     string // digest of what its commands printed
+}
+
+// check carries out a check in the environment of its workspace, and keeps its
+// files as artifacts of the run.
+func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checked, error) {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return checked{}, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return checked{}, err
 	}
 	dir, err := a.Workspaces.Open(ctx, in.Workspace, directory(in.Execution)+"/"+in.Check.ID)
 	if err != nil {
-		return contract.CheckResult{}, err
+		return checked{}, err
 	}
 	defer dir.Close()
 	cache, err := a.checkCache(in)
 	if err != nil {
-		return contract.CheckResult{}, err
+		return checked{}, err
 	}
 	defer a.discard(ctx, in, cache)
-	env := a.verifyEnv(spec, cache)
+	around, err := a.checkSurroundings(ctx, run, spec, in, dir.Path(), cache)
+	if err != nil {
+		return checked{}, err
+	}
+	defer around.Close()
+	outcome := brokenSetup(around)
+	if outcome == nil {
+		if outcome, err = a.runCheck(ctx, in, spec, dir.Path(), cache, around); err != nil {
+			return checked{}, err
+		}
+	}
+	redact(outcome)
+	log, err := a.keepFiles(ctx, in, dir.Path(), *outcome)
+	if err != nil {
+		return checked{}, err
+	}
+	result := outcome.Result(in.Check)
+	result.Code = outcome.Code
+	return checked{outcome: *outcome, result: result, log: log}, nil
+}
+
+func (a *Activities) checkSurroundings(
+	ctx context.Context, run store.Run, spec setup.RunSpec, in contract.VerifyInput, checkout string, cache *buildcache.Cache,
+) (*surroundings, error) {
+	around, err := a.surroundings(ctx, run, spec, in.Workspace, checkout)
+	if err != nil {
+		return nil, err
+	}
+	if around.home, around.tmp, err = cache.Home("check"); err != nil {
+		around.Close()
+		return nil, err
+	}
+	return around, nil
+}
+
+// brokenSetup is the outcome of each check of a change whose environment cannot
+// be made, nil where it can.
+func brokenSetup(around *surroundings) *verify.Outcome {
+	f := around.failed
+	if f == nil {
+		return nil
+	}
+	text := fmt.Sprintf("the environment that the change wants could not be set up: `%s` failed (%s)", clipped(f.Command.String(), 300), f.Why)
+	return &verify.Outcome{
+		Code: contract.CodeCheckFailed, Message: text, Log: []byte(text + "\n\n" + f.Output + "\n"),
+		Findings: []contract.Finding{{Severity: contract.SeverityMajor, Category: contract.CategoryBuild, Rule: "environment", Message: text + ": " + clipped(f.Output, 1000)}},
+	}
+}
+
+func (a *Activities) runCheck(
+	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, checkout string, cache *buildcache.Cache, around *surroundings,
+) (*verify.Outcome, error) {
+	env := a.verifyEnv(spec, cache, around)
 	started := time.Now()
-	a.fillBase(ctx, in, dir.Path(), env, cache)
+	a.fillBase(ctx, in, checkout, env, cache)
 	env.Limits.Timeout = timeLeft(in, started)
 	if in.Check.Retest > 0 {
 		env.Settings.RerunFailed = 0 // a second try would hide what re-tests are to find
 	}
-	outcome, err := verify.Run(ctx, dir.Path(), in.Check.Original(), env)
-	if err != nil {
-		return contract.CheckResult{}, err
-	}
-	redact(&outcome)
-	log, err := a.keepFiles(ctx, in, dir.Path(), outcome)
-	if err != nil {
-		return contract.CheckResult{}, err
-	}
-	result := outcome.Result(in.Check)
-	result.Code = outcome.Code
-	for _, f := range outcome.Findings {
-		telemetry.CountFinding(f.Severity, f.Category)
-	}
-	return result, a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, result, outcome.Cases, outcome.Findings, log)
+	out := a.output(ctx, in.Execution.RunID, in.Check.ID)
+	defer out.close()
+	env.OnOutput = func(_ sandbox.Stream, chunk []byte) { out.write(chunk) }
+	outcome, err := verify.Run(ctx, checkout, in.Check.Original(), env)
+	return &outcome, err
 }
 
 // discard gives back what a check compiled. What is left is swept later.
@@ -154,7 +225,7 @@ func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache
 	}
 }
 
-func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) verify.Env {
+func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, around *surroundings) verify.Env {
 	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
@@ -163,7 +234,7 @@ func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) veri
 	}
 	return verify.Env{
 		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
-		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"),
+		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"), Outfit: around.outfit,
 	}
 }
 
@@ -183,6 +254,9 @@ func redact(o *verify.Outcome) {
 // returns the log's digest.
 func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome) (string, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
+	if in.Baseline != "" {
+		prefix = contract.StepBaseline + "/" + in.Check.ID + "/"
+	}
 	text := []byte(telemetry.Redact(string(outcome.Log)))
 	log, err := a.Artifacts.Put(ctx, text)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -79,7 +80,25 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 		return tool.Result{}, in.Workspace, err
 	}
 	defer cache.Close()
-	result, err := a.Tools.Call(ctx, a.toolEnv(in, dir.Path(), cache), call.Name, json.RawMessage(call.Arguments))
+	env := a.toolEnv(in, dir.Path(), cache)
+	note := ""
+	if def.Long {
+		around, err := a.agentSurroundings(ctx, in, dir, cache)
+		if err != nil {
+			return tool.Result{}, in.Workspace, err
+		}
+		defer around.Close()
+		around.outfit(&env.Command)
+		if around.failed != nil {
+			note = setupNote(around.failed)
+		}
+		env.Base = func(ctx context.Context) (sandbox.Command, func(), error) { return a.baseCommand(ctx, in, cache) }
+		out := a.output(ctx, in.Execution.RunID, nameOf(in.Execution))
+		defer out.close()
+		env.OnOutput = func(_ sandbox.Stream, chunk []byte) { out.write(chunk) }
+	}
+	result, err := a.Tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
+	result.Text = note + result.Text
 	if err != nil || !known || def.ReadOnly {
 		return result, in.Workspace, err
 	}
@@ -112,13 +131,72 @@ func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcac
 	}
 }
 
+// agentSurroundings are what the commands of an agent's attempt run in.
+func (a *Activities) agentSurroundings(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*surroundings, error) {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return nil, err
+	}
+	around, err := a.surroundings(ctx, run, spec, in.Workspace, dir.Path())
+	if err != nil {
+		return nil, err
+	}
+	if around.home, around.tmp, err = cache.Home(fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)); err == nil {
+		err = dir.Ignore(around.unignored())
+	}
+	if err != nil {
+		around.Close()
+		return nil, err
+	}
+	return around, nil
+}
+
+// baseCommand is what a command gets that runs on a run's base commit.
+func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cache *buildcache.Cache) (sandbox.Command, func(), error) {
+	none := func() {}
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return sandbox.Command{}, none, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return sandbox.Command{}, none, err
+	}
+	dir, err := a.Workspaces.Open(ctx, run.Settings.Repo.Workspace(), directory(in.Execution)+"/base")
+	if err != nil {
+		return sandbox.Command{}, none, err
+	}
+	around, err := a.surroundings(ctx, run, spec, run.Settings.Repo.Workspace(), dir.Path())
+	if err != nil {
+		dir.Close()
+		return sandbox.Command{}, none, err
+	}
+	done := func() { around.Close(); dir.Close() }
+	if around.home, around.tmp, err = cache.Home(fmt.Sprintf("%s/%d/base", nameOf(in.Execution), in.Execution.Attempt)); err != nil {
+		done()
+		return sandbox.Command{}, none, err
+	}
+	c := a.command(cache)
+	c.Root = dir.Path()
+	around.outfit(&c)
+	return c, done, nil
+}
+
 // directory is the key of an execution's working directory.
 func directory(e contract.ExecutionRef) string {
-	name := e.Step
-	if name == "" {
-		name = string(e.Phase)
+	return fmt.Sprintf("%d/%s/%d", e.RunID, nameOf(e), e.Attempt)
+}
+
+// nameOf is what an execution does: a step, or its phase.
+func nameOf(e contract.ExecutionRef) string {
+	if e.Step != "" {
+		return e.Step
 	}
-	return fmt.Sprintf("%d/%s/%d", e.RunID, name, e.Attempt)
+	return string(e.Phase)
 }
 
 // fingerprint recognises a call that is made again with the same result.

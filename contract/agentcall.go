@@ -121,6 +121,7 @@ type LoopSettings struct {
 	ModelTimeout   time.Duration `json:"model_timeout"`
 	CommandTimeout time.Duration `json:"command_timeout"`
 	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
+	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command has to wait for
 }
 
 // LoopState is what an agent loop carries from turn to turn.
@@ -242,6 +243,7 @@ type ThinkResult struct {
 	Calls   []ToolCallRef `json:"calls,omitempty"`
 	Finish  bool          `json:"finish"`            // the model says that it is done
 	Summary string        `json:"summary,omitempty"` // of finish, shortened
+	Blocked string        `json:"blocked,omitempty"` // of finish, shortened: what keeps the work from being done
 	Bad     string        `json:"bad,omitempty"`     // the answer could not be used, and why; the model was told
 	Usage   Usage         `json:"usage"`
 	Moves   []Move        `json:"moves,omitempty"` // of a member of a deliberation
@@ -334,6 +336,9 @@ type VerifyInput struct {
 	Workspace Workspace     `json:"workspace"`
 	Check     Check         `json:"check"`
 	Timeout   time.Duration `json:"timeout"`
+	// Baseline is the key of the baseline that the check is part of; empty: it is
+	// part of Execution, and compared with the run's baseline.
+	Baseline string `json:"baseline,omitempty"`
 }
 
 // CheckResult is the outcome of one check, without its texts. A red check is a

@@ -65,6 +65,7 @@ const (
 	CodeApprovalExpired Code = "approval_expired"   // nobody answered in time
 	CodeRepository      Code = "repository"         // the repository or base cannot be used
 	CodeDiskFull        Code = "disk_full"          // no space left on a device
+	CodeBlocked         Code = "blocked"            // an agent says that it cannot go on, and why
 	CodeMissing         Code = "missing_dependency" // a program, package or image that the work needs is not installed
 	CodeIntegrity       Code = "integrity"          // something fetched is not what its checksum says
 	CodeHallucination   Code = "hallucination"      // a model named a tool or file that does not exist

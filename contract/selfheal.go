@@ -141,8 +141,9 @@ type InterventionNote struct {
 
 // What a question to a person is about, beside plan and release.
 const (
-	InterventionHelp  = "intervention" // no action is left
-	InterventionQuota = "quota"        // a provider's limit is waited for
+	InterventionHelp        = "intervention" // no action is left
+	InterventionQuota       = "quota"        // a provider's limit is waited for
+	InterventionEnvironment = "environment"  // the repository cannot be set up, or its checks cannot run
 )
 
 // InterventionID names a question to a person, as answers do: run-42/intervention/1.

@@ -184,6 +184,9 @@ func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	if failure := l.callTools(ctx, think.Calls); failure != nil {
 		return false, failure
 	}
+	if think.Blocked != "" {
+		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot go on: %s", l.in.Step, think.Blocked).Failure
+	}
 	return !think.Finish, nil
 }
 
@@ -299,7 +302,7 @@ func (l *agentLoop) callTool(ctx workflow.Context, call contract.ToolCallRef) wo
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
 	}
 	ordinary := func() workflow.Future {
-		return l.place.activity(ctx, l.in.Settings.CommandTimeout, contract.ActivityTool, args)
+		return l.place.activity(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout, contract.ActivityTool, args)
 	}
 	if call.Long || l.place.worker != "" {
 		return ordinary()

@@ -476,8 +476,17 @@ const reminderShare = 2
 // intervene asks a person for help and waits. Silence until the deadline is a
 // no; it is broken once by a reminder.
 func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Directive) (*approval, *contract.Failure) {
-	wait := r.in.Settings.InterventionWait
-	a, payload, err := r.question(ctx, kindIntervention, p, *d.Ask, wait)
+	a, failure := r.askPerson(ctx, kindIntervention, p, *d.Ask, r.in.Settings.InterventionWait)
+	if failure != nil {
+		return nil, failure
+	}
+	return a, r.helped(ctx, d, a)
+}
+
+// askPerson asks a question and waits for its answer, with one reminder. No
+// answer until the deadline makes it expired.
+func (r *run) askPerson(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, *contract.Failure) {
+	a, payload, err := r.question(ctx, kind, p, q, wait)
 	if err != nil {
 		return nil, r.why(err)
 	}
@@ -495,10 +504,7 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	if !answered && !a.answered() {
 		a.expired = true
 	}
-	if failure := r.unheld(ctx); failure != nil {
-		return nil, failure
-	}
-	return a, r.helped(ctx, d, a)
+	return a, r.unheld(ctx)
 }
 
 // question opens a question to a person: the run waits, and says so everywhere.
@@ -685,7 +691,7 @@ func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int
 // loopSettings bound the agent loops of this run.
 func (r *run) loopSettings() contract.LoopSettings {
 	s := r.in.Settings
-	return contract.LoopSettings{Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout}
+	return contract.LoopSettings{Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout()}
 }
 
 // lessonsOf says what the next attempt of a phase or step is told.

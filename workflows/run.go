@@ -87,7 +87,10 @@ func (r *run) keep(steps []contract.StepOutput) {
 func (r *run) run(ctx, work workflow.Context) (contract.RunResult, error) {
 	r.deadline(work)
 
-	failure := r.passFrom(work, contract.PhasePlanner)
+	failure := r.prepare(work)
+	if failure == nil {
+		failure = r.passFrom(work, contract.PhasePlanner)
+	}
 	if failure == nil && r.stays() {
 		failure = r.stayWithBranch(work)
 	}

@@ -24,12 +24,14 @@ type holds struct {
 	seen     map[string]struct{}           // ids of commands already applied
 	fresh    bool                          // a command was applied since the last phase began
 	approved map[string]string             // what was approved, by kind
+
+	redAccepted bool // a person lets the run go on from a base commit that fails its checks
 }
 
 // approval is a question to a person. It fails closed: no answer is a no.
 type approval struct {
 	id       string
-	kind     string              // plan, release, intervention, quota
+	kind     string              // plan, release, intervention, quota, environment
 	action   contract.HealAction // heal: what to do
 	granted  bool
 	rejected bool
@@ -337,7 +339,7 @@ func (r *run) answer(event contract.EventType, status string) contract.Record {
 	if !r.held.paused {
 		r.release()
 	}
-	if a.kind == kindIntervention || a.kind == kindQuota {
+	if a.kind == kindIntervention || a.kind == kindQuota || a.kind == kindEnvironment {
 		// What it came to is written by whoever asked.
 		return happened(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}

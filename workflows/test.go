@@ -118,14 +118,18 @@ func tests(stages [][]contract.Check, round, rounds int) []contract.Check {
 	return out
 }
 
-// verify carries out the checks of one stage side by side.
+// verify carries out the checks of one stage on the run's work.
 func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stage []contract.Check) ([]contract.CheckResult, error) {
-	most := r.in.Settings.VerifyTimeout
+	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.workspace}, stage)
+}
+
+// verifyFor carries out the checks of one stage side by side, each for in.
+func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []contract.Check) ([]contract.CheckResult, error) {
+	in.Timeout = r.in.Settings.VerifyTimeout
 	checks := make([]workflow.Future, len(stage))
 	for i, check := range stage {
-		checks[i] = r.placeOf(contract.PhaseTester, "").activity(ctx, most, contract.ActivityVerify, contract.VerifyInput{
-			Execution: execution, Workspace: r.workspace, Check: check, Timeout: most,
-		})
+		in.Check = check
+		checks[i] = r.placeOf(contract.PhaseTester, "").activity(ctx, in.Timeout+r.in.Settings.SetupTimeout(), contract.ActivityVerify, in)
 	}
 	results := make([]contract.CheckResult, len(stage))
 	var first error

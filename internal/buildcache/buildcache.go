@@ -121,6 +121,23 @@ func (c *Cache) Give(command *sandbox.Command) {
 	}
 }
 
+// Home returns the folders that commands of the use see as their home and as
+// /tmp, for as long as the layer lasts: those of one key, such as the attempt of a
+// step, share them.
+func (c *Cache) Home(key string) (home, tmp string, err error) {
+	if !filepath.IsLocal(key) {
+		return "", "", fmt.Errorf("build cache: %q is not a name for a home", key)
+	}
+	at := filepath.Join(c.own, "homes", strings.ReplaceAll(key, string(filepath.Separator), "+"))
+	home, tmp = filepath.Join(at, "home"), filepath.Join(at, "tmp")
+	for _, dir := range []string{home, tmp} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", "", fmt.Errorf("build cache: %w", err)
+		}
+	}
+	return home, tmp, nil
+}
+
 // Close ends the use. The layer stays for the next one of the same name.
 func (c *Cache) Close() {
 	for _, entry := range c.entries {

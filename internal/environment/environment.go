@@ -17,7 +17,8 @@ type Settings struct {
 	// Setup is run, one command after the other in the root of the repository,
 	// instead of what would be detected.
 	Setup []string
-	// Hosts may be reached during the set-up besides those of the registries.
+	// Hosts may be reached during the set-up; empty: the registries of the
+	// ecosystems that are found.
 	Hosts []string
 	// Variables are set for the set-up, agents and checks; they win over detected ones.
 	Variables map[string]string
@@ -159,7 +160,9 @@ func (f *finder) settle(s Settings) {
 	for _, p := range r.Projects {
 		r.Hosts = append(r.Hosts, registries[p.Ecosystem]...)
 	}
-	r.Hosts = append(r.Hosts, s.Hosts...)
+	if len(s.Hosts) > 0 {
+		r.Hosts = slices.Clone(s.Hosts)
+	}
 	maps.Copy(r.Variables, s.Variables)
 	r.Hosts, r.Inputs, r.Drop = unique(r.Hosts), unique(r.Inputs), unique(r.Drop)
 	r.Missing = r.Missing[:min(len(r.Missing), maxMissing)]

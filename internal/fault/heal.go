@@ -38,8 +38,10 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 	contract.CodeWorkerLost:   {contract.HealOtherWorker},
 	contract.CodeDatabaseDown: {contract.HealWait},
 	contract.CodeIsolation:    {contract.HealOtherWorker},
-	// What is missing is most often missing in the repository's manifest.
-	contract.CodeMissing: {contract.HealRepair, contract.HealCreateDefaults},
+	// No agent can install on a worker. What a change itself forgot to declare is
+	// told from that by the baseline, and is a failed assertion.
+	contract.CodeMissing: {},
+	contract.CodeBlocked: {},
 	// The changes are there, and only have to be brought together.
 	contract.CodeMergeConflict: {contract.HealRepair, contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeEmptyChange:   {contract.HealRefineStep, contract.HealRefinePlan},
@@ -91,7 +93,8 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeDatabaseDown:    "see that the database answers (rgpt doctor), then let it try again",
 	contract.CodeDiskFull:        "free disk space on the worker's host, then let it try again",
 	contract.CodeIsolation:       "mend what rgpt doctor says of the sandbox on the worker's host, then let it try again",
-	contract.CodeMissing:         "install on the worker's host what the failure names, or say in the reason how to do without, then let it try again",
+	contract.CodeMissing:         "say how the repository is set up (rgpt env set), or install on the worker's host what the failure names, then let it try again",
+	contract.CodeBlocked:         "remove what the agent says is in the way, or say in the reason how to do without, then let it try again",
 	contract.CodeInvalidConfig:   "set what the failure names, or say in the reason which value to use instead, then let it try again",
 	contract.CodeIntegrity:       "find out why what was fetched is not what its checksum says; mend the source or, if it is known to be right, the checksum, then let it try again",
 	contract.CodeNoTests:         "say in the reason which tests to write, or start a run whose verification has a test command, and give this one up",

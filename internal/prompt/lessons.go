@@ -65,6 +65,7 @@ type RepairTask struct {
 	Earlier         []string // repairs that did not help: what became of them, and their diffs
 	Generation      int      // of the agent; above 1 it follows a revoked one
 	Handoff         string   // what that one left in writing
+	Project         *Project // nil: nothing is known of it
 	Files           string   // a listing
 }
 

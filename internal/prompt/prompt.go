@@ -43,6 +43,7 @@ type PlannerTask struct {
 	GoalDescription string
 	Consensus       string // of a deliberation about the goal; empty: there was none
 	Lessons         Lessons
+	Project         *Project // nil: nothing is known of it
 	Branch          string
 	Base            string
 	Files           string // a listing
@@ -55,6 +56,7 @@ type BuilderTask struct {
 	GoalDescription string
 	PlanSummary     string
 	Lessons         Lessons
+	Project         *Project // nil: nothing is known of it
 	Step            contract.Step
 	Earlier         *Earlier // an attempt that this one goes on from, nil for none
 	Files           string   // a listing
@@ -91,7 +93,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf names the present text of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

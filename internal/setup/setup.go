@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -106,6 +107,11 @@ func BuildCaches(dataDir string) buildcache.Store {
 	return buildcache.At(filepath.Join(dataDir, "cache", "build"))
 }
 
+// Environments returns where the environments of repositories lie on this host.
+func Environments(dataDir string) environment.Store {
+	return environment.At(filepath.Join(dataDir, "cache", "environments"))
+}
+
 // Sandbox makes what runs the commands of models and repositories. Their work
 // lies in dataDir.
 func Sandbox(cfg *config.Config, tools sandbox.Toolchains, dataDir string) (*sandbox.Process, error) {
@@ -160,12 +166,27 @@ func Verification(cfg *config.Config) verify.Settings {
 	return out
 }
 
+// environmentOf resolves how runs get their environment and baseline: nil where
+// environments are switched off.
+func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environment.Settings) {
+	e := cfg.Environment
+	if !e.Enabled {
+		return nil, environment.Settings{}
+	}
+	return &contract.EnvironmentSettings{
+			Timeout: e.Timeout, Baseline: cfg.Verification.Baseline == "on", AskIfRed: cfg.Verification.BaselineRed == "ask", AgentTurns: e.AgentTurns,
+		}, environment.Settings{
+			Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables,
+		}
+}
+
 // RunSpec is what a run's row keeps of its inputs beside the settings that its
 // workflow decides by: all that was resolved when it was created. A deploy or
 // an edited file never changes it.
 type RunSpec struct {
-	BranchPrefix string          `json:"branch_prefix"` // the run's id is appended when it is known
-	Verification verify.Settings `json:"verification"`
+	BranchPrefix string               `json:"branch_prefix"` // the run's id is appended when it is known
+	Verification verify.Settings      `json:"verification"`
+	Environment  environment.Settings `json:"environment,omitzero"`
 }
 
 // ReadRunSpec reads what the row of a run keeps; nothing of one that was made
@@ -221,8 +242,9 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 		VerifyTimeout:    cfg.Verification.Timeout,
 		ModelTimeout:     cfg.Models.Timeout,
 	}
-	err = planBy(cfg, &settings)
-	return settings, RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}, err
+	spec := RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}
+	settings.Environment, spec.Environment = environmentOf(cfg)
+	return settings, spec, planBy(cfg, &settings)
 }
 
 // Fallbacks returns the models that self-heal may change to, in order.

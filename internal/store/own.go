@@ -28,6 +28,7 @@ type owner struct {
 	mu     sync.Mutex
 	conn   *pgx.Conn // nil until the first call
 	closed bool
+	taken  map[string]bool // by callers of alone in this process
 }
 
 func newOwner(cfg *pgx.ConnConfig) *owner {
@@ -85,6 +86,34 @@ func (o *owner) try(ctx context.Context, key string) (release func(), owned bool
 		return nil, false, err
 	}
 	return sync.OnceFunc(func() { o.release(conn, key) }), true, nil
+}
+
+// alone is try for callers of one process that are kept apart, too: to the
+// database they are the same.
+func (o *owner) alone(ctx context.Context, key string) (release func(), owned bool, err error) {
+	o.mu.Lock()
+	taken := o.taken[key]
+	if !taken {
+		if o.taken == nil {
+			o.taken = map[string]bool{}
+		}
+		o.taken[key] = true
+	}
+	o.mu.Unlock()
+	if taken {
+		return nil, false, nil
+	}
+	free := func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.taken, key)
+	}
+	give, owned, err := o.try(ctx, key)
+	if err != nil || !owned {
+		free()
+		return nil, false, err
+	}
+	return func() { give(); free() }, true, nil
 }
 
 // connected returns the connection, a new one where it broke. What the broken

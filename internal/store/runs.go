@@ -61,6 +61,9 @@ type Run struct {
 	StartedAt       *time.Time        `json:"started_at"`
 	FinishedAt      *time.Time        `json:"finished_at"`
 	StayingUntil    *time.Time        `json:"staying_until,omitempty"` // of a run that stays with its branch
+	Environment     string            `json:"environment,omitempty"`   // digest of the environment of its base commit
+	Baseline        string            `json:"baseline,omitempty"`      // key of the baseline of its base commit
+	SetupID         int64             `json:"setup_id,omitempty"`      // of the setup that its environment was made by, in place of what its files say
 }
 
 // Cursor returns the place of the run in lists.
@@ -242,6 +245,7 @@ func runOf(row db.GetRunRow) (Run, error) {
 		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec, PlanID: deref(row.PlanID),
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID, EventSeq: row.EventSeq,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, StayingUntil: row.StayingUntil,
+		Environment: row.Environment, Baseline: row.Baseline, SetupID: deref(row.SetupID),
 	}, err
 }
 

@@ -53,6 +53,22 @@ var (
 	Heals = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_heals_total", Help: "What self-heal did, by what came of it.",
 	}, []string{"class", "action", "result"})
+	// Environments counts how runs got their environment; result is kept, made or
+	// failed.
+	Environments = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_environments_total", Help: "How runs got their environment: kept from before, made, or failed.",
+	}, []string{"result"})
+	// EnvironmentDuration is the time until a run had its environment, waiting
+	// included.
+	EnvironmentDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rgpt_environment_duration_seconds", Help: "Time until a run had its environment, by how it got it.",
+		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200},
+	}, []string{"result"})
+	// Egress counts requests of sandboxes to the network; verdict is allowed,
+	// refused or failed.
+	Egress = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "rgpt_egress_requests_total", Help: "Requests of sandboxed commands to the network, by what became of them.",
+	}, []string{"verdict"})
 	// Pipelines counts how often a pipeline ended, each attempt by itself; abort is
 	// why it was given up, or none.
 	Pipelines = factory.NewCounterVec(prometheus.CounterOpts{
@@ -326,6 +342,16 @@ func CountPipelineError(e contract.Error) {
 	}
 	PipelineErrors.WithLabelValues(agent, class).Inc()
 }
+
+// ObserveEnvironment notes how a run got its environment (kept, made, failed) and
+// how long that took.
+func ObserveEnvironment(result string, took time.Duration) {
+	Environments.WithLabelValues(result).Inc()
+	EnvironmentDuration.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// CountEgress notes a request of a sandboxed command to the network.
+func CountEgress(verdict string) { Egress.WithLabelValues(verdict).Inc() }
 
 // CountFinding notes a finding.
 func CountFinding(severity contract.Severity, category contract.Category) {

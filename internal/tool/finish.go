@@ -10,11 +10,12 @@ var finishDescription string
 
 type finishParams struct {
 	Summary string `json:"summary" jsonschema:"minLength=1" jsonschema_description:"What was done, in a few sentences."`
+	Blocked string `json:"blocked,omitempty" jsonschema_description:"Only if it cannot be done here: what is in the way and what would help. A person is asked."`
 }
 
 func finish() Tool {
 	return define(Definition{Name: Finish, Description: finishDescription, ReadOnly: true},
 		func(_ context.Context, _ Env, p finishParams) (Result, error) {
-			return Result{OK: true, Text: "Done.", Finish: true, Summary: p.Summary}, nil
+			return Result{OK: true, Text: "Done.", Finish: true, Summary: p.Summary, Blocked: p.Blocked}, nil
 		})
 }

@@ -28,6 +28,7 @@ const (
 	CreateFile = "create_file"
 	DeleteFile = "delete_file"
 	RunCommand = "run_command"
+	CheckBase  = "check_base"
 	Finish     = "finish"
 )
 
@@ -53,6 +54,7 @@ type Result struct {
 	Path    string // with Changed: the only file that may have changed; "" when it could be any
 	Finish  bool   // the model says that it is done
 	Summary string // of what it did, with Finish
+	Blocked string // what is in its way, with Finish; empty: it did it
 }
 
 // Env is what a call works on and with.
@@ -65,6 +67,9 @@ type Env struct {
 	// network, further paths. Shell, Root and OnOutput are set by the call, and
 	// its time-out when the model asks for a shorter one.
 	Command sandbox.Command
+	// Base lays out the repository as it was before any change, for one command:
+	// the command to complete, and what to do when it has ended. nil: there is none.
+	Base func(ctx context.Context) (c sandbox.Command, done func(), err error)
 	// Limits bound what a call reads, writes and answers.
 	Limits Limits
 	// OnOutput receives a command's output as it comes. May be nil.
@@ -164,7 +169,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 
 // Builtin returns the registry of the built-in tools.
 func Builtin() *Registry {
-	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), finish())
+	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), checkBase(), finish())
 	if err != nil {
 		panic(err) //nolint:forbidigo // a mistake in this package, which its tests find
 	}

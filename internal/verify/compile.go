@@ -57,10 +57,12 @@ func Compile(ctx context.Context, root string, env Env) error {
 			// what go vet left is no use to it.
 			{"go", "test", "-count=1", "-exec=true"},
 		} {
-			result, err := env.Runner.Run(ctx, sandbox.Command{
+			c := sandbox.Command{
 				Args: append(args, m.patterns...), Root: root, Dir: workDir(m.dir), Env: withEnv(env.Vars, m.env),
 				Limits: env.Limits, Mounts: env.Mounts, GoCache: env.GoCache,
-			})
+			}
+			env.outfit(&c)
+			result, err := env.Runner.Run(ctx, c)
 			switch {
 			case err != nil:
 				return runnerError(ctx, err)

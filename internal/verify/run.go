@@ -212,15 +212,23 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 	if readsOutput(inv) && limits.OutputBytes >= 0 {
 		limits.OutputBytes = max(limits.OutputBytes, maxOutput)
 	}
-	result, err := r.env.Runner.Run(ctx, sandbox.Command{
+	c := sandbox.Command{
 		Shell: inv.shell, Args: inv.args, Root: r.root, Dir: workDir(inv.dir),
 		Env: r.environment(inv), Limits: limits, Network: inv.network,
 		Mounts: r.mounts(), GoCache: r.env.GoCache, OnOutput: onOutput,
-	})
+	}
+	r.env.outfit(&c)
+	result, err := r.env.Runner.Run(ctx, c)
 	if err != nil {
 		return result, runnerError(ctx, err)
 	}
 	return result, nil
+}
+
+func (e Env) outfit(c *sandbox.Command) {
+	if e.Outfit != nil {
+		e.Outfit(c)
+	}
 }
 
 // timeout is the time that the whole check may take.

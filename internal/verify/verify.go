@@ -117,6 +117,9 @@ type Env struct {
 	// GoCache holds what the go tool compiled. The zero value is a cache that
 	// ends with each command.
 	GoCache sandbox.GoCache
+	// Outfit gives each command what the environment of the checkout brings: its
+	// home, installed packages, PATH. May be nil.
+	Outfit func(c *sandbox.Command)
 	// NodeModules is a directory with installed Node packages, outside the
 	// checkout, which commands may read at NodeModulesInside. Empty: those of
 	// the checkout, if any.

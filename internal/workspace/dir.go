@@ -29,7 +29,8 @@ type Dir struct {
 	ws       contract.Workspace
 	baseTree string
 	writable bool
-	stale    bool // the index is behind the tree
+	stale    bool   // the index is behind the tree
+	excludes string // file of what Save passes over on top of what the repository ignores; see Ignore
 	use      *heldLock
 	lock     *heldLock
 }
@@ -236,6 +237,9 @@ func (d *Dir) gitCall(ctx context.Context, c call) ([]byte, error) {
 	c.dir = d.Path()
 	c.env = append(c.env, "GIT_WORK_TREE="+d.Path(), "GIT_INDEX_FILE="+d.indexPath())
 	c.hold = []*os.File{d.lock.file}
+	if d.excludes != "" {
+		c.config = append(c.config, [2]string{"core.excludesFile", d.excludes})
+	}
 	return d.repo.run(ctx, c)
 }
 

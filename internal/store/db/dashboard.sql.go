@@ -249,7 +249,7 @@ func (q *Queries) FindingCounts(ctx context.Context, runID int64) ([]FindingCoun
 }
 
 const findingsPage = `-- name: FindingsPage :many
-SELECT id, run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at, created_at FROM orchestrator_findings
+SELECT id, run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at, created_at, status FROM orchestrator_findings
 WHERE run_id = $1 AND ($2::text = '' OR severity = $2::text) AND ($3::text = '' OR category = $3::text)
   AND ($4::text = '' OR check_id = $4::text) AND ($5::boolean IS NULL OR resolved = $5)
 ORDER BY resolved, CASE severity WHEN 'major' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END, id
@@ -297,6 +297,7 @@ func (q *Queries) FindingsPage(ctx context.Context, arg FindingsPageParams) ([]F
 			&i.Resolved,
 			&i.ResolvedAt,
 			&i.CreatedAt,
+			&i.Status,
 		); err != nil {
 			return nil, err
 		}

@@ -321,7 +321,7 @@ func (q *Queries) FeedEnd(ctx context.Context) (int64, error) {
 }
 
 const findings = `-- name: Findings :many
-SELECT id, run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at, created_at FROM orchestrator_findings WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at, created_at, status FROM orchestrator_findings WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) Findings(ctx context.Context, runID int64) ([]Finding, error) {
@@ -346,6 +346,7 @@ func (q *Queries) Findings(ctx context.Context, runID int64) ([]Finding, error) 
 			&i.Resolved,
 			&i.ResolvedAt,
 			&i.CreatedAt,
+			&i.Status,
 		); err != nil {
 			return nil, err
 		}
@@ -391,23 +392,23 @@ WITH known AS (
 ), given AS (
     SELECT n, $12::jsonb -> (n - 1) AS f FROM generate_series(1, jsonb_array_length($12)) AS n
 ), found AS (
-    INSERT INTO orchestrator_findings (run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at)
+    INSERT INTO orchestrator_findings (run_id, execution_id, check_id, severity, category, message, location, rule, status, resolved, resolved_at)
     SELECT $13::bigint, $1, $2, g.f ->> 'severity', g.f ->> 'category', g.f ->> 'message',
-           coalesce(g.f ->> 'location', ''), coalesce(g.f ->> 'rule', ''),
+           coalesce(g.f ->> 'location', ''), coalesce(g.f ->> 'rule', ''), coalesce(nullif(g.f ->> 'status', ''), 'new'),
            coalesce((g.f ->> 'resolved')::bool, false),
            CASE WHEN (g.f ->> 'resolved')::bool THEN coalesce((g.f ->> 'resolved_at')::timestamptz, clock_timestamp()) END
     FROM given g
     ORDER BY g.n
-    RETURNING id, severity, category, message, location, rule
+    RETURNING id, severity, category, message, location, rule, status
 ), numbered AS (
-    SELECT f.id, f.severity, f.category, f.message, f.location, f.rule, row_number() OVER (ORDER BY f.id) AS n
+    SELECT f.id, f.severity, f.category, f.message, f.location, f.rule, f.status, row_number() OVER (ORDER BY f.id) AS n
     FROM found f
     WHERE NOT (SELECT k.before FROM known k)
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT r.id, r.event_seq + f.n, $14::text, jsonb_build_object(
         'id', f.id, 'execution_id', $1, 'check_id', $2, 'severity', f.severity, 'category', f.category,
-        'message', left(f.message, 2000), 'location', f.location, 'rule', f.rule)
+        'message', left(f.message, 2000), 'location', f.location, 'rule', f.rule, 'status', f.status)
     FROM numbered f JOIN orchestrator_runs r ON r.id = $13
     ORDER BY f.n
 ), counted AS (

@@ -53,6 +53,28 @@ type Artifact struct {
 	CreatedAt   time.Time
 }
 
+type Baseline struct {
+	Key         string
+	Repo        string
+	BaseCommit  string
+	Tree        string
+	Environment string
+	Stages      json.RawMessage
+	Commands    json.RawMessage
+	RunID       *int64
+	CreatedAt   time.Time
+}
+
+type BaselineCheck struct {
+	Key       string
+	CheckID   string
+	Result    json.RawMessage
+	Cases     json.RawMessage
+	Findings  json.RawMessage
+	LogDigest string
+	CreatedAt time.Time
+}
+
 type Budget struct {
 	ScopeKind      string
 	ScopeKey       string
@@ -75,6 +97,22 @@ type Check struct {
 	DurationMs  int64
 	StartedAt   time.Time
 	FinishedAt  time.Time
+}
+
+type Environment struct {
+	Digest      string
+	Repo        string
+	BaseCommit  string
+	Source      string
+	Recipe      json.RawMessage
+	Archive     string
+	ArchiveSize int64
+	Bytes       int64
+	Files       int64
+	DurationMs  int64
+	RunID       *int64
+	CreatedAt   time.Time
+	UsedAt      time.Time
 }
 
 type Event struct {
@@ -123,6 +161,7 @@ type Finding struct {
 	Resolved    bool
 	ResolvedAt  *time.Time
 	CreatedAt   time.Time
+	Status      string
 }
 
 type GooseDbVersion struct {
@@ -189,6 +228,14 @@ type OrchestratorBranchMessage struct {
 	Repair        int32
 	Message       json.RawMessage
 	CreatedAt     time.Time
+}
+
+type OrchestratorOutput struct {
+	ID        int64
+	RunID     int64
+	Source    string
+	Text      string
+	CreatedAt time.Time
 }
 
 type OrchestratorReplay struct {
@@ -435,6 +482,9 @@ type Run struct {
 	SupersededRuns    []string
 	StayingUntil      *time.Time
 	Kind              string
+	Environment       string
+	Baseline          string
+	SetupID           *int64
 }
 
 type SelfHealEvent struct {
@@ -453,6 +503,19 @@ type SelfHealEvent struct {
 	AskedBy     string
 	Status      string
 	FinishedAt  *time.Time
+}
+
+type Setup struct {
+	ID        int64
+	Repo      string
+	Source    string
+	Settings  json.RawMessage
+	Reason    string
+	RunID     *int64
+	CreatedBy string
+	CreatedAt time.Time
+	RevokedAt *time.Time
+	RevokedBy string
 }
 
 type StoredRecord struct {

@@ -163,7 +163,8 @@ const getRun = `-- name: GetRun :one
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
-       settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
+       settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
+       environment, baseline, setup_id
 FROM orchestrator_runs WHERE id = $1 AND kind = 'run'
 `
 
@@ -200,6 +201,9 @@ type GetRunRow struct {
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
 	StayingUntil    *time.Time
+	Environment     string
+	Baseline        string
+	SetupID         *int64
 }
 
 func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
@@ -238,6 +242,9 @@ func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
 		&i.StartedAt,
 		&i.FinishedAt,
 		&i.StayingUntil,
+		&i.Environment,
+		&i.Baseline,
+		&i.SetupID,
 	)
 	return i, err
 }
@@ -246,7 +253,8 @@ const listRuns = `-- name: ListRuns :many
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
-       settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until
+       settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
+       environment, baseline, setup_id
 FROM orchestrator_runs
 WHERE kind = 'run'
   AND ($1::text IS NULL OR tenant = $1)
@@ -309,6 +317,9 @@ type ListRunsRow struct {
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
 	StayingUntil    *time.Time
+	Environment     string
+	Baseline        string
+	SetupID         *int64
 }
 
 // Newest first. Planned anew each time, so that the filters that are not used
@@ -367,6 +378,9 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.StartedAt,
 			&i.FinishedAt,
 			&i.StayingUntil,
+			&i.Environment,
+			&i.Baseline,
+			&i.SetupID,
 		); err != nil {
 			return nil, err
 		}

@@ -95,23 +95,23 @@ WITH known AS (
 ), given AS (
     SELECT n, @findings::jsonb -> (n - 1) AS f FROM generate_series(1, jsonb_array_length(@findings)) AS n
 ), found AS (
-    INSERT INTO orchestrator_findings (run_id, execution_id, check_id, severity, category, message, location, rule, resolved, resolved_at)
+    INSERT INTO orchestrator_findings (run_id, execution_id, check_id, severity, category, message, location, rule, status, resolved, resolved_at)
     SELECT @run_id::bigint, @execution_id, @check_id, g.f ->> 'severity', g.f ->> 'category', g.f ->> 'message',
-           coalesce(g.f ->> 'location', ''), coalesce(g.f ->> 'rule', ''),
+           coalesce(g.f ->> 'location', ''), coalesce(g.f ->> 'rule', ''), coalesce(nullif(g.f ->> 'status', ''), 'new'),
            coalesce((g.f ->> 'resolved')::bool, false),
            CASE WHEN (g.f ->> 'resolved')::bool THEN coalesce((g.f ->> 'resolved_at')::timestamptz, clock_timestamp()) END
     FROM given g
     ORDER BY g.n
-    RETURNING id, severity, category, message, location, rule
+    RETURNING id, severity, category, message, location, rule, status
 ), numbered AS (
-    SELECT f.id, f.severity, f.category, f.message, f.location, f.rule, row_number() OVER (ORDER BY f.id) AS n
+    SELECT f.id, f.severity, f.category, f.message, f.location, f.rule, f.status, row_number() OVER (ORDER BY f.id) AS n
     FROM found f
     WHERE NOT (SELECT k.before FROM known k)
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT r.id, r.event_seq + f.n, @event_type::text, jsonb_build_object(
         'id', f.id, 'execution_id', @execution_id, 'check_id', @check_id, 'severity', f.severity, 'category', f.category,
-        'message', left(f.message, 2000), 'location', f.location, 'rule', f.rule)
+        'message', left(f.message, 2000), 'location', f.location, 'rule', f.rule, 'status', f.status)
     FROM numbered f JOIN orchestrator_runs r ON r.id = @run_id
     ORDER BY f.n
 ), counted AS (

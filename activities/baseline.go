@@ -1,0 +1,169 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/verify"
+)
+
+// Baseline says which of a project's checks have no outcome on a run's base
+// commit yet, and what the others came to.
+func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (contract.BaselineResult, error) {
+	run, err := a.Store.Run(ctx, in.RunID)
+	if err != nil {
+		return contract.BaselineResult{}, err
+	}
+	var b store.Baseline
+	if in.Done {
+		b, err = a.Store.Baseline(ctx, run.Baseline)
+	} else {
+		b, err = a.openBaseline(ctx, run, in.Workspace)
+	}
+	if err != nil {
+		return contract.BaselineResult{}, err
+	}
+	out := contract.BaselineResult{Key: b.Key, Stages: left(b)}
+	for _, c := range b.Checks {
+		r := c.Result
+		out.Summary = out.Summary.Add(r.Summary)
+		out.DurationMS += r.DurationMS
+		switch {
+		case r.OK:
+		case unavailable(r):
+			out.Unavailable = append(out.Unavailable, fmt.Sprintf("%s (`%s`): %s", r.Check.Name, clipped(b.Commands[r.Check.ID], 200), clipped(r.Message, 600)))
+			out.Advice = unavailableAdvice(run, r)
+		default:
+			out.Red = append(out.Red, r.Check.Name)
+		}
+	}
+	return out, nil
+}
+
+// unavailable reports whether a check of the build or of the tests could not even
+// start, for want of something that is not installed. Other checks count less.
+func unavailable(r contract.CheckResult) bool {
+	return !r.OK && r.Code == contract.CodeMissing && (r.Check.Category == contract.CategoryBuild || r.Check.Category == contract.CategoryTest)
+}
+
+// unavailableAdvice says what a person can do about a check that cannot start.
+func unavailableAdvice(run store.Run, r contract.CheckResult) string {
+	return strings.Join([]string{
+		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or environment: {setup: ['…']} in its rgpt.yaml", run.Repo),
+		fmt.Sprintf("or say what checks it: verification: {%s: {command: '…'}} in its rgpt.yaml, {enabled: false} for nothing", r.Check.Category),
+		fmt.Sprintf("then let the run try again: rgpt run approve %d", run.ID),
+	}, "; ")
+}
+
+// openBaseline plans the checks of the base commit, and finds what is known of
+// them.
+func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contract.Workspace) (store.Baseline, error) {
+	spec, err := specOf(run)
+	if err != nil {
+		return store.Baseline{}, err
+	}
+	view, err := a.Workspaces.View(ctx, ws, fmt.Sprintf("%d/base", run.ID))
+	if err != nil {
+		return store.Baseline{}, err
+	}
+	defer view.Close()
+	pipeline, err := verify.Plan(view.Path(), spec.Verification)
+	if err != nil {
+		return store.Baseline{}, err
+	}
+	commands := map[string]string{}
+	for _, stage := range pipeline.Stages {
+		for _, c := range stage {
+			commands[c.ID] = pipeline.Command(c.ID)
+		}
+	}
+	key, err := baselineKey(run, ws, spec.Verification, pipeline, commands)
+	if err != nil {
+		return store.Baseline{}, err
+	}
+	return a.Store.OpenBaseline(ctx, run.ID, store.Baseline{
+		Key: key, Repo: run.Repo, BaseCommit: ws.Base, Tree: ws.Tree, Environment: run.Environment, Stages: pipeline.Stages, Commands: commands,
+	})
+}
+
+// baselineKey names a baseline by what its outcomes depend on: the files, the
+// environment, and how they are checked. What is judged only after a change does
+// not matter.
+func baselineKey(run store.Run, ws contract.Workspace, s verify.Settings, p verify.Pipeline, commands map[string]string) (string, error) {
+	s.PinnedTests, s.NewTests = "", ""
+	doc, err := json.Marshal([]any{s, p.Stages, commands})
+	if err != nil {
+		return "", fmt.Errorf("name a baseline: %w", err)
+	}
+	return digestOf("baseline 1", run.Repo, ws.Tree, run.Environment, string(doc)), nil
+}
+
+// left returns the checks of a baseline that have no outcome, none after a build
+// that failed: what does not build cannot be tested.
+func left(b store.Baseline) [][]contract.Check {
+	var stages [][]contract.Check
+	for _, stage := range b.Stages {
+		var open []contract.Check
+		broken := false
+		for _, c := range stage {
+			done, ok := b.Check(c.ID)
+			if !ok {
+				open = append(open, c)
+			}
+			broken = broken || ok && !done.Result.OK && c.Category == contract.CategoryBuild
+		}
+		if len(open) > 0 {
+			stages = append(stages, open)
+		}
+		if broken {
+			break
+		}
+	}
+	return stages
+}
+
+// verifyBaseline carries out one check on the base commit, once for all runs that
+// want it.
+func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+	release, err := a.Store.Own(ctx, "baseline/"+in.Baseline+"/"+in.Check.ID)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	defer release()
+	b, err := a.Store.Baseline(ctx, in.Baseline)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	if done, ok := b.Check(in.Check.ID); ok {
+		return done.Result, nil
+	}
+	checked, err := a.check(ctx, in)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	// A failure that is no property of the commit must not be known for ever.
+	if fails := checked.result.Code; fails == contract.CodeUnavailable {
+		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not be carried out: %s", in.Check.Name, checked.result.Message)
+	}
+	return checked.result, a.Store.SaveBaselineCheck(ctx, in.Baseline, store.BaselineCheck{
+		Result: checked.result, Cases: checked.outcome.Cases, Findings: checked.outcome.Findings, LogDigest: checked.log,
+	})
+}
+
+// baselineOf returns the baseline of a run, nil where it has none.
+func (a *Activities) baselineOf(ctx context.Context, run store.Run) (*store.Baseline, error) {
+	if run.Baseline == "" {
+		return nil, nil
+	}
+	b, err := a.Store.Baseline(ctx, run.Baseline)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // somebody removed it; nothing is known then
+	}
+	return &b, err
+}

@@ -1,0 +1,204 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/proxy"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+const (
+	// livePause is how long output gathers before those who watch see it.
+	livePause = 300 * time.Millisecond
+	// livePiece bounds one piece of it.
+	livePiece = 16 << 10
+	// liveBytes bounds what of one command is shown while it runs; the rest is in
+	// the artifact.
+	liveBytes = 1 << 20
+	// loggedBytes bounds what an artifact keeps of a set-up's output, head and tail.
+	loggedBytes = 4 << 20
+)
+
+// output takes what a command prints: for those who watch, and as a whole.
+type output struct {
+	a      *Activities
+	ctx    context.Context
+	runID  int64
+	source string
+
+	mu      sync.Mutex
+	head    []byte // of the whole
+	tail    []byte
+	dropped int64
+	pending []byte // not shown yet
+	shown   int64
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+// output begins to take the output of something that a run does. Close it.
+func (a *Activities) output(ctx context.Context, runID int64, source string) *output {
+	o := &output{a: a, ctx: context.WithoutCancel(ctx), runID: runID, source: source, stop: make(chan struct{}), stopped: make(chan struct{})}
+	go o.flushAll()
+	return o
+}
+
+func (o *output) write(chunk []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.keep(chunk)
+	if room := liveBytes - o.shown; room > 0 {
+		o.pending = append(o.pending, chunk[:min(int64(len(chunk)), room)]...)
+		o.shown += min(int64(len(chunk)), room)
+		if o.shown == liveBytes {
+			o.pending = append(o.pending, "\n… (the rest is in the log)\n"...)
+		}
+	}
+}
+
+// keep adds to the whole, of which the middle may go.
+func (o *output) keep(chunk []byte) {
+	if room := loggedBytes/2 - len(o.head); room > 0 {
+		n := min(room, len(chunk))
+		o.head, chunk = append(o.head, chunk[:n]...), chunk[n:]
+	}
+	o.tail = append(o.tail, chunk...)
+	if over := len(o.tail) - loggedBytes/2; over > loggedBytes/4 {
+		o.dropped += int64(over)
+		o.tail = slices.Clone(o.tail[over:])
+	}
+}
+
+func (o *output) flushAll() {
+	defer close(o.stopped)
+	tick := time.NewTicker(livePause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			o.flush(false)
+		case <-o.stop:
+			o.flush(true)
+			return
+		}
+	}
+}
+
+// flush shows whole lines; what is left waits for the rest of its line, in which
+// a secret may end.
+func (o *output) flush(all bool) {
+	for {
+		o.mu.Lock()
+		end := min(len(o.pending), livePiece)
+		if line := bytes.LastIndexByte(o.pending[:end], '\n'); line >= 0 {
+			end = line + 1
+		} else if !all && end < livePiece {
+			end = 0
+		}
+		piece := string(o.pending[:end])
+		o.pending = o.pending[end:]
+		o.mu.Unlock()
+		if piece == "" {
+			return
+		}
+		if err := o.a.Store.AppendOutput(o.ctx, o.runID, o.source, telemetry.Redact(piece)); err != nil {
+			o.a.Log.WarnContext(o.ctx, "Could not show output while it comes", "run", o.runID, "source", o.source, "error", err)
+			return
+		}
+	}
+}
+
+// close shows what is left.
+func (o *output) close() {
+	close(o.stop)
+	<-o.stopped
+}
+
+// log is the whole output, redacted.
+func (o *output) log() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	whole := slices.Clone(o.head)
+	if o.dropped > 0 {
+		whole = fmt.Appendf(whole, "\n[… %d bytes are left out …]\n", o.dropped)
+	}
+	return []byte(telemetry.Redact(string(append(whole, o.tail...))))
+}
+
+// egress is the way out of the sandbox of one command after the other, and what
+// was asked of it.
+type egress struct {
+	a            *Activities
+	who, setting string
+
+	mu      sync.Mutex
+	log     []proxy.Record
+	dropped int
+}
+
+// recordedRequests bounds the requests of one set-up or check that are kept.
+const recordedRequests = 20_000
+
+// egress returns a way out that says by whom it is used, and which setting names
+// its hosts.
+func (a *Activities) egress(who, setting string) *egress {
+	return &egress{a: a, who: who, setting: setting}
+}
+
+// serve returns what serves a command that may reach hosts; nil where there are
+// none, so that it has no way out at all.
+func (e *egress) serve(hosts []string) func(net.Listener) []string {
+	if len(hosts) == 0 {
+		return nil
+	}
+	return func(l net.Listener) (refused []string) {
+		err := e.a.Proxy.Serve(l, proxy.Session{Hosts: hosts, Who: e.who, Setting: e.setting, OnRequest: func(r proxy.Record) {
+			host := net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
+			if r.Verdict == proxy.Refused && len(refused) < toldRefused && !slices.Contains(refused, host) {
+				refused = append(refused, host)
+			}
+			e.record(r)
+		}})
+		if err != nil {
+			e.a.Log.Error("The proxy of a sandbox could not start", "who", e.who, "error", err)
+		}
+		return refused
+	}
+}
+
+// toldRefused bounds the refused hosts that are told of one command.
+const toldRefused = 20
+
+func (e *egress) record(r proxy.Record) {
+	telemetry.CountEgress(string(r.Verdict))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.log) >= recordedRequests {
+		e.dropped++
+		return
+	}
+	e.log = append(e.log, r)
+}
+
+// records are all requests, one JSON object a line; empty for none.
+func (e *egress) records() []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out bytes.Buffer
+	lines := json.NewEncoder(&out)
+	for _, r := range e.log {
+		_ = lines.Encode(r) // of plain values, into memory
+	}
+	if e.dropped > 0 {
+		_ = lines.Encode(map[string]int{"more_requests": e.dropped})
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,98 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// What a prompt tells of a project's checks at most. It is paid for with each
+// call of a conversation.
+const (
+	toldChecks    = 30
+	toldCommand   = 600 // bytes of one check's command
+	toldFailures  = 40
+	toldFailBytes = 200 // of each
+)
+
+// project is what agents of a run are told of its environment and checks; nil
+// where the run has neither.
+func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Project, error) {
+	if run.Settings.Environment == nil {
+		return nil, nil
+	}
+	p := &prompt.Project{}
+	for _, name := range slices.Sorted(maps.Keys(a.ToolVersions)) {
+		p.Tools = append(p.Tools, name+" "+a.ToolVersions[name])
+	}
+	if run.Environment != "" {
+		row, err := a.Store.Environment(ctx, run.Environment)
+		var recipe environment.Recipe
+		switch {
+		case err == nil:
+			if err := json.Unmarshal(row.Recipe, &recipe); err != nil {
+				return nil, fmt.Errorf("read the recipe of environment %s: %w", run.Environment, err)
+			}
+			p.Installed, p.Missing = recipe.Describe(), recipe.Absent()
+		case !errors.Is(err, store.ErrNotFound):
+			return nil, err
+		}
+	}
+	b, err := a.baselineOf(ctx, run)
+	if err != nil || b == nil {
+		return p, err
+	}
+	tellBaseline(p, b)
+	return p, nil
+}
+
+// tellBaseline tells which checks judge the result, and how they ended before it.
+func tellBaseline(p *prompt.Project, b *store.Baseline) {
+	for _, stage := range b.Stages {
+		for _, c := range stage {
+			if command := b.Commands[c.ID]; command != "" && len(p.Checks) < toldChecks {
+				p.Checks = append(p.Checks, prompt.Check{Name: c.Name, Command: clipped(command, toldCommand)})
+			}
+		}
+	}
+	var sum contract.TestSummary
+	more := 0
+	fails := func(text string) {
+		if len(p.Failing) == toldFailures {
+			more++
+			return
+		}
+		p.Failing = append(p.Failing, clipped(telemetry.Redact(text), toldFailBytes))
+	}
+	for _, c := range b.Checks {
+		sum = sum.Add(c.Result.Summary)
+		if c.Result.OK {
+			continue
+		}
+		named := false
+		for _, t := range c.Cases {
+			if t.Status == contract.TestFailed {
+				named = true
+				fails(c.Result.Check.Name + ": " + t.Name)
+			}
+		}
+		if !named {
+			fails(c.Result.Check.Name + ": " + c.Result.Message)
+		}
+	}
+	if more > 0 {
+		p.Failing = append(p.Failing, fmt.Sprintf("… and %d more", more))
+	}
+	if len(b.Checks) > 0 {
+		p.Baseline = fmt.Sprintf("%d tests passed, %d failed, %d skipped", sum.Passed+sum.Flaky, sum.Failed, sum.Skipped)
+	}
+}

@@ -1,0 +1,89 @@
+package contract
+
+import "time"
+
+// Activities that prepare what a run needs before anything is paid for. They
+// run on the tester's queue, where the project's checks run too.
+const (
+	ActivityEnvironment = "rgpt.tester.Environment"
+	ActivityBaseline    = "rgpt.tester.Baseline"
+)
+
+// Events of a run's environment and baseline.
+const (
+	EventEnvironmentStarted EventType = "environment.started"
+	EventEnvironmentReady   EventType = "environment.ready"
+	EventEnvironmentError   EventType = "environment.error"
+	EventBaselineStarted    EventType = "baseline.started"
+	EventBaselineReady      EventType = "baseline.ready"
+)
+
+// EnvironmentSettings say how a run gets its environment and its baseline. They
+// are frozen with the run; a run without them gets neither.
+type EnvironmentSettings struct {
+	Timeout    time.Duration `json:"timeout"`               // longest set-up
+	Baseline   bool          `json:"baseline,omitempty"`    // run the project's checks on the base commit first
+	AskIfRed   bool          `json:"ask_if_red,omitempty"`  // a person decides whether to go on from a base commit that fails its checks
+	AgentTurns int           `json:"agent_turns,omitempty"` // turns of the environment agent; 0: there is none
+}
+
+// SetupTimeout is how long a command or check may wait for its environment, beside
+// its own time; 0 where there is none.
+func (s Settings) SetupTimeout() time.Duration {
+	if s.Environment == nil {
+		return 0
+	}
+	return s.Environment.Timeout
+}
+
+// EnvironmentInput asks for the environment of a workspace: to find out what it
+// needs, and to make it unless it is there.
+type EnvironmentInput struct {
+	RunID     int64         `json:"run_id"`
+	Workspace Workspace     `json:"workspace"`
+	Timeout   time.Duration `json:"timeout"` // of the set-up
+}
+
+// EnvironmentResult is an environment that is there, or the reason why it is
+// not. A set-up that fails is a result, not an error of the activity.
+type EnvironmentResult struct {
+	Digest     string   `json:"digest,omitempty"` // empty: the repository needs none
+	Kept       bool     `json:"kept,omitempty"`   // it was there already
+	Bytes      int64    `json:"bytes,omitempty"`  // on disk, unpacked
+	Files      int64    `json:"files,omitempty"`
+	DurationMS int64    `json:"duration_ms"`       // of set-up or restore, waiting included
+	Summary    string   `json:"summary,omitempty"` // what was set up: "go, node (pnpm)"
+	Missing    []string `json:"missing,omitempty"` // tool chains that the repository asks for and the worker lacks
+	Failure    *Failure `json:"failure,omitempty"`
+	Advice     string   `json:"advice,omitempty"` // with Failure: what a person can do about it
+}
+
+// BaselineInput asks which of a project's checks have no outcome on the base
+// commit yet, or, with Done, what all of them came to.
+type BaselineInput struct {
+	RunID       int64     `json:"run_id"`
+	Workspace   Workspace `json:"workspace"`
+	Environment string    `json:"environment,omitempty"` // its digest
+	Done        bool      `json:"done,omitempty"`
+}
+
+// BaselineResult is what is known of the base commit. Stages are the checks that
+// are left to run, empty when all have an outcome.
+type BaselineResult struct {
+	Key         string      `json:"key"`
+	Stages      [][]Check   `json:"stages,omitempty"`
+	Summary     TestSummary `json:"summary"`
+	Red         []string    `json:"red,omitempty"`         // names of the checks that fail
+	Unavailable []string    `json:"unavailable,omitempty"` // checks that could not start, with the reason
+	Advice      string      `json:"advice,omitempty"`      // with Unavailable: what a person can do about it
+	DurationMS  int64       `json:"duration_ms"`           // of all checks together, as they were run
+}
+
+// StepBaseline names the directories of a baseline among those of a run.
+const StepBaseline = "baseline"
+
+// BaselineExecution stands for a run's baseline where an execution is named: it
+// has no row, and belongs to no phase.
+func BaselineExecution(runID int64) ExecutionRef {
+	return ExecutionRef{RunID: runID, Phase: PhaseTester, Step: StepBaseline, Agent: AgentTester, Attempt: 1}
+}

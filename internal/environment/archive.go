@@ -1,0 +1,184 @@
+package environment
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// pack writes the tree below dir as tar, compressed by zstd. Names are relative
+// to dir and sorted. Files that have several names in the tree are written once.
+// What is not a file, directory or symbolic link is left out: a set-up has no
+// use for it, and nothing on another host may depend on it.
+func pack(ctx context.Context, dir string, w io.Writer) error {
+	// The fastest level: a snapshot is written once on the way of a waiting run,
+	// and packages are mostly compressed or small text.
+	compressed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return fmt.Errorf("pack an environment: %w", err)
+	}
+	p := packer{dir: dir, out: tar.NewWriter(compressed), names: map[inode]string{}}
+	err = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || at == dir {
+			return err
+		}
+		return p.add(at, d)
+	})
+	return errors.Join(err, p.out.Close(), compressed.Close())
+}
+
+type inode struct{ dev, ino uint64 }
+
+type packer struct {
+	dir   string
+	out   *tar.Writer
+	names map[inode]string // of files with several names
+}
+
+func (p *packer) add(at string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(p.dir, at)
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{
+		Name: filepath.ToSlash(rel), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second), Format: tar.FormatPAX,
+	}
+	switch {
+	case info.IsDir():
+		header.Typeflag, header.Name = tar.TypeDir, header.Name+"/"
+	case info.Mode()&fs.ModeSymlink != 0:
+		header.Typeflag = tar.TypeSymlink
+		if header.Linkname, err = os.Readlink(at); err != nil {
+			return err
+		}
+	case info.Mode().IsRegular():
+		return p.file(at, info, header)
+	default:
+		return nil
+	}
+	return p.out.WriteHeader(header)
+}
+
+func (p *packer) file(at string, info fs.FileInfo, header *tar.Header) error {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 {
+		id := inode{uint64(stat.Dev), stat.Ino}
+		if first, known := p.names[id]; known {
+			header.Typeflag, header.Linkname = tar.TypeLink, first
+			return p.out.WriteHeader(header)
+		}
+		p.names[id] = header.Name
+	}
+	file, err := os.Open(at)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	header.Typeflag, header.Size = tar.TypeReg, info.Size()
+	if err := p.out.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.CopyN(p.out, file, info.Size())
+	return err
+}
+
+// unpack writes what pack wrote below dir, which must be empty. Whatever names
+// and links the archive holds, nothing outside of dir is touched. At most most
+// bytes are written.
+func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
+	expanded, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return fmt.Errorf("unpack an environment: %w", err)
+	}
+	defer expanded.Close()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("unpack an environment: %w", err)
+	}
+	defer root.Close()
+	u := unpacker{root: root, left: most, modes: map[string]fs.FileMode{}}
+	in := tar.NewReader(expanded)
+	for {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return u.closeDirs()
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = u.entry(header, in)
+		}
+		if err != nil {
+			return fmt.Errorf("unpack an environment: %w", err)
+		}
+	}
+}
+
+type unpacker struct {
+	root  *os.Root
+	left  int64
+	modes map[string]fs.FileMode // of directories that their owner may not write
+}
+
+func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
+	name := path.Clean(header.Name)
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("the archive holds the name %q", header.Name)
+	}
+	mode := fs.FileMode(header.Mode).Perm()
+	switch header.Typeflag {
+	case tar.TypeDir:
+		if mode&0o700 != 0o700 {
+			u.modes[name] = mode
+		}
+		return u.root.MkdirAll(name, mode|0o700)
+	case tar.TypeSymlink:
+		return u.root.Symlink(header.Linkname, name)
+	case tar.TypeLink:
+		return u.root.Link(path.Clean(header.Linkname), name)
+	case tar.TypeReg:
+		return u.file(name, mode, header, content)
+	}
+	return fmt.Errorf("the archive holds %q, which is of no known kind", header.Name)
+}
+
+func (u *unpacker) file(name string, mode fs.FileMode, header *tar.Header, content io.Reader) error {
+	if u.left -= header.Size; u.left < 0 {
+		return errors.New("the archive is larger than an environment may be")
+	}
+	file, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	// Tools compare the times of sources with those of what they compiled.
+	err = errors.Join(err, file.Chmod(mode), file.Close(), u.root.Chtimes(name, header.ModTime, header.ModTime))
+	return err
+}
+
+// closeDirs takes the right to write from directories that did not have it.
+func (u *unpacker) closeDirs() error {
+	for name, mode := range u.modes {
+		if err := u.root.Chmod(name, mode); err != nil {
+			return fmt.Errorf("unpack an environment: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+// Site is where a recipe is carried out.
+type Site struct {
+	Runner sandbox.Runner
+	// Command holds what every command of a set-up gets: limits, tool chains,
+	// variables of the worker. Its root is the checkout.
+	Command sandbox.Command
+	// Proxy returns what serves a command that may reach hosts; see
+	// sandbox.Command.
+	Proxy func(hosts []string) func(net.Listener) []string
+	// OnOutput receives what is done and printed, as it comes.
+	OnOutput func(chunk []byte)
+	// Timeout bounds the set-up as a whole.
+	Timeout time.Duration
+}
+
+// Failed is a set-up command that ended a set-up.
+type Failed struct {
+	Command  Command
+	ExitCode int
+	Why      string   // how it ended, such as "exit code 1" or "it took longer than 20m0s"
+	Output   string   // the end of what it printed
+	Refused  []string // hosts that it asked for and the proxy refused
+	Missing  bool     // its program was not found
+}
+
+// outputKept is how much of a failed command's output is told.
+const outputKept = 8 << 10
+
+// SetUp carries a recipe out: on the checkout in s.Command.Root, and on the home
+// of the draft. A command that fails is a result; an error means that the set-up
+// could not be carried out at all.
+func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
+	started := time.Now()
+	for _, c := range r.Setup {
+		left := s.Timeout - time.Since(started)
+		if left < time.Second {
+			return &Failed{Command: c, ExitCode: -1, Why: fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)}, nil
+		}
+		failed, err := s.run(ctx, r, c, d, left)
+		if err != nil {
+			return nil, err
+		}
+		if failed == nil {
+			continue
+		}
+		if !c.Optional {
+			return failed, nil
+		}
+		s.say("(this command is optional; the set-up goes on)\n")
+	}
+	return nil, nil
+}
+
+func (s Site) say(format string, args ...any) {
+	if s.OnOutput != nil {
+		s.OnOutput(fmt.Appendf(nil, format, args...))
+	}
+}
+
+func (s Site) run(ctx context.Context, r Recipe, c Command, d *Draft, left time.Duration) (*Failed, error) {
+	s.say("$ %s\n", c)
+	command := s.Command
+	command.Shell, command.Args, command.Dir = c.Shell, nil, workDir(c.Dir)
+	command.Home, command.Tmp, command.HomeBase, command.WorkspaceBase = d.Home(), d.Tmp(), "", ""
+	r.Outfit(&command)
+	command.Limits.Timeout = left
+	command.OnOutput = func(_ sandbox.Stream, chunk []byte) {
+		if s.OnOutput != nil {
+			s.OnOutput(chunk)
+		}
+	}
+	command.Proxy = s.Proxy(r.Hosts)
+	result, err := s.Runner.Run(ctx, command)
+	if err != nil {
+		return nil, fmt.Errorf("run a set-up command: %w", err)
+	}
+	if result.OK() {
+		return nil, nil
+	}
+	f := &Failed{Command: c, ExitCode: result.ExitCode, Output: endOf(result), Refused: result.Refused, Missing: result.ExitCode == 127}
+	switch {
+	case result.TimedOut:
+		f.Why = fmt.Sprintf("the set-up took longer than %s (environment.timeout)", s.Timeout)
+	case result.LimitExceeded != "":
+		f.Why = "it used more than its limit of " + result.LimitExceeded
+	case result.Signal != "":
+		f.Why = "a signal ended it (" + result.Signal + ")"
+	default:
+		f.Why = fmt.Sprintf("exit code %d", result.ExitCode)
+	}
+	s.say("(%s)\n", f.Why)
+	return f, nil
+}
+
+// endOf is the end of what a command printed: the errors, and where they say
+// little, the rest.
+func endOf(r sandbox.Result) string {
+	text := strings.ToValidUTF8(string(r.Stderr), "\uFFFD")
+	if len(text) < outputKept/2 {
+		text = strings.ToValidUTF8(string(r.Stdout), "\uFFFD") + text
+	}
+	if over := len(text) - outputKept; over > 0 {
+		text = "…" + strings.ToValidUTF8(text[over:], "")
+	}
+	return strings.TrimSpace(text)
+}
+
+func workDir(dir string) string {
+	if dir == "." {
+		return ""
+	}
+	return dir
+}
+
+// String is the command as a person would type it in the root of the repository.
+func (c Command) String() string {
+	if c.Dir == "" || c.Dir == "." {
+		return c.Shell
+	}
+	return "(cd " + quote(c.Dir) + " && " + c.Shell + ")"
+}
+
+// Outfit gives a command what all commands in this environment have: the recipe's
+// variables, which win over what the worker gives, and its folders first in PATH.
+func (r Recipe) Outfit(c *sandbox.Command) {
+	env := make(map[string]string, len(c.Env)+len(r.Variables))
+	maps.Copy(env, c.Env)
+	maps.Copy(env, r.Variables)
+	c.Env, c.Path = env, r.Path
+}
+
+// Keep takes what a set-up left into the draft: everything in the checkout that
+// untracked names, and the home without what the recipe drops.
+func Keep(checkout string, untracked []string, r Recipe, d *Draft) error {
+	home, err := os.OpenRoot(d.Home())
+	if err != nil {
+		return fmt.Errorf("keep an environment: %w", err)
+	}
+	defer home.Close()
+	for _, dir := range r.Drop {
+		rel := strings.TrimPrefix(strings.TrimPrefix(dir, sandbox.Home), "/")
+		if rel == "" || !filepath.IsLocal(rel) {
+			continue
+		}
+		if err := dropTree(home, rel); err != nil {
+			return fmt.Errorf("remove %s from an environment: %w", rel, err)
+		}
+	}
+	for _, name := range untracked {
+		if err := keepPath(checkout, d.Work(), name); err != nil {
+			return fmt.Errorf("keep %s of a set-up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// dropTree removes a folder below root whose folders may be closed to writing.
+func dropTree(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = root.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	return root.RemoveAll(name)
+}
+
+// keepPath moves one path of the checkout. Neither end may lead out by a link:
+// set-up commands chose both.
+func keepPath(checkout, work, name string) error {
+	name = path.Clean(name)
+	if !filepath.IsLocal(name) || name == "." {
+		return fmt.Errorf("it leads out of the work tree")
+	}
+	from, err := os.OpenRoot(checkout)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenRoot(work)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	parent := path.Dir(name)
+	if info, err := from.Stat(parent); err != nil || !info.IsDir() {
+		return nil // it went with a folder that was moved before
+	}
+	if err := to.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	source, err := from.Open(parent)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := to.Open(parent)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	err = renameAt(source, target, path.Base(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Describe names what a recipe sets up, for people: "go, node (pnpm)".
+func (r Recipe) Describe() string {
+	if r.Source == SourceConfigured {
+		return fmt.Sprintf("%d configured commands", len(r.Setup))
+	}
+	var parts []string
+	seen := map[string]bool{}
+	for _, p := range r.Projects {
+		text := p.Ecosystem
+		if p.Manager != "" && p.Manager != p.Ecosystem {
+			text += " (" + p.Manager + ")"
+		}
+		if !seen[text] {
+			seen[text] = true
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Absent lists the tools that a recipe misses, for people.
+func (r Recipe) Absent() []string {
+	var out []string
+	for _, m := range r.Missing {
+		text := m.Name
+		if m.Wanted != "" {
+			text += " " + m.Wanted
+		}
+		if m.Have == "" {
+			text += " (not installed"
+		} else {
+			text += " (" + m.Have + " is installed"
+		}
+		out = append(out, text+"; "+m.From+")")
+	}
+	return out
+}
+
+// Encode is the recipe as JSON, for the database.
+func (r Recipe) Encode() (json.RawMessage, error) { return json.Marshal(r) }

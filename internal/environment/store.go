@@ -1,0 +1,460 @@
+package environment
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Store is the folder of a host in which environments lie, each as
+//
+//	<digest>/home           what every sandbox sees below its home
+//	<digest>/work           what it sees below its work tree
+//	<digest>/manifest.json  what it is; the last thing that is written
+//	new-<random>/           one that is being made
+//
+// An environment appears by one rename, so there is a whole one or none. Several
+// processes of a host may share a Store; hosts share environments as archives.
+type Store struct{ root string }
+
+// At returns the store in a folder, which need not exist yet.
+func At(dir string) Store { return Store{root: dir} }
+
+// Manifest is what is known of an environment that was made.
+type Manifest struct {
+	Digest string `json:"digest"`
+	Recipe Recipe `json:"recipe"`
+	// Unignored are patterns, in the form of .gitignore and from the root of the
+	// work tree, of what set-up added there and the repository does not ignore.
+	Unignored []string  `json:"unignored,omitempty"`
+	Bytes     int64     `json:"bytes"` // on disk
+	Files     int64     `json:"files"`
+	MadeAt    time.Time `json:"made_at"`
+}
+
+// Environment is one that is on this host. Nobody removes it before Close.
+type Environment struct {
+	Manifest
+	dir  string
+	hold *os.File
+}
+
+// Home is the folder that shows through below a sandbox's home. It must not be
+// written.
+func (e *Environment) Home() string { return filepath.Join(e.dir, "home") }
+
+// Work is the folder that shows through below the work tree. It must not be
+// written.
+func (e *Environment) Work() string { return filepath.Join(e.dir, "work") }
+
+// Close gives the environment back. A nil one needs no Close, and may be closed.
+func (e *Environment) Close() {
+	if e != nil {
+		_ = e.hold.Close()
+	}
+}
+
+const (
+	manifestFile = "manifest.json"
+	newPrefix    = "new-"
+	goneSuffix   = ".removed"
+)
+
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// ErrNotHere says that an environment is not on this host.
+var ErrNotHere = errors.New("the environment is not on this host")
+
+// Open returns an environment of this host, or ErrNotHere.
+func (s Store) Open(digest string) (*Environment, error) {
+	if !digestForm.MatchString(digest) {
+		return nil, fmt.Errorf("%q is not the digest of an environment", digest)
+	}
+	root, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, digest)
+	hold, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotHere
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open an environment: %w", err)
+	}
+	e := &Environment{dir: dir, hold: hold}
+	// Whoever removes it holds the lock for a rename only.
+	if err := unix.Flock(int(hold.Fd()), unix.LOCK_SH); err != nil || !isAt(hold, dir) {
+		e.Close()
+		return nil, ErrNotHere
+	}
+	content, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err == nil {
+		err = json.Unmarshal(content, &e.Manifest)
+	}
+	if err != nil {
+		e.Close()
+		return nil, fmt.Errorf("read the manifest of an environment: %w", err)
+	}
+	now := time.Now()
+	return e, os.Chtimes(dir, now, now)
+}
+
+// folder returns the store's folder without symbolic links, as sandboxes want it.
+func (s Store) folder() (string, error) {
+	if err := os.MkdirAll(s.root, 0o755); err != nil {
+		return "", fmt.Errorf("environments: %w", err)
+	}
+	root, err := filepath.EvalSymlinks(s.root)
+	if err == nil {
+		root, err = filepath.Abs(root)
+	}
+	if err != nil {
+		return "", fmt.Errorf("environments: %w", err)
+	}
+	return root, nil
+}
+
+// Draft is an environment that is being made. Commit or Discard it.
+type Draft struct {
+	store Store
+	dir   string
+	hold  *os.File
+}
+
+// New begins an environment in a folder of its own. What a process leaves behind
+// that was killed meanwhile, Sweep removes.
+func (s Store) New() (*Draft, error) {
+	root, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(root, newPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("begin an environment: %w", err)
+	}
+	d := &Draft{store: s, dir: dir}
+	for _, part := range []string{"home", "work", "tmp"} {
+		if err = os.Mkdir(filepath.Join(dir, part), 0o755); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		if d.hold, err = os.Open(dir); err == nil {
+			err = unix.Flock(int(d.hold.Fd()), unix.LOCK_SH)
+		}
+	}
+	if err != nil {
+		d.Discard()
+		return nil, fmt.Errorf("begin an environment: %w", err)
+	}
+	return d, nil
+}
+
+// Home, Work and Tmp are the folders to fill; Tmp goes with the draft.
+func (d *Draft) Home() string { return filepath.Join(d.dir, "home") }
+
+// Work is the folder for what set-up added to the work tree.
+func (d *Draft) Work() string { return filepath.Join(d.dir, "work") }
+
+// Tmp is a folder for the time of the set-up.
+func (d *Draft) Tmp() string { return filepath.Join(d.dir, "tmp") }
+
+// Seal ends the work on a draft: it writes the manifest, with the size counted,
+// and lets all of it reach the disk.
+func (d *Draft) Seal(ctx context.Context, m Manifest) (Manifest, error) {
+	if !digestForm.MatchString(m.Digest) {
+		return m, fmt.Errorf("%q is not the digest of an environment", m.Digest)
+	}
+	if err := removeAll(d.Tmp()); err != nil {
+		return m, fmt.Errorf("keep an environment: %w", err)
+	}
+	m.Bytes, m.Files = usage(ctx, d.dir)
+	content, err := json.MarshalIndent(m, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(d.dir, manifestFile), content, 0o644)
+	}
+	if err == nil {
+		err = syncFolder(d.dir)
+	}
+	if err != nil {
+		return m, fmt.Errorf("keep an environment: %w", err)
+	}
+	return m, nil
+}
+
+// Pack writes a sealed draft as an archive, from which Restore makes the same
+// environment on any host.
+func (d *Draft) Pack(ctx context.Context, w io.Writer) error { return pack(ctx, d.dir, w) }
+
+// Commit makes a sealed draft the environment of its digest on this host, and
+// returns it open. Where another process was faster, that one's counts.
+func (d *Draft) Commit(digest string) (*Environment, error) {
+	defer d.Discard()
+	err := os.Rename(d.dir, filepath.Join(filepath.Dir(d.dir), digest))
+	e, opened := d.store.Open(digest)
+	if opened == nil {
+		return e, nil
+	}
+	return nil, fmt.Errorf("keep an environment: %w", errors.Join(err, opened))
+}
+
+// Discard removes the draft. After Commit it does nothing.
+func (d *Draft) Discard() {
+	if d.hold != nil {
+		_ = d.hold.Close()
+		d.hold = nil
+	}
+	_ = removeAll(d.dir)
+}
+
+// Restore makes the environment of a digest from an archive, of at most most
+// bytes when it is unpacked, and returns it open.
+func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, most int64) (*Environment, error) {
+	d, err := s.New()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Discard()
+	for _, part := range []string{d.Home(), d.Work(), d.Tmp()} {
+		if err := os.Remove(part); err != nil {
+			return nil, fmt.Errorf("restore an environment: %w", err)
+		}
+	}
+	if err := unpack(ctx, archive, d.dir, most); err != nil {
+		return nil, err
+	}
+	var m Manifest
+	content, err := os.ReadFile(filepath.Join(d.dir, manifestFile))
+	if err == nil {
+		err = json.Unmarshal(content, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest of an archive: %w", err)
+	}
+	if m.Digest != digest {
+		return nil, fmt.Errorf("the archive holds the environment %s instead of %s", m.Digest, digest)
+	}
+	if err := syncFolder(d.dir); err != nil {
+		return nil, fmt.Errorf("restore an environment: %w", err)
+	}
+	return d.Commit(digest)
+}
+
+// List returns the environments of this host, the longest unused first.
+func (s Store) List() ([]Kept, error) {
+	root, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	found, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("list environments: %w", err)
+	}
+	var all []Kept
+	for _, f := range found {
+		info, err := f.Info()
+		if err != nil || !digestForm.MatchString(f.Name()) {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(root, f.Name(), manifestFile))
+		k := Kept{Used: info.ModTime()}
+		if err == nil && json.Unmarshal(content, &k.Manifest) == nil {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b Kept) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Digest, b.Digest)) })
+	return all, nil
+}
+
+// Kept is an environment of this host and when it was used last.
+type Kept struct {
+	Manifest
+	Used time.Time
+}
+
+// Bounds say what a host keeps; 0 is no bound.
+type Bounds struct {
+	Age   time.Duration // since the last use
+	Bytes int64
+	Count int
+}
+
+// Sweep removes what nobody used for b.Age, then the longest unused until the
+// rest is within b.Bytes and b.Count, and what interrupted processes left. What
+// is open, and what needed says is needed, stays.
+func (s Store) Sweep(ctx context.Context, b Bounds, needed func(digest string) bool) error {
+	if err := s.sweepLeftovers(); err != nil {
+		return err
+	}
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	var bytes int64
+	for _, k := range all {
+		bytes += k.Bytes
+	}
+	count, oldest := len(all), time.Now().Add(-b.Age)
+	for _, k := range all {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		unwanted := b.Age > 0 && k.Used.Before(oldest) || b.Bytes > 0 && bytes > b.Bytes || b.Count > 0 && count > b.Count
+		if !unwanted || needed(k.Digest) {
+			continue
+		}
+		removed, err := s.Remove(k.Digest)
+		if err != nil {
+			return err
+		}
+		if removed {
+			bytes, count = bytes-k.Bytes, count-1
+		}
+	}
+	return nil
+}
+
+// sweepLeftovers removes drafts and removed environments that nobody holds.
+func (s Store) sweepLeftovers() error {
+	root, err := s.folder()
+	if err != nil {
+		return err
+	}
+	found, err := os.ReadDir(root)
+	if err != nil {
+		return fmt.Errorf("list environments: %w", err)
+	}
+	for _, f := range found {
+		if strings.HasPrefix(f.Name(), newPrefix) || strings.HasSuffix(f.Name(), goneSuffix) {
+			if err := removeFree(filepath.Join(root, f.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeFree removes a folder unless a process that lives holds it.
+func removeFree(dir string) error {
+	file, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove what is left of an environment: %w", err)
+	}
+	defer file.Close()
+	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil
+	}
+	return removeAll(dir)
+}
+
+// Remove removes an environment from this host and reports whether it did: one
+// that is open stays.
+func (s Store) Remove(digest string) (bool, error) {
+	root, err := s.folder()
+	if err != nil || !digestForm.MatchString(digest) {
+		return false, err
+	}
+	dir := filepath.Join(root, digest)
+	file, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove an environment: %w", err)
+	}
+	defer file.Close()
+	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !isAt(file, dir) {
+		return false, nil
+	}
+	gone := fmt.Sprintf("%s.%d%s", dir, time.Now().UnixNano(), goneSuffix)
+	if err := os.Rename(dir, gone); err != nil {
+		return false, fmt.Errorf("remove an environment: %w", err)
+	}
+	return true, removeAll(gone)
+}
+
+// isAt says whether an open folder is still the one of that name.
+func isAt(file *os.File, dir string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(dir)
+	return err == nil && os.SameFile(opened, named)
+}
+
+// removeAll also removes folders that a command closed to their owner, as Go
+// closes those of its module cache.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
+			if d != nil && d.IsDir() {
+				_ = os.Chmod(p, 0o700)
+			}
+			return nil
+		})
+		err = os.RemoveAll(dir)
+	}
+	return err
+}
+
+// usage is what a folder takes up on disk, and of how many files.
+func usage(ctx context.Context, dir string) (bytes, files int64) {
+	seen := map[inode]bool{}
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read is not counted
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil //nolint:nilerr // likewise
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			id := inode{uint64(stat.Dev), stat.Ino}
+			if stat.Nlink > 1 && !d.IsDir() {
+				if seen[id] {
+					return nil
+				}
+				seen[id] = true
+			}
+			bytes += stat.Blocks * 512
+		}
+		if !d.IsDir() {
+			files++
+		}
+		return nil
+	})
+	return bytes, files
+}
+
+// syncFolder writes what the kernel still holds of the folder's file system to
+// disk: after a power loss an environment must not have empty files.
+func syncFolder(dir string) error {
+	file, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return unix.Syncfs(int(file.Fd()))
+}

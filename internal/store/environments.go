@@ -1,0 +1,318 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// Environment is what the database knows of an environment that was made.
+type Environment struct {
+	Digest      string          `json:"digest"`
+	Repo        string          `json:"repo"`
+	BaseCommit  string          `json:"base_commit"`
+	Source      string          `json:"source"` // detected, configured, agent, person
+	Recipe      json.RawMessage `json:"recipe"`
+	Archive     string          `json:"archive"` // digest of the artifact
+	ArchiveSize int64           `json:"archive_size"`
+	Bytes       int64           `json:"bytes"` // on disk, unpacked
+	Files       int64           `json:"files"`
+	DurationMS  int64           `json:"duration_ms"`
+	RunID       int64           `json:"run_id,omitempty"` // that made it
+	CreatedAt   time.Time       `json:"created_at"`
+	UsedAt      time.Time       `json:"used_at"`
+}
+
+// Environment returns an environment, or ErrNotFound, and notes that it is used.
+func (s *Store) Environment(ctx context.Context, digest string) (Environment, error) {
+	row, err := s.q.Environment(ctx, digest)
+	if err != nil {
+		return Environment{}, explain(err, "read environment %s", digest)
+	}
+	return environmentOf(row), nil
+}
+
+// Environments returns environments, the last used first: those of one
+// repository, or all where repo is empty.
+func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
+	rows, err := s.q.Environments(ctx, db.EnvironmentsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
+	if err != nil {
+		return nil, explain(err, "list environments")
+	}
+	return convert(rows, environmentOf), nil
+}
+
+// SaveEnvironment stores an environment. Of several with one digest the first
+// counts.
+func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
+	recipe, err := document(e.Recipe)
+	if err != nil {
+		return err
+	}
+	return explain(s.q.SaveEnvironment(ctx, db.SaveEnvironmentParams{
+		Digest: e.Digest, Repo: text(e.Repo), BaseCommit: e.BaseCommit, Source: e.Source, Recipe: recipe, Archive: e.Archive,
+		ArchiveSize: e.ArchiveSize, Bytes: e.Bytes, Files: e.Files, DurationMs: e.DurationMS, RunID: reference(e.RunID),
+	}), "store environment %s", e.Digest)
+}
+
+// RemoveEnvironment forgets an environment and the baselines that ran in it, and
+// reports whether it was there. The content goes with the artifact store's own
+// retention and the hosts' sweeps.
+func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (bool, error) {
+	if _, err := s.q.DropBaselinesOf(ctx, digest); err != nil {
+		return false, explain(err, "remove the baselines of environment %s", digest)
+	}
+	n, err := s.q.RemoveEnvironment(ctx, digest)
+	return n > 0, explain(err, "remove environment %s", digest)
+}
+
+// EnvironmentsInUse returns the environments of runs that have not ended.
+func (s *Store) EnvironmentsInUse(ctx context.Context) ([]string, error) {
+	digests, err := s.q.EnvironmentsInUse(ctx)
+	return digests, explain(err, "look for environments in use")
+}
+
+func environmentOf(r db.Environment) Environment {
+	return Environment{
+		Digest: r.Digest, Repo: r.Repo, BaseCommit: r.BaseCommit, Source: r.Source, Recipe: r.Recipe, Archive: r.Archive, ArchiveSize: r.ArchiveSize,
+		Bytes: r.Bytes, Files: r.Files, DurationMS: r.DurationMs, RunID: deref(r.RunID), CreatedAt: r.CreatedAt, UsedAt: r.UsedAt,
+	}
+}
+
+// Setup says how a repository is set up where its files do not tell.
+type Setup struct {
+	ID        int64           `json:"id"`
+	Repo      string          `json:"repo"`
+	Source    string          `json:"source"` // agent, person
+	Settings  json.RawMessage `json:"settings"`
+	Reason    string          `json:"reason,omitempty"`
+	RunID     int64           `json:"run_id,omitempty"`
+	CreatedBy string          `json:"created_by,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	RevokedAt *time.Time      `json:"revoked_at,omitempty"`
+	RevokedBy string          `json:"revoked_by,omitempty"`
+}
+
+// AddSetup stores a setup, which counts for its repository from now on.
+func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
+	settings, err := document(n.Settings)
+	if err != nil {
+		return Setup{}, err
+	}
+	row, err := s.q.AddSetup(ctx, db.AddSetupParams{
+		Repo: text(n.Repo), Source: n.Source, Settings: settings, Reason: text(n.Reason), RunID: reference(n.RunID), CreatedBy: text(n.CreatedBy),
+	})
+	if err != nil {
+		return Setup{}, explain(err, "store how %s is set up", n.Repo)
+	}
+	return setupOf(row), nil
+}
+
+// SetupOf returns the setup that counts for a repository, or ErrNotFound.
+func (s *Store) SetupOf(ctx context.Context, repo string) (Setup, error) {
+	row, err := s.q.SetupOf(ctx, text(repo))
+	if err != nil {
+		return Setup{}, explain(err, "read how %s is set up", repo)
+	}
+	return setupOf(row), nil
+}
+
+// SetupByID returns a setup, a revoked one too, or ErrNotFound.
+func (s *Store) SetupByID(ctx context.Context, id int64) (Setup, error) {
+	row, err := s.q.SetupByID(ctx, id)
+	if err != nil {
+		return Setup{}, explain(err, "read setup %d", id)
+	}
+	return setupOf(row), nil
+}
+
+// Setups returns setups from new to old: those of one repository, or all.
+func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, error) {
+	rows, err := s.q.Setups(ctx, db.SetupsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
+	if err != nil {
+		return nil, explain(err, "list setups")
+	}
+	return convert(rows, setupOf), nil
+}
+
+// RevokeSetup takes a setup back, and reports whether it counted until now.
+func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, error) {
+	n, err := s.q.RevokeSetup(ctx, db.RevokeSetupParams{ID: id, RevokedBy: text(by)})
+	return n > 0, explain(err, "revoke setup %d", id)
+}
+
+func setupOf(r db.Setup) Setup {
+	return Setup{
+		ID: r.ID, Repo: r.Repo, Source: r.Source, Settings: r.Settings, Reason: r.Reason, RunID: deref(r.RunID),
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt, RevokedBy: r.RevokedBy,
+	}
+}
+
+// SetRunEnvironment notes which environment a run's base commit has, and by
+// which setup it was made; 0 is what the files say.
+func (s *Store) SetRunEnvironment(ctx context.Context, runID int64, digest string, setupID int64) error {
+	n, err := s.q.SetRunEnvironment(ctx, db.SetRunEnvironmentParams{Environment: digest, SetupID: reference(setupID), RunID: runID})
+	if err == nil && n == 0 {
+		return noRun(runID)
+	}
+	return explain(err, "note the environment of run %d", runID)
+}
+
+// Baseline is what a project's checks come to on a base commit.
+type Baseline struct {
+	Key         string             `json:"key"`
+	Repo        string             `json:"repo"`
+	BaseCommit  string             `json:"base_commit"`
+	Tree        string             `json:"tree"`
+	Environment string             `json:"environment,omitempty"`
+	Stages      [][]contract.Check `json:"stages"`
+	Commands    map[string]string  `json:"commands"`         // by check
+	RunID       int64              `json:"run_id,omitempty"` // that began it
+	CreatedAt   time.Time          `json:"created_at"`
+	Checks      []BaselineCheck    `json:"checks"` // those that have an outcome
+}
+
+// BaselineCheck is the outcome of one check on a base commit.
+type BaselineCheck struct {
+	Result    contract.CheckResult `json:"result"`
+	Cases     []contract.TestCase  `json:"cases"`
+	Findings  []contract.Finding   `json:"findings"`
+	LogDigest string               `json:"log_digest,omitempty"`
+	CreatedAt time.Time            `json:"created_at"`
+}
+
+// Check returns the outcome of a check.
+func (b *Baseline) Check(id string) (BaselineCheck, bool) {
+	for _, c := range b.Checks {
+		if c.Result.Check.ID == id {
+			return c, true
+		}
+	}
+	return BaselineCheck{}, false
+}
+
+// OpenBaseline begins a baseline, or finds the one of its key, notes that it is
+// the run's, and returns it with the outcomes that are there.
+func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Baseline, error) {
+	stages, err := encode(b.Stages)
+	if err != nil {
+		return Baseline{}, err
+	}
+	commands, err := encode(b.Commands)
+	if err != nil {
+		return Baseline{}, err
+	}
+	row, err := s.q.OpenBaseline(ctx, db.OpenBaselineParams{
+		Key: b.Key, Repo: text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: reference(runID),
+	})
+	if err != nil {
+		return Baseline{}, explain(err, "begin the baseline of %s", b.BaseCommit)
+	}
+	if runID != 0 {
+		if _, err := s.q.SetRunBaseline(ctx, db.SetRunBaselineParams{Baseline: b.Key, RunID: runID}); err != nil {
+			return Baseline{}, explain(err, "note the baseline of run %d", runID)
+		}
+	}
+	return s.baselineOf(ctx, row)
+}
+
+// Baseline returns a baseline with the outcomes that are there, or ErrNotFound.
+func (s *Store) Baseline(ctx context.Context, key string) (Baseline, error) {
+	row, err := s.q.Baseline(ctx, key)
+	if err != nil {
+		return Baseline{}, explain(err, "read baseline %s", key)
+	}
+	return s.baselineOf(ctx, row)
+}
+
+func (s *Store) baselineOf(ctx context.Context, row db.Baseline) (Baseline, error) {
+	out := Baseline{
+		Key: row.Key, Repo: row.Repo, BaseCommit: row.BaseCommit, Tree: row.Tree, Environment: row.Environment, RunID: deref(row.RunID), CreatedAt: row.CreatedAt,
+	}
+	var err error
+	if out.Stages, err = decode[[][]contract.Check](row.Stages); err != nil {
+		return out, err
+	}
+	if out.Commands, err = decode[map[string]string](row.Commands); err != nil {
+		return out, err
+	}
+	checks, err := s.q.BaselineChecks(ctx, row.Key)
+	if err != nil {
+		return out, explain(err, "read the checks of baseline %s", row.Key)
+	}
+	for _, c := range checks {
+		check := BaselineCheck{LogDigest: c.LogDigest, CreatedAt: c.CreatedAt}
+		if check.Result, err = decode[contract.CheckResult](c.Result); err != nil {
+			return out, err
+		}
+		if check.Cases, err = decode[[]contract.TestCase](c.Cases); err != nil {
+			return out, err
+		}
+		if check.Findings, err = decode[[]contract.Finding](c.Findings); err != nil {
+			return out, err
+		}
+		out.Checks = append(out.Checks, check)
+	}
+	return out, nil
+}
+
+// SaveBaselineCheck stores the outcome of a check on a base commit.
+func (s *Store) SaveBaselineCheck(ctx context.Context, key string, c BaselineCheck) error {
+	p := db.SaveBaselineCheckParams{Key: key, CheckID: text(c.Result.Check.ID), LogDigest: c.LogDigest}
+	var err error
+	if p.Result, err = encode(c.Result); err != nil {
+		return err
+	}
+	if p.Cases, err = encode(orEmpty(c.Cases)); err != nil {
+		return err
+	}
+	if p.Findings, err = encode(orEmpty(c.Findings)); err != nil {
+		return err
+	}
+	return explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
+}
+
+// DropBaseline forgets a baseline, so that the next run makes it again, and
+// reports whether it was there.
+func (s *Store) DropBaseline(ctx context.Context, key string) (bool, error) {
+	n, err := s.q.DropBaseline(ctx, key)
+	return n > 0, explain(err, "remove baseline %s", key)
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// reference is an id for a column that refers to a row, NULL for none.
+func reference(id int64) *int64 {
+	if id == 0 {
+		return nil
+	}
+	return &id
+}
+
+// Own lets one caller at a time do what key names, among all processes that
+// share the database. While another one that lives does it, it waits until ctx
+// ends. The returned function gives the key back; so does the end of the process.
+func (s *Store) Own(ctx context.Context, key string) (release func(), err error) {
+	for {
+		release, owned, err := s.owner.alone(ctx, "rgpt."+key)
+		if err != nil {
+			return nil, explain(err, "own %s", key)
+		}
+		if owned {
+			return release, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(ownPoll):
+		}
+	}
+}

@@ -1,0 +1,77 @@
+-- name: Environment :one
+-- Reading one counts as its use.
+UPDATE orchestrator_environments SET used_at = now() WHERE digest = @digest RETURNING *;
+
+-- name: Environments :many
+SELECT * FROM orchestrator_environments
+WHERE (sqlc.narg(repo)::text IS NULL OR repo = sqlc.narg(repo))
+ORDER BY used_at DESC, digest
+LIMIT @most::int;
+
+-- name: SaveEnvironment :exec
+-- The first one of a digest counts.
+INSERT INTO orchestrator_environments (digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id)
+VALUES (@digest, @repo, @base_commit, @source, @recipe, @archive, @archive_size, @bytes, @files, @duration_ms, sqlc.narg(run_id))
+ON CONFLICT (digest) DO NOTHING;
+
+-- name: RemoveEnvironment :execrows
+DELETE FROM orchestrator_environments WHERE digest = @digest;
+
+-- name: EnvironmentsInUse :many
+-- Those of runs that have not ended.
+SELECT DISTINCT environment FROM orchestrator_runs
+WHERE environment <> '' AND status NOT IN ('done', 'failed', 'cancelled');
+
+-- name: AddSetup :one
+INSERT INTO orchestrator_setups (repo, source, settings, reason, run_id, created_by)
+VALUES (@repo, @source, @settings, @reason, sqlc.narg(run_id), @created_by)
+RETURNING *;
+
+-- name: SetupOf :one
+-- The one that counts for a repository.
+SELECT * FROM orchestrator_setups WHERE repo = @repo AND revoked_at IS NULL ORDER BY id DESC LIMIT 1;
+
+-- name: SetupByID :one
+SELECT * FROM orchestrator_setups WHERE id = @id;
+
+-- name: Setups :many
+SELECT * FROM orchestrator_setups
+WHERE sqlc.narg(repo)::text IS NULL OR repo = sqlc.narg(repo)
+ORDER BY id DESC
+LIMIT @most::int;
+
+-- name: RevokeSetup :execrows
+UPDATE orchestrator_setups SET revoked_at = now(), revoked_by = @revoked_by WHERE id = @id AND revoked_at IS NULL;
+
+-- name: SetRunEnvironment :execrows
+UPDATE orchestrator_runs
+SET environment = @environment, setup_id = sqlc.narg(setup_id), updated_at = clock_timestamp()
+WHERE id = @run_id;
+
+-- name: SetRunBaseline :execrows
+UPDATE orchestrator_runs SET baseline = @baseline, updated_at = clock_timestamp() WHERE id = @run_id;
+
+-- name: OpenBaseline :one
+-- The first one of a key counts; its stages are those that are carried out.
+INSERT INTO orchestrator_baselines (key, repo, base_commit, tree, environment, stages, commands, run_id)
+VALUES (@key, @repo, @base_commit, @tree, @environment, @stages, @commands, sqlc.narg(run_id))
+ON CONFLICT (key) DO UPDATE SET key = excluded.key
+RETURNING *;
+
+-- name: Baseline :one
+SELECT * FROM orchestrator_baselines WHERE key = @key;
+
+-- name: BaselineChecks :many
+SELECT * FROM orchestrator_baseline_checks WHERE key = @key ORDER BY created_at, check_id;
+
+-- name: SaveBaselineCheck :exec
+INSERT INTO orchestrator_baseline_checks (key, check_id, result, cases, findings, log_digest)
+VALUES (@key, @check_id, @result, @cases, @findings, @log_digest)
+ON CONFLICT (key, check_id) DO UPDATE
+SET result = excluded.result, cases = excluded.cases, findings = excluded.findings, log_digest = excluded.log_digest, created_at = now();
+
+-- name: DropBaseline :execrows
+DELETE FROM orchestrator_baselines WHERE key = @key;
+
+-- name: DropBaselinesOf :execrows
+DELETE FROM orchestrator_baselines WHERE environment = @environment::text AND environment <> '';

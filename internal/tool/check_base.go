@@ -1,0 +1,30 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed check_base.md
+var checkBaseDescription string
+
+func checkBase() Tool {
+	return define(Definition{Name: CheckBase, Description: checkBaseDescription, Long: true}, runOnBase)
+}
+
+func runOnBase(ctx context.Context, env Env, p runCommandParams) (Result, error) {
+	if env.Base == nil {
+		return failed(contract.CodeForbidden, "There is no base to run commands on here."), nil
+	}
+	c, done, err := env.Base(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
+	env.Root, env.Command = c.Root, c
+	result, err := run(ctx, env, p)
+	result.Changed = false // of the workspace, which it did not see
+	return result, err
+}

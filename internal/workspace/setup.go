@@ -1,0 +1,146 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What an environment's set-up needs to know of a work tree, and does to it.
+
+// Untracked lists what the work tree holds beside the workspace's files, from
+// its root, with folders of nothing else named as a whole ("node_modules/"): all
+// of it, and what of it the repository does not ignore.
+func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error) {
+	if err := scrub(d.Path()); err != nil {
+		return nil, nil, wrapf(err, "a workspace directory could not be read")
+	}
+	if err := d.refreshIndex(ctx); err != nil {
+		return nil, nil, err
+	}
+	list := func(more ...string) ([]string, error) {
+		out, err := d.git(ctx, append([]string{"ls-files", "-z", "--others", "--directory", "--no-empty-directory"}, more...)...)
+		if err != nil {
+			return nil, localFault(err, "the files of a workspace could not be listed")
+		}
+		return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
+	}
+	if all, err = list(); err != nil {
+		return nil, nil, err
+	}
+	unignored, err = list("--exclude-standard")
+	return all, unignored, err
+}
+
+// Ignore lets Save pass over what matches patterns in the form of .gitignore, on
+// top of what the repository ignores, until the directory is closed. Files that
+// the workspace has are saved all the same.
+func (d *Dir) Ignore(patterns []string) error {
+	d.excludes = ""
+	if len(patterns) == 0 {
+		return nil
+	}
+	file := filepath.Join(d.root, "exclude")
+	if err := writeFile(file, strings.Join(patterns, "\n")+"\n"); err != nil {
+		return wrapf(err, "a workspace directory cannot be written")
+	}
+	d.excludes = file
+	return nil
+}
+
+// IgnorePattern is the pattern in the form of .gitignore that stands for one path
+// from the root, and nothing else.
+func IgnorePattern(path string) string {
+	return "/" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", `\	`).Replace(path)
+}
+
+// CommitTime is when a base commit was made.
+func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time, error) {
+	r, _, lock, err := m.use(ctx, repo, base)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer lock.release()
+	out, err := r.run(ctx, call{args: []string{"show", "--no-patch", "--format=%ct", base}})
+	if err != nil {
+		return time.Time{}, localFault(err, "the time of commit %s could not be read", base)
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if err != nil {
+		return time.Time{}, runtimeFault("git says that commit %s was made at %q", base, out)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// releaseTag finds the version in the name of a tag: v1.2.3, release-1.2.
+var releaseTag = regexp.MustCompile(`(?:^|[^0-9.])(\d+(?:\.\d+){1,3}(?:(?:a|b|rc|\.post)\d+)?)$`)
+
+// Version is the version of a release that a base commit follows, by the tags of
+// its repository, such as 8.1.7; empty where there is none. Some builds ask git
+// for it, and sandboxes have no git directory. In a repository on this host it is
+// the last release before the commit, of another one the highest.
+func (m *Manager) Version(ctx context.Context, repo, base string) (string, error) {
+	src, err := parseSource(repo)
+	if err != nil {
+		return "", err
+	}
+	if src.local {
+		return m.localVersion(ctx, src, base)
+	}
+	out, err := m.git(ctx, call{args: []string{"ls-remote", "--tags", "--refs", "--", src.address}, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
+	if err != nil {
+		return "", remoteFault(err, "the tags of %s cannot be read", escapePercent(src.String()))
+	}
+	var versions []string
+	for line := range strings.Lines(string(out)) {
+		if _, name, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			versions = append(versions, versionIn(name))
+		}
+	}
+	return slices.MaxFunc(append(versions, ""), compareVersions), nil
+}
+
+func (m *Manager) localVersion(ctx context.Context, src source, base string) (string, error) {
+	top, err := m.workTree(ctx, src.address)
+	if err != nil {
+		return "", err
+	}
+	name, err := m.local(ctx, top, nil, "describe", "--tags", "--abbrev=0", base)
+	var none *gitError
+	if errors.As(err, &none) {
+		return "", nil // no tag leads there
+	}
+	return versionIn(name), err
+}
+
+func versionIn(tag string) string {
+	if found := releaseTag.FindStringSubmatch(tag); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// compareVersions compares numbers of versions; one with letters is before the
+// release that it leads to.
+func compareVersions(a, b string) int {
+	split := func(v string) []string { return strings.FieldsFunc(v, func(r rune) bool { return r == '.' }) }
+	x, y := split(a), split(b)
+	for i := range min(len(x), len(y)) {
+		m, err1 := strconv.Atoi(x[i])
+		n, err2 := strconv.Atoi(y[i])
+		switch {
+		case err1 == nil && err2 == nil && m != n:
+			return m - n
+		case err1 != nil && err2 == nil:
+			return -1
+		case err1 == nil && err2 != nil:
+			return 1
+		}
+	}
+	return len(x) - len(y)
+}

@@ -1,0 +1,214 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// kindEnvironment is the kind of question to a person about a repository that
+// cannot be set up.
+const kindEnvironment = contract.InterventionEnvironment
+
+// prepare gives a run what its commands need before anything is paid for: the
+// environment of its base commit, and the outcome of the project's own checks
+// there. What cannot be had is asked of a person.
+func (r *run) prepare(ctx workflow.Context) *contract.Failure {
+	s := r.in.Settings.Environment
+	if s == nil {
+		return nil
+	}
+	for {
+		if failure := r.unheld(ctx); failure != nil {
+			return failure
+		}
+		problem, failure := r.setUp(ctx)
+		if failure == nil && problem == nil && s.Baseline {
+			problem, failure = r.baseline(ctx)
+		}
+		if failure != nil || problem == nil {
+			return failure
+		}
+		if failure := r.askAboutEnvironment(ctx, *problem); failure != nil {
+			return failure
+		}
+	}
+}
+
+// setupProblem is why a run cannot begin.
+type setupProblem struct {
+	contract.Question
+	class contract.Class
+	code  contract.Code
+}
+
+// setUp gets the environment of the base commit.
+func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
+	s := r.in.Settings
+	if _, err := r.transition(ctx, happened(contract.EventEnvironmentStarted, nil)); err != nil {
+		return nil, r.why(err)
+	}
+	var env contract.EnvironmentResult
+	err := r.placeOf(contract.PhaseTester, "").activity(ctx, s.Environment.Timeout+longWork, contract.ActivityEnvironment, contract.EnvironmentInput{
+		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout,
+	}).Get(ctx, &env)
+	if err != nil {
+		return r.prepareFailed(ctx, err)
+	}
+	if env.Failure == nil {
+		_, err = r.transition(ctx, happened(contract.EventEnvironmentReady, map[string]any{
+			"environment": env.Digest, "kept": env.Kept, "bytes": env.Bytes, "files": env.Files, "duration_ms": env.DurationMS,
+			"summary": env.Summary, "missing": env.Missing,
+		}))
+		return nil, r.why(err)
+	}
+	_, err = r.transition(ctx, happened(contract.EventEnvironmentError, map[string]any{
+		"error_type": env.Failure.Class, "error_code": env.Failure.Code, "error_message": env.Failure.Message, "cause": env.Failure.Cause,
+		"missing": env.Missing, "duration_ms": env.DurationMS, "advice": env.Advice,
+	}))
+	return &setupProblem{
+		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
+		class:    env.Failure.Class, code: env.Failure.Code,
+	}, r.why(err)
+}
+
+// prepareFailed records that preparing could not be carried out. A person may
+// know what to do about it, unless the run was stopped or can never succeed.
+func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *contract.Failure) {
+	failure := r.why(err)
+	if ctx.Err() != nil {
+		return nil, failure
+	}
+	if _, err := r.transition(ctx, happened(contract.EventEnvironmentError, map[string]any{
+		"error_type": failure.Class, "error_code": failure.Code, "error_message": failure.Message,
+	})); err != nil {
+		return nil, r.why(err)
+	}
+	if fault.Final(failure) || failure.Class == contract.ClassHuman {
+		return nil, failure
+	}
+	return &setupProblem{
+		Question: contract.Question{
+			Reason:         failure.Message,
+			ActionRequired: fmt.Sprintf("once the cause is fixed, let the run try again: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+		},
+		class: failure.Class, code: failure.Code,
+	}, nil
+}
+
+// baseline runs the checks that have no outcome on the base commit yet, stage
+// after stage as after a change, and says what all of them came to.
+func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) {
+	var b contract.BaselineResult
+	ask := func(done bool) error {
+		return r.placeOf(contract.PhaseTester, "").activity(ctx, longWork, contract.ActivityBaseline, contract.BaselineInput{
+			RunID: r.in.RunID, Workspace: r.in.Settings.Repo.Workspace(), Done: done,
+		}).Get(ctx, &b)
+	}
+	if err := ask(false); err != nil {
+		return r.prepareFailed(ctx, err)
+	}
+	if len(b.Stages) > 0 {
+		if _, err := r.transition(ctx, happened(contract.EventBaselineStarted, map[string]any{"checks": checkNames(b.Stages)})); err != nil {
+			return nil, r.why(err)
+		}
+		if err := r.runBaseline(ctx, b); err != nil {
+			return r.prepareFailed(ctx, err)
+		}
+		if err := ask(true); err != nil {
+			return r.prepareFailed(ctx, err)
+		}
+	}
+	if _, err := r.transition(ctx, happened(contract.EventBaselineReady, map[string]any{
+		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key,
+	})); err != nil {
+		return nil, r.why(err)
+	}
+	return r.problemOf(b), nil
+}
+
+func (r *run) runBaseline(ctx workflow.Context, b contract.BaselineResult) error {
+	for _, stage := range b.Stages {
+		if err := workflow.Await(ctx, func() bool { return !r.held.paused }); err != nil {
+			return err
+		}
+		results, err := r.verifyFor(ctx, contract.VerifyInput{
+			Execution: contract.BaselineExecution(r.in.RunID), Workspace: r.in.Settings.Repo.Workspace(), Baseline: b.Key,
+		}, stage)
+		if err != nil {
+			return err
+		}
+		if broken(results) {
+			return nil // what does not build cannot be tested
+		}
+	}
+	return nil
+}
+
+func checkNames(stages [][]contract.Check) []string {
+	names := []string{}
+	for _, stage := range stages {
+		for _, c := range stage {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// problemOf says what of a baseline keeps the run from beginning: checks that
+// cannot even start and, where people want to be asked, checks that fail.
+func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
+	switch {
+	case len(b.Unavailable) > 0:
+		return &setupProblem{
+			Question: contract.Question{
+				Reason:         "checks of the project cannot run on the base commit: " + strings.Join(b.Unavailable, "; "),
+				ActionRequired: b.Advice,
+			},
+			class: contract.ClassConfig, code: contract.CodeMissing,
+		}
+	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted:
+		return &setupProblem{
+			Question: contract.Question{
+				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
+				ActionRequired: fmt.Sprintf("to go on all the same, with these failures known: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+			},
+			class: contract.ClassHuman, code: contract.CodeCheckFailed,
+		}
+	}
+	return nil
+}
+
+// askAboutEnvironment asks a person, and waits. An approval lets the run try
+// again, or go on from a base commit that fails its checks; silence is a no.
+func (r *run) askAboutEnvironment(ctx workflow.Context, p setupProblem) *contract.Failure {
+	a, failure := r.askPerson(ctx, kindEnvironment, contract.PhasePlanner, p.Question, r.in.Settings.InterventionWait)
+	if failure != nil {
+		return failure
+	}
+	r.release()
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
+	event := contract.EventInterventionResolved
+	switch {
+	case a.rejected:
+		note.Answer = "give_up"
+		failure = &contract.Failure{Class: p.class, Code: p.code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, because(a.reason), p.Reason)}
+	case a.expired:
+		event, note.Status, note.Answer = contract.EventInterventionExpired, "expired", "give_up"
+		failure = &contract.Failure{Class: p.class, Code: p.code, Message: fmt.Sprintf(
+			"nobody answered within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, p.Reason)}
+	default:
+		r.held.redAccepted = r.held.redAccepted || p.class == contract.ClassHuman
+	}
+	if _, err := r.transition(ctx, contract.Record{
+		Events:        []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}},
+		Interventions: []contract.InterventionNote{note},
+	}); err != nil {
+		return r.why(err)
+	}
+	return failure
+}
