@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -30,6 +31,7 @@ type Activities struct {
 	Workspaces *workspace.Manager
 	Tools      *tool.Set
 	Sandbox    sandbox.Runner
+	Proxy      *proxy.Proxy // the way out of sandboxes; nil: there is none
 	Artifacts  *artifact.Store
 	Config     *config.Config
 	Temporal   client.Client

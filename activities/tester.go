@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -123,7 +124,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		return contract.CheckResult{}, err
 	}
 	defer a.discard(ctx, in, cache)
-	env := a.verifyEnv(spec, cache)
+	env := a.verifyEnv(in, spec, cache)
 	started := time.Now()
 	a.fillBase(ctx, in, dir.Path(), env, cache)
 	env.Limits.Timeout = timeLeft(in, started)
@@ -154,17 +155,24 @@ func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache
 	}
 }
 
-func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache) verify.Env {
+func (a *Activities) verifyEnv(in contract.VerifyInput, spec setup.RunSpec, cache *buildcache.Cache) verify.Env {
 	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
 			command.Env[name] = value
 		}
 	}
-	return verify.Env{
+	env := verify.Env{
 		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
 		ReadOnly: command.ReadOnly, Writable: command.Writable, NodeModules: os.Getenv("RGPT_NODE_MODULES"),
 	}
+	if a.Proxy != nil {
+		env.CACertificates = a.Proxy.CACertificate()
+		env.Proxy = func(hosts []string) func(net.Listener) []string {
+			return a.outlet(directory(in.Execution)+"/"+in.Check.ID, hosts)
+		}
+	}
+	return env
 }
 
 // redact takes secrets out of what tests and tools said: it is stored, told in

@@ -20,7 +20,10 @@ type bubblewrap struct{ path string }
 // prepare implements isolator.
 func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	args := b.namespaceArgs(s)
-	mounts := layout(s)
+	mounts, err := layout(s)
+	if err != nil {
+		return nil, err
+	}
 	made := map[string]bool{}
 	for _, m := range mounts {
 		args = append(args, parentArgs(path.Dir(m.Target), made)...)
@@ -80,14 +83,11 @@ func (b bubblewrap) withMappedMounts(s *session, command []string, mounts []moun
 
 func (b bubblewrap) namespaceArgs(s *session) []string {
 	args := []string{
-		"--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
+		"--unshare-net", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
 		"--cap-drop", "ALL",
 		// Our helper is process 1. When it exits the kernel kills all the rest
 		// before bwrap can see the exit, so there is nothing to wait for.
 		"--as-pid-1", "--die-with-parent", "--new-session",
-	}
-	if !s.command.Network {
-		args = append(args, "--unshare-net")
 	}
 	if s.mapped != nil {
 		// Inside the namespace of withMappedMounts; what the helper needs to
@@ -124,6 +124,9 @@ func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
 		return []string{"--dev", m.Target, "--perms", "1777", "--size", size, "--tmpfs", m.Target + "/shm", "--remount-ro", m.Target}, nil
 	case mountFile:
 		return fileArgs(s, m.Target, []byte(m.Data))
+	case mountOver:
+		fd, err := s.memory("file", []byte(m.Data))
+		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(fd), m.Target}, err
 	case mountCopy:
 		data, err := os.ReadFile(m.Source)
 		if err != nil {

@@ -28,7 +28,7 @@ func (direct) prepare(s *session) (*exec.Cmd, error) {
 	}
 	s.onClose(func() { _ = os.RemoveAll(scratch) })
 	s.config.Isolated = false
-	s.config.NoSockets = !s.command.Network
+	s.config.NoSockets = true
 	s.config.Dir = filepath.Join(s.command.Root, s.command.Dir)
 	s.config.Env = environment(s.command, scratch, scratch)
 	if s.config.Landlock != nil {

@@ -31,6 +31,7 @@ const (
 	mountSymlink  mountKind = "symlink" // symbolic link
 	mountFile     mountKind = "file"    // small file with given content
 	mountCopy     mountKind = "copy"    // copy of a small host file
+	mountOver     mountKind = "over"    // file with given content over one of a read-only directory
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
 )
@@ -59,7 +60,7 @@ var (
 const etcFileBytes = 1 << 20
 
 // layout lists the mounts for a command, in the order they are made.
-func layout(s *session) []mount {
+func layout(s *session) ([]mount, error) {
 	c, scratch := s.command, s.command.Limits.scratch()
 	mounts := systemMounts()
 	mounts = append(mounts, identityFiles()...)
@@ -74,12 +75,17 @@ func layout(s *session) []mount {
 	if canMapUsers() && s.mapped == nil {
 		mounts = append(mounts, maskedMounts()...)
 	}
+	trust, err := trustMounts(c)
+	if err != nil {
+		return nil, err
+	}
+	mounts = append(mounts, trust...)
 	mounts = append(mounts, extraMounts(c)...)
 	mounts = append(mounts, mount{Kind: mountWritable, Source: c.Root, Target: Workspace})
 	for i := range mounts {
 		mounts[i].FD = s.mapped[mounts[i].Source]
 	}
-	return mounts
+	return mounts, nil
 }
 
 func systemMounts() []mount {

@@ -93,16 +93,24 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return r.supervise(ctx)
+	result, err := r.supervise(ctx)
+	if s.outlet != nil {
+		refused, failed := s.outlet.close()
+		result.Refused = refused
+		if err == nil {
+			err = failed
+		}
+	}
+	return result, err
 }
 
 // complete checks c and adds what the runner's options say.
 func (p *Process) complete(c Command) (_ Command, err error) {
 	c.Limits = c.Limits.withDefaults()
-	env := maps.Clone(p.options.Toolchains.Env)
-	if env == nil {
-		env = map[string]string{}
+	if c.Proxy != nil && p.variant == Unisolated {
+		return c, noNamespaceError()
 	}
+	env := p.options.Toolchains.environment(c.Proxy != nil)
 	c.ReadOnly = append(append([]string{}, p.options.Toolchains.ReadOnly...), c.ReadOnly...)
 	c.Writable = append([]string{}, c.Writable...)
 	if p.options.CacheDir != "" {
@@ -180,6 +188,9 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 		return nil, fmt.Errorf("sandbox: start: %w", err)
 	}
 	s.closeChildFiles()
+	if s.outlet != nil {
+		go s.outlet.run()
+	}
 	go r.awaitInit()
 	go r.readMessages()
 	return r, nil

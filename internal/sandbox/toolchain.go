@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,9 @@ type Toolchains struct {
 	ReadOnly []string
 	// Env has PATH and what each toolchain asks for.
 	Env map[string]string
+	// Online is what differs for commands with a proxy; "" takes a variable of
+	// Env away.
+	Online map[string]string
 	// Found names them, for reports: "go 1.26.8 at /usr/local/go".
 	Found []string
 }
@@ -41,19 +46,19 @@ func (t Toolchains) WithoutModuleCache() Toolchains {
 // Go, Node, Python and Rust, however they were installed. It runs them on the
 // host, so the worker's PATH must be trustworthy.
 func DetectToolchains() Toolchains {
-	d := detection{env: map[string]string{}}
+	d := detection{env: map[string]string{}, online: map[string]string{}}
 	d.golang()
 	d.node()
 	d.python()
 	d.rust()
 	d.java()
 	d.env["PATH"] = strings.Join(append(d.bin, defaultPath), ":")
-	return Toolchains{ReadOnly: d.paths, Env: d.env, Found: d.found}
+	return Toolchains{ReadOnly: d.paths, Env: d.env, Online: d.online, Found: d.found}
 }
 
 type detection struct {
 	paths, bin, found []string
-	env               map[string]string
+	env, online       map[string]string
 }
 
 // add makes a directory visible and its programs found. A toolchain that the
@@ -82,8 +87,8 @@ func (d *detection) see(dir string) {
 // stays unset: what go.mod, go.work and vendor say is right for a project, and a
 // requirement that go.mod lacks must be seen to be lacking.
 func (d *detection) golang() {
-	var env struct{ GOROOT, GOMODCACHE, GOVERSION string }
-	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOMODCACHE", "GOVERSION"), &env) != nil || env.GOROOT == "" {
+	var env struct{ GOROOT, GOMODCACHE, GOVERSION, GOPROXY, GOSUMDB, GONOSUMDB, GOPRIVATE string }
+	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOMODCACHE", "GOVERSION", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"), &env) != nil || env.GOROOT == "" {
 		return
 	}
 	if !d.add("go "+strings.TrimPrefix(env.GOVERSION, "go"), env.GOROOT, filepath.Join(env.GOROOT, "bin")) {
@@ -92,11 +97,54 @@ func (d *detection) golang() {
 	d.env["GOPROXY"] = "off"
 	d.env["GOSUMDB"] = "off"
 	d.env["GOTOOLCHAIN"] = "local"
+	maps.Copy(d.online, map[string]string{
+		"GOPROXY": moduleProxies(env.GOPROXY), "GOSUMDB": env.GOSUMDB, "GONOSUMDB": env.GONOSUMDB, "GOPRIVATE": env.GOPRIVATE,
+	})
 	d.env["GOTELEMETRY"] = "off"
 	if cache, err := filepath.EvalSymlinks(env.GOMODCACHE); err == nil {
 		d.see(cache)
 		d.env["GOMODCACHE"] = cache
 	}
+}
+
+// moduleProxies are those of the host without direct, which needs git and the
+// servers of all the world, and without passwords, which no command may see.
+func moduleProxies(host string) string {
+	var out strings.Builder
+	for rest := host; rest != ""; {
+		end := strings.IndexAny(rest, ",|")
+		if end < 0 {
+			end = len(rest)
+		}
+		entry := strings.TrimSpace(rest[:end])
+		separator := rest[end:min(end+1, len(rest))]
+		rest = rest[end+len(separator):]
+		if entry == "" || entry == "direct" {
+			continue
+		}
+		if u, err := url.Parse(entry); err == nil && u.User != nil {
+			u.User = nil
+			entry = u.String()
+		}
+		out.WriteString(entry + separator)
+	}
+	return cmp.Or(strings.TrimRight(out.String(), ",|"), "https://proxy.golang.org")
+}
+
+// environment is what a command gets of it.
+func (t Toolchains) environment(online bool) map[string]string {
+	env := maps.Clone(t.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	if online {
+		maps.Copy(env, t.Online)
+		maps.DeleteFunc(env, func(name, value string) bool {
+			_, listed := t.Online[name]
+			return listed && value == ""
+		})
+	}
+	return env
 }
 
 func (d *detection) node() {
@@ -122,6 +170,7 @@ func (d *detection) rust() {
 	root := strings.TrimSpace(string(ask("rustc", "--print", "sysroot")))
 	if root != "" && d.add("rust", root, filepath.Join(root, "bin")) {
 		d.env["CARGO_NET_OFFLINE"] = "true"
+		d.online["CARGO_NET_OFFLINE"] = ""
 	}
 }
 

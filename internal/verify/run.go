@@ -211,11 +211,15 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 	if readsOutput(inv) && limits.OutputBytes >= 0 {
 		limits.OutputBytes = max(limits.OutputBytes, maxOutput)
 	}
-	result, err := r.env.Runner.Run(ctx, sandbox.Command{
+	command := sandbox.Command{
 		Shell: inv.shell, Args: inv.args, Root: r.root, Dir: workDir(inv.dir),
-		Env: r.environment(inv), Limits: limits, Network: inv.network,
+		Env: r.environment(inv), Limits: limits,
 		ReadOnly: r.readOnly(), Writable: r.env.Writable, GoCache: r.env.GoCache, OnOutput: onOutput,
-	})
+	}
+	if len(inv.network) > 0 && r.env.Proxy != nil {
+		command.Proxy, command.CACertificates = r.env.Proxy(inv.network), r.env.CACertificates
+	}
+	result, err := r.env.Runner.Run(ctx, command)
 	if err != nil {
 		return result, runnerError(ctx, err)
 	}

@@ -134,13 +134,18 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
+	outlet, err := setup.Proxy(o.Config)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
 	tools, err := tool.Builtin().Set()
 	if err != nil {
 		closeAll()
 		return nil, nil, err
 	}
 	return &activities.Activities{
-		Store: db, Model: models, Workspaces: workspaces, Tools: tools, Sandbox: runner, Artifacts: blobs,
+		Store: db, Model: models, Workspaces: workspaces, Tools: tools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
 		Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }
