@@ -68,7 +68,7 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	if err != nil {
 		return store.Baseline{}, err
 	}
-	view, err := a.Workspaces.View(ctx, ws, fmt.Sprintf("%d/base", run.ID))
+	view, err := a.Workspaces.View(ctx, ws, fmt.Sprintf("%d/source", run.ID))
 	if err != nil {
 		return store.Baseline{}, err
 	}

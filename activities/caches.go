@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/verify"
@@ -56,6 +58,11 @@ func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 	c := a.limited()
 	cache.Give(&c)
 	return c
+}
+
+// outlet is the way out of one command to some hosts.
+func (a *Activities) outlet(who string, hosts []string) func(net.Listener) []string {
+	return a.Proxy.Outlet(proxy.Session{Hosts: hosts, Who: "run " + who}, a.Log)
 }
 
 // fillBase compiles the commit that the run started from, once on a host for each

@@ -58,7 +58,7 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	if err != nil {
 		return contract.EnvironmentResult{}, err
 	}
-	view, err := a.Workspaces.View(ctx, in.Workspace, fmt.Sprintf("%d/base", run.ID))
+	view, err := a.Workspaces.View(ctx, in.Workspace, fmt.Sprintf("%d/source", run.ID))
 	if err != nil {
 		return contract.EnvironmentResult{}, err
 	}
@@ -280,6 +280,7 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 	egress := a.egress("environment of run "+fmt.Sprint(runID), "environment.network.hosts")
 	command := a.limited()
 	command.Root = checkout
+	command.CACertificates = a.Proxy.CACertificate()
 	failed, err := environment.SetUp(ctx, environment.Site{
 		Runner: a.Sandbox, Command: command, Proxy: egress.serve, OnOutput: out.write, Timeout: timeout,
 	}, w.recipe, draft)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -159,23 +158,8 @@ func (e *egress) serve(hosts []string) func(net.Listener) []string {
 	if len(hosts) == 0 {
 		return nil
 	}
-	return func(l net.Listener) (refused []string) {
-		err := e.a.Proxy.Serve(l, proxy.Session{Hosts: hosts, Who: e.who, Setting: e.setting, OnRequest: func(r proxy.Record) {
-			host := net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
-			if r.Verdict == proxy.Refused && len(refused) < toldRefused && !slices.Contains(refused, host) {
-				refused = append(refused, host)
-			}
-			e.record(r)
-		}})
-		if err != nil {
-			e.a.Log.Error("The proxy of a sandbox could not start", "who", e.who, "error", err)
-		}
-		return refused
-	}
+	return e.a.Proxy.Outlet(proxy.Session{Hosts: hosts, Who: e.who, Setting: e.setting, OnRequest: e.record}, e.a.Log)
 }
-
-// toldRefused bounds the refused hosts that are told of one command.
-const toldRefused = 20
 
 func (e *egress) record(r proxy.Record) {
 	telemetry.CountEgress(string(r.Verdict))

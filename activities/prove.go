@@ -102,7 +102,7 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 func (a *Activities) runProof(
 	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, dir string, tests []pin.Added, cache *buildcache.Cache, around *surroundings,
 ) (verify.Proof, error) {
-	env := a.verifyEnv(spec, cache, around)
+	env := a.verifyEnv(in, spec, cache, around)
 	started := time.Now()
 	a.fillBase(ctx, in, dir, env, cache)
 	env.Limits.Timeout = timeLeft(in, started)

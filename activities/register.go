@@ -32,7 +32,7 @@ type Activities struct {
 	Workspaces *workspace.Manager
 	Tools      *tool.Set
 	Sandbox    sandbox.Runner
-	Proxy      *proxy.Proxy // the way out of sandboxes, where there is one
+	Proxy      *proxy.Proxy // the way out of sandboxes; nil: there is none
 	Artifacts  *artifact.Store
 	Config     *config.Config
 	Temporal   client.Client

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -204,7 +205,7 @@ func brokenSetup(around *surroundings) *verify.Outcome {
 func (a *Activities) runCheck(
 	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, checkout string, cache *buildcache.Cache, around *surroundings,
 ) (*verify.Outcome, error) {
-	env := a.verifyEnv(spec, cache, around)
+	env := a.verifyEnv(in, spec, cache, around)
 	started := time.Now()
 	a.fillBase(ctx, in, checkout, env, cache)
 	env.Limits.Timeout = timeLeft(in, started)
@@ -225,17 +226,24 @@ func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache
 	}
 }
 
-func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, around *surroundings) verify.Env {
+func (a *Activities) verifyEnv(in contract.VerifyInput, spec setup.RunSpec, cache *buildcache.Cache, around *surroundings) verify.Env {
 	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
 			command.Env[name] = value
 		}
 	}
-	return verify.Env{
+	env := verify.Env{
 		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
 		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"), Outfit: around.outfit,
 	}
+	if a.Proxy != nil {
+		env.CACertificates = a.Proxy.CACertificate()
+		env.Proxy = func(hosts []string) func(net.Listener) []string {
+			return a.outlet(directory(in.Execution)+"/"+in.Check.ID, hosts)
+		}
+	}
+	return env
 }
 
 // redact takes secrets out of what tests and tools said: it is stored, told in

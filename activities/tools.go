@@ -124,7 +124,9 @@ func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract
 // toolEnv is what a tool works with.
 func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache) tool.Env {
 	command := a.command(cache)
-	command.Network = a.Config.Execution.Sandbox.Network
+	if hosts := a.Config.Execution.Sandbox.Network; len(hosts) > 0 && a.Proxy != nil {
+		command.Proxy, command.CACertificates = a.outlet(directory(in.Execution), hosts), a.Proxy.CACertificate()
+	}
 	return tool.Env{
 		Root: root, Runner: a.Sandbox, Command: command,
 		Limits: tool.Limits{CommandTimeout: in.Timeout, MaxTimeout: in.Timeout},

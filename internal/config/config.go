@@ -17,6 +17,7 @@ type Config struct {
 	Execution    Execution    `yaml:"execution" doc:"How runs are carried out and what they may use up."`
 	Findings     Findings     `yaml:"findings" repo:"yes" doc:"How many findings a run may have."`
 	Verification Verification `yaml:"verification" doc:"How a change is built, tested and checked. What is not configured is detected."`
+	Environment  Environment  `yaml:"environment" doc:"How the dependencies of a project are installed, and kept."`
 	Git          Git          `yaml:"git" doc:"How work is committed and where it goes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where the files of runs are kept."`
 	Logging      Logging      `yaml:"logging" doc:"What is logged, how and where."`

@@ -6,7 +6,7 @@ import "time"
 // as they are.
 func Default() *Config {
 	check := func(severity string) Check {
-		return Check{Enabled: Auto, Format: "auto", Severity: severity}
+		return Check{Enabled: Auto, Format: "auto", Severity: severity, Network: []string{}}
 	}
 	return &Config{
 		Execution: Execution{
@@ -18,7 +18,7 @@ func Default() *Config {
 			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 72 * time.Hour},
 			Sandbox: Sandbox{
 				Runner: "process", Memory: 4 * GiB, Processes: 512, CPUTime: 40 * time.Minute,
-				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{},
+				FileSize: 512 * MiB, Disk: 4 * GiB, Output: MiB, ReadOnly: []string{}, Network: []string{},
 				CacheAge: 14 * 24 * time.Hour, CacheSize: 20 * GiB,
 			},
 			Approval:     Approval{Wait: 24 * time.Hour},
@@ -28,8 +28,14 @@ func Default() *Config {
 		Findings: Findings{MaxMajor: 0, MaxMedium: 10},
 		Verification: Verification{
 			AutoDetect: true, Shards: 1, Timeout: 15 * time.Minute, RerunFailed: 1, PinnedTests: "enforce", ProveNewTests: "warn",
+			Baseline: "on", BaselineRed: "continue",
 			Build: check("major"), Test: check("major"), Lint: check("minor"), Security: check("medium"),
 			Custom: []CustomCheck{},
+		},
+		Environment: Environment{
+			Enabled: true, Setup: []string{}, Variables: map[string]string{}, Timeout: 20 * time.Minute, AgentTurns: 12,
+			Disk: 20 * GiB, Count: 50, Age: 720 * time.Hour,
+			Network: EnvironmentNetwork{Hosts: []string{}, Credentials: []HostCredential{}, AllowPrivate: []string{}},
 		},
 		Git:       Git{BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3},
 		Artifacts: Artifacts{MaxFile: 512 * MiB},

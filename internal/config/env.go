@@ -188,7 +188,7 @@ func textNode(text string, s *spec) *yaml.Node {
 		}
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	}
-	if s.kind != kindList || strings.HasPrefix(strings.TrimSpace(text), "[") {
+	if s.kind != kindList || strings.HasPrefix(strings.TrimSpace(text), "[") || s.ofHosts() && (text == "true" || text == "false") {
 		return node(s, text)
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}

@@ -60,7 +60,7 @@ func (s *spec) describe(path, trust string, value reflect.Value) Key {
 	if value.IsValid() {
 		k.Default = s.yaml(value)
 	}
-	if !strings.ContainsAny(path, "<[") {
+	if !strings.ContainsAny(path, "<[") && s.kind != kindMap {
 		k.Env = envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 	}
 	return k
@@ -68,15 +68,16 @@ func (s *spec) describe(path, trust string, value reflect.Value) Key {
 
 // rights says in words what the repo tag allows.
 var rights = map[string]string{
-	"":         "no",
-	"yes":      "yes",
-	"lower":    "lower only",
-	"limit":    "lower only",
-	"stricter": "true only",
-	"raise":    "raise only",
-	"tighten":  "stricter only",
-	"network":  "where the operator allows it",
-	"timeout":  "up to verification.timeout",
+	"":           "no",
+	"yes":        "yes",
+	"lower":      "lower only",
+	"limit":      "lower only",
+	"stricter":   "true only",
+	"raise":      "raise only",
+	"tighten":    "stricter only",
+	"network":    "hosts that the operator allows",
+	"registries": "registries, and hosts that the operator allows",
+	"timeout":    "up to verification.timeout",
 }
 
 // yaml writes a value as it stands in a file.

@@ -6,18 +6,20 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
 // LoadRepository merges what a repository's own rgpt.yaml says over the
 // operator's settings. A repository is less trusted than the operator:
 //
-//   - it may set verification, models.phases, deliberation.plan_by and
+//   - it may set verification, the commands and variables of environment, models.phases, deliberation.plan_by and
 //     git.branch_prefix, git.author_name and git.author_email;
 //   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, ask for more approvals and re-tests, and be stricter
 //     about changes of tests and about new ones, but not the reverse;
-//   - it may let a check use the network only where the operator allows that
-//     check or the sandbox to;
+//   - it may let a check reach only hosts that the operator allows to that check
+//     or to the sandbox, and an installation those and the public registries;
 //   - all else is refused, unless it says what the operator says anyway.
 //
 // The error is like that of Load and names the file by filename. base stays as
@@ -93,7 +95,7 @@ func (g *guard) check(s *spec, value, base any, key, trust string) {
 	case []any:
 		if s.elem.kind == kindSection {
 			for i, v := range values {
-				g.check(s.elem, v, nil, fmt.Sprintf("%s[%d]", key, i), trust)
+				g.check(s.elem, v, sameName(v, base), fmt.Sprintf("%s[%d]", key, i), trust)
 			}
 			return
 		}
@@ -142,13 +144,51 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 		}
 		return ""
 	case "network":
-		if value == false || g.base.Execution.Sandbox.Network {
-			return ""
-		}
-		return g.who + " may not open the network; the operator may, here or with execution.sandbox.network"
+		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "here or with execution.sandbox.network")
+	case "registries":
+		return g.refuseHosts(value, slices.Concat(allRegistryHosts(), g.base.Execution.Sandbox.Network, texts(base)), "here; the public registries need no permission")
 	default:
 		return g.who + " may not set this: " + reasonFor(key)
 	}
+}
+
+// refuseHosts says which of the hosts are not among those that are allowed.
+func (g *guard) refuseHosts(value any, allowed []string, where string) string {
+	open, err := proxy.ParseHosts(allowed)
+	if err != nil {
+		return "the operator's hosts are not understood: " + err.Error()
+	}
+	for _, host := range texts(value) {
+		wanted, err := proxy.ParseHosts([]string{host})
+		if err == nil && !open.Covers(wanted) { // what is no host is told when values are checked
+			return fmt.Sprintf("%s may not open the network to %q; the operator may, %s", g.who, host, where)
+		}
+	}
+	return ""
+}
+
+// texts are the entries of a list.
+func texts(list any) (out []string) {
+	values, _ := list.([]any)
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// sameName finds the operator's entry of a list that has the same name, for what
+// was allowed to it.
+func sameName(entry, list any) any {
+	e, _ := entry.(map[string]any)
+	all, _ := list.([]any)
+	for _, other := range all {
+		if o, ok := other.(map[string]any); ok && e["name"] != nil && o["name"] == e["name"] {
+			return other
+		}
+	}
+	return nil
 }
 
 // ofLimits are the rights of those who may lower a limit but not raise it.
@@ -156,7 +196,7 @@ var ofLimits = []string{"lower", "limit", "timeout"}
 
 // strictness has the values of settings that a repository may tighten, the
 // strictest first. What is none of them is refused when values are checked.
-var strictness = []string{"enforce", "report", "warn", "off"}
+var strictness = []string{"enforce", "on", "ask", "report", "warn", "continue", "off"}
 
 func number(v any) int64 {
 	r := reflect.ValueOf(v)
@@ -171,6 +211,7 @@ func show(v any) string { return (&spec{}).showValue(v) }
 // reasons say why a repository may not touch a section.
 var reasons = [][2]string{
 	{"execution.sandbox", "the sandbox protects the operator's host"},
+	{"environment.", "what is kept and trusted on the worker's host is the operator's to say"},
 	{"git.", "where work is pushed is the operator's to say"},
 	{"deliberation", "it decides what the operator pays for"},
 	{"models.", "providers, keys and budgets are the operator's"},

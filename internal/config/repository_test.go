@@ -75,10 +75,18 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"more major findings", "findings: {max_major: 1000}", "rgpt.yaml:1: findings.max_major: a repository may lower this but not raise it; the operator's configuration says 0"},
 		{"more medium findings", "findings:\n  max_medium: 11", "rgpt.yaml:2: findings.max_medium: a repository may lower this but not raise it; the operator's configuration says 10"},
 		{"new tests that prove nothing", "verification: {prove_new_tests: off}", "rgpt.yaml:1: verification.prove_new_tests: a repository may make this stricter but not laxer; the operator's configuration says \"warn\""},
-		{"the network", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
-		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: true}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network; the operator may, here or with execution.sandbox.network"},
+		{"the network", "verification: {test: {network: [evil.org]}}", "rgpt.yaml:1: verification.test.network: a repository may not open the network to \"evil.org\"; the operator may, here or with execution.sandbox.network"},
+		{"the network for its own check", "verification: {custom: [{name: a, command: b, network: [evil.org]}]}", "rgpt.yaml:1: verification.custom[0].network: a repository may not open the network to \"evil.org\"; the operator may, here or with execution.sandbox.network"},
+		{"the network as it once was", "verification: {test: {network: true}}", "rgpt.yaml:1: verification.test.network: is a list of hosts; instead of true write the hosts that may be reached, such as [registry.npmjs.org], and instead of false leave it out"},
+		{"the network for the installation", "environment: {network: {hosts: [registry.npmjs.org, evil.org]}}", "rgpt.yaml:1: environment.network.hosts: a repository may not open the network to \"evil.org\"; the operator may, here; the public registries need no permission"},
+		{"credentials", "environment: {network: {credentials: [{host: a.org, header: X, env: HOME}]}}", "rgpt.yaml:1: environment.network.credentials[0].env: a repository may not set this: what is kept and trusted on the worker's host is the operator's to say"},
+		{"private addresses", "environment: {network: {allow_private: [a.org]}}", "rgpt.yaml:1: environment.network.allow_private: a repository may not set this"},
+		{"what is loaded", "environment: {variables: {LD_PRELOAD: ./x.so}}", "rgpt.yaml:1: environment.variables.LD_PRELOAD: expected as key the name of an environment variable that does not change which programs are loaded"},
+		{"what Go starts", "environment: {variables: {GOFLAGS: -mod=mod -toolexec=./x}}", "rgpt.yaml:1: environment.variables.GOFLAGS: has an option that loads other programs or code"},
+		{"what Node loads", "environment: {variables: {NODE_OPTIONS: \"--max-old-space-size=4096 --require ./x.js\"}}", "rgpt.yaml:1: environment.variables.NODE_OPTIONS: has an option that loads"},
+		{"no baseline", "verification: {baseline: off}", "rgpt.yaml:1: verification.baseline: a repository may make this stricter but not laxer; the operator's configuration says \"on\""},
 		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", `rgpt.yaml:1: models.phases.builder.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "evil"`},
-		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, git, artifacts, logging, models, deliberation, server, temporal, worker, database"},
+		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, artifacts, logging, models, deliberation, server, temporal, worker, database"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,10 +111,21 @@ func TestARepositoryMayNotSwitchApprovalsOff(t *testing.T) {
 func TestARepositoryMayUseTheNetworkThatTheOperatorOpened(t *testing.T) {
 	t.Parallel()
 	base := config.Default()
-	base.Execution.Sandbox.Network = true
-	c, err := config.LoadRepository(base, []byte("verification: {test: {network: true}}"), "rgpt.yaml")
+	base.Execution.Sandbox.Network = []string{"*.example.com"}
+	base.Verification.Test.Network = []string{"t.org"}
+	base.Verification.Custom = []config.CustomCheck{{Name: "licences", Command: "c", Network: []string{"l.org"}}}
+	c, err := config.LoadRepository(base, []byte("verification: {test: {network: [a.example.com, t.org]}, custom: [{name: mine, command: m}, {name: licences, command: other, network: [l.org]}]}\n"+
+		"environment: {setup: [npm ci], variables: {A: b, NODE_OPTIONS: --max-old-space-size=4096}, network: {hosts: [pypi.org, b.example.com]}}"), "rgpt.yaml")
 	require.NoError(t, err)
-	require.True(t, c.Verification.Test.Network)
+	require.Equal(t, []string{"a.example.com", "t.org"}, c.Verification.Test.Network)
+	require.Equal(t, []string{"pypi.org", "b.example.com"}, c.Environment.Network.Hosts)
+	for _, in := range []string{
+		"verification: {build: {network: [t.org]}}", "verification: {test: {network: [\"t.org:22\"]}}", "verification: {test: {network: [example.com]}}",
+		"verification: {custom: [{name: other, command: c, network: [l.org]}]}",
+	} {
+		_, err := config.LoadRepository(base, []byte(in), "rgpt.yaml")
+		require.ErrorContains(t, err, "may not open the network", in)
+	}
 }
 
 func TestARepositoryMayLimitWhatTheOperatorDoesNot(t *testing.T) {
@@ -124,7 +143,7 @@ func TestARepositoryMaySayWhatTheOperatorSays(t *testing.T) {
 	t.Parallel()
 	const content = `
 server: {address: "127.0.0.1:9999"}
-execution: {sandbox: {network: true, memory: 8GiB}, run: {cost_usd: 100}}
+execution: {sandbox: {network: [a.example.com], memory: 8GiB}, run: {cost_usd: 100}}
 models: {providers: {box: {kind: compatible, base_url: "http://127.0.0.1:1/v1"}}, default: {provider: box, model: m}}
 worker: {roles: [run, builder]}
 `
@@ -141,7 +160,8 @@ func TestEverySettingHasItsTrust(t *testing.T) {
 	for key, want := range map[string]string{
 		"execution.parallel_steps": "lower only", "execution.step.tokens": "lower only", "execution.sandbox.network": "no",
 		"execution.approve_plan": "true only", "findings.max_major": "lower only", "verification.custom[].command": "yes",
-		"verification.test.network": "where the operator allows it", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
+		"verification.test.network": "hosts that the operator allows", "environment.network.hosts": "registries, and hosts that the operator allows",
+		"environment.setup": "yes", "environment.variables": "yes", "environment.network.credentials[].env": "no", "environment.enabled": "no", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
 		"models.phases.<name>.model": "yes", "models.providers.<name>.base_url": "no", "models.default.model": "no",
 		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",
 	} {
@@ -181,8 +201,8 @@ func TestARequestSetsTheLimitsOfItsRunAndNothingOfTheOperators(t *testing.T) {
 	require.Equal(t, "other", cfg.Models.Phases["builder"].Model)
 	require.Zero(t, base.Git.Stay, "the operator's stay as they are")
 	for key, value := range map[string]string{
-		"execution.approve_release": "false", "verification.pinned_tests": "off", "verification.test.network": "true",
-		"verification.custom": "[{name: x, command: y, network: true}]", "execution.sandbox.network": "true", "execution.sandbox.allow_unisolated": "true",
+		"execution.approve_release": "false", "verification.pinned_tests": "off", "verification.test.network": "evil.org",
+		"verification.custom": "[{name: x, command: y, network: [evil.org]}]", "execution.sandbox.network": "evil.org", "execution.sandbox.allow_unisolated": "true",
 		"models.providers.openai.base_url": "https://evil.example.com", "models.budget.day_usd": "1000000", "database.url": "postgres://evil/x", "server.address": ":1",
 		"artifacts.url": "s3://evil", "temporal.address": "evil:1", "git.push": "true", "no.such": "x", "execution": "x", "": "x", "findings.max_major": "-1",
 	} {

@@ -124,6 +124,10 @@ func (s *spec) field(name string) *spec {
 	return nil
 }
 
+// ofHosts reports whether a key is a list of hosts. What it is now, was once
+// true or false.
+func (s *spec) ofHosts() bool { return s.kind == kindList && s.elem.rule == "hostpattern" }
+
 // plural reports whether a key holds more keys.
 func (s *spec) plural() bool { return s.kind == kindSection || s.kind == kindMap }
 

@@ -8,7 +8,8 @@ import (
 
 // Secrets returns the secret values that the settings hold or name, for the
 // logger to keep out of its output: the password of the database, the keys of
-// model providers and of Temporal, the values of their headers. getenv is
+// model providers and of Temporal, the values of their headers, the
+// credentials of registries. getenv is
 // usually os.Getenv. Files that cannot be read are left out; who uses them says
 // so.
 func (c *Config) Secrets(getenv func(string) string) []string {
@@ -22,6 +23,15 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 	add(passwordOf(c.Git.Remote))
 	if name := c.Temporal.APIKeyEnv; name != "" {
 		add(getenv(name))
+	}
+	for _, credential := range c.Environment.Network.Credentials {
+		if value, err := credential.Value(getenv); err == nil {
+			add(value)
+			// Tools show the part after the scheme by itself.
+			if _, token, ok := strings.Cut(value, " "); ok {
+				add(token)
+			}
+		}
 	}
 	for _, p := range c.Models.Providers {
 		if p.APIKeyEnv != "" {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-playground/validator/v10"
+
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
 // form is a rule for texts, with what it expects in the words of a message.
@@ -48,6 +50,8 @@ var forms = map[string]form{
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"urisource":   {"a URI or path without spaces such as /rgpt", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
+	"hostpattern": {"a host such as registry.npmjs.org, *.example.com or example.com:8443", isHostPattern},
+	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
@@ -67,6 +71,11 @@ func isHostPort(s string, lowest int) bool {
 
 func isHost(s string) bool {
 	return s != "" && (net.ParseIP(s) != nil || !strings.ContainsAny(s, " /@:[]"))
+}
+
+func isHostPattern(s string) bool {
+	_, err := proxy.ParseHosts([]string{s})
+	return err == nil
 }
 
 func isURL(s string, schemes ...string) bool {
@@ -252,6 +261,7 @@ func references(c *Config) []problem {
 		}
 		names[check.Name] = true
 	}
+	out = append(out, environmentProblems(c.Environment)...)
 	tls := c.Temporal.TLS
 	switch {
 	case tls.CertFile != "" && tls.KeyFile == "":

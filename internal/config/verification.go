@@ -10,6 +10,8 @@ type Verification struct {
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests run again to tell flaky ones from broken ones."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"A change for which no test was found to run is a failure."`
 	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"What deleted, skipped, emptied or weakened tests count as: enforce makes them major findings, report medium ones, for goals that are about the tests themselves; off does not look."`
+	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"on runs the checks on the commit that a run starts from, too, so that what failed before is told from what the change broke."`
+	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does whose first commit fails checks already: continue goes on, ask asks a person."`
 	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"What a new test counts as that does not fail without the change it came with: enforce makes it a major finding, warn a medium one; off does not run new tests without their change."`
 	Build         Check         `yaml:"build" repo:"yes" doc:"Builds the project."`
 	Test          Check         `yaml:"test" repo:"yes" doc:"Runs its tests."`
@@ -20,12 +22,12 @@ type Verification struct {
 
 // Check is one kind of check.
 type Check struct {
-	Enabled  Toggle `yaml:"enabled" validate:"oneof=auto true false" doc:"auto runs it when it is configured or detected; true makes it a failure when there is nothing to run."`
-	Command  string `yaml:"command" doc:"Shell command. Empty: what the repository's files suggest."`
-	Format   string `yaml:"format" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of what the command reports."`
-	Report   string `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: the report is its output."`
-	Severity string `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings to which the report gives none."`
-	Network  bool   `yaml:"network" repo:"network" doc:"The command may use the network, also where the sandbox denies it."`
+	Enabled  Toggle   `yaml:"enabled" validate:"oneof=auto true false" doc:"auto runs it when it is configured or detected; true makes it a failure when there is nothing to run."`
+	Command  string   `yaml:"command" doc:"Shell command. Empty: what the repository's files suggest."`
+	Format   string   `yaml:"format" validate:"oneof=auto go-test-json junit sarif tap playwright exit-code" doc:"Format of what the command reports."`
+	Report   string   `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: the report is its output."`
+	Severity string   `yaml:"severity" validate:"oneof=major medium minor" doc:"Severity of findings to which the report gives none."`
+	Network  []string `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, besides those of execution.sandbox.network."`
 }
 
 // CustomCheck is a check that a project adds.
@@ -36,7 +38,7 @@ type CustomCheck struct {
 	Report   string        `yaml:"report" validate:"omitempty,relpath" doc:"Glob of the report files that the command writes. Empty: the report is its output."`
 	Severity string        `yaml:"severity" default:"major" validate:"oneof=major medium minor" doc:"Severity of findings to which the report gives none."`
 	Timeout  time.Duration `yaml:"timeout" repo:"timeout" validate:"min=0,max=24h" doc:"Longest time it may take. 0: verification.timeout."`
-	Network  bool          `yaml:"network" repo:"network" doc:"The command may use the network, also where the sandbox denies it."`
+	Network  []string      `yaml:"network" repo:"network" validate:"max=200,dive,hostpattern" doc:"Hosts that the command may reach, besides those of execution.sandbox.network."`
 }
 
 // Toggle is auto, true or false.

@@ -158,6 +158,7 @@ func TestOneConnectionOfAClientCarriesManyRequests(t *testing.T) {
 		require.NoError(t, err)
 		body, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
 		require.Equal(t, path, string(body))
 	}
 	require.Len(t, b.stop(), 3)

@@ -20,7 +20,10 @@ type bubblewrap struct{ path string }
 // prepare implements isolator.
 func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	args := b.namespaceArgs(s)
-	mounts := layout(s)
+	mounts, err := layout(s)
+	if err != nil {
+		return nil, err
+	}
 	made := map[string]bool{}
 	for _, m := range mounts {
 		args = append(args, parentArgs(path.Dir(m.Target), made)...)
@@ -88,14 +91,11 @@ func (b bubblewrap) withPreparedMounts(s *session, command []string, mounts []mo
 
 func (b bubblewrap) namespaceArgs(s *session) []string {
 	args := []string{
-		"--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
+		"--unshare-net", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox",
 		"--cap-drop", "ALL",
 		// Our helper is process 1. When it exits the kernel kills all the rest
 		// before bwrap can see the exit, so there is nothing to wait for.
 		"--as-pid-1", "--die-with-parent", "--new-session",
-	}
-	if !s.command.Network {
-		args = append(args, "--unshare-net")
 	}
 	if s.mapped != nil {
 		// Inside the namespace of withPreparedMounts; what the helper needs to
@@ -138,6 +138,9 @@ func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
 		return fileArgs(s, m.Target, "0444", []byte(m.Data))
 	case mountProgram:
 		return fileArgs(s, m.Target, "0555", []byte(m.Data))
+	case mountOver:
+		fd, err := s.memory("file", []byte(m.Data))
+		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(fd), m.Target}, err
 	case mountCopy:
 		data, err := os.ReadFile(m.Source)
 		if err != nil {

@@ -31,7 +31,7 @@ func (direct) prepare(s *session) (*exec.Cmd, error) {
 	}
 	s.onClose(func() { _ = os.RemoveAll(scratch) })
 	s.config.Isolated = false
-	s.config.NoSockets = !s.command.Network
+	s.config.NoSockets = true
 	s.config.Dir = filepath.Join(s.command.Root, s.command.Dir)
 	home, temporary := cmp.Or(s.command.Home, scratch), cmp.Or(s.command.Tmp, scratch)
 	s.config.Env = onHost(environment(s.command, home, temporary), s)

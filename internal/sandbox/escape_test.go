@@ -105,15 +105,6 @@ END`)
 	})
 }
 
-func TestNetworkOnRequestReachesTheHost(t *testing.T) {
-	eachVariant(t, func(t *testing.T, p *Process) {
-		services := startHostServices(t)
-		res := runCommand(t, p, Command{Network: true, Shell: "exec 3<>/dev/tcp/" + strings.Replace(services.tcp, ":", "/", 1)})
-		require.Zero(t, res.ExitCode, "%s", res.Stderr)
-		await(t, "the service was reached", func() bool { return services.touched.Load() == 1 })
-	})
-}
-
 func TestHostFilesAreOutOfReach(t *testing.T) {
 	cwd, err := os.Getwd()
 	require.NoError(t, err)

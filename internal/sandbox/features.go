@@ -36,6 +36,8 @@ type Feature struct {
 // IsolationError says that this machine cannot isolate commands.
 type IsolationError struct {
 	Missing []Feature
+	// Final: no setting does without what is missing.
+	Final bool
 }
 
 // Error names what is missing, why, what fixes it, and what to set to run
@@ -48,6 +50,9 @@ func (e *IsolationError) Error() string {
 		if f.Fix != "" {
 			fmt.Fprintf(&b, "\n      fix: %s", f.Fix)
 		}
+	}
+	if e.Final {
+		return b.String()
 	}
 	b.WriteString("\nTo run commands without isolation all the same, set execution.sandbox.allow_unisolated: true")
 	return b.String()

@@ -34,6 +34,7 @@ const (
 	configFD = 3 // helperConfig as JSON
 	statusFD = 4 // helperStatus messages to the worker
 	lifeFD   = 5 // end of file when the worker is gone
+	proxyFD  = 6 // with helperConfig.Proxy: takes the listener of the proxy
 )
 
 // helperConfig tells the helper what to set up and what to run.
@@ -62,8 +63,8 @@ type helperConfig struct {
 	// Next is what stageAttach becomes, with that many Descriptors.
 	Next        []string
 	Descriptors int
-	// NetworkUp starts the private loopback.
-	NetworkUp bool
+	// Proxy has stageInit pass a listener to the worker by proxyFD.
+	Proxy bool
 }
 
 // helperStatus is one message to the worker.
@@ -160,10 +161,8 @@ func runMounts(config helperConfig) error {
 	if err := buildFileSystem(config.Mounts, config.Overlays); err != nil {
 		return err
 	}
-	if config.NetworkUp {
-		if err := loopbackUp(); err != nil {
-			return err
-		}
+	if err := loopbackUp(); err != nil {
+		return err
 	}
 	if err := unix.Sethostname([]byte("sandbox")); err != nil {
 		return fmt.Errorf("host name: %w", err)
@@ -173,7 +172,10 @@ func runMounts(config helperConfig) error {
 			return err
 		}
 	}
-	return execInit(helperPath)
+	if config.Proxy {
+		return execInit(helperPath, proxyFD)
+	}
+	return execInit(helperPath, lifeFD)
 }
 
 // runDrop gives up what a command without namespaces must not have.
@@ -184,7 +186,7 @@ func runDrop() error {
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
-	return execInit("/proc/self/exe")
+	return execInit("/proc/self/exe", lifeFD)
 }
 
 func dieWithParent() error {
@@ -194,16 +196,19 @@ func dieWithParent() error {
 	return nil
 }
 
+// configFile is never let go: a collected file closes its descriptor, which the
+// next stage reads from.
+var configFile *os.File
+
 // readConfig reads from the start whatever the offset is: stages follow each
 // other in one process and share it.
 func readConfig() (config helperConfig, err error) {
-	file := os.NewFile(configFD, "config")
-	defer runtime.KeepAlive(file)
+	configFile = os.NewFile(configFD, "config")
 	var stat unix.Stat_t
 	if err := unix.Fstat(configFD, &stat); err != nil {
 		return config, fmt.Errorf("this command is internal to the sandbox: %w", err)
 	}
-	err = json.NewDecoder(io.NewSectionReader(file, 0, stat.Size)).Decode(&config)
+	err = json.NewDecoder(io.NewSectionReader(configFile, 0, stat.Size)).Decode(&config)
 	return config, err
 }
 
@@ -218,9 +223,9 @@ func report(status helperStatus) {
 }
 
 // execInit enters stageInit. The kernel computes the capabilities of the new
-// program from what this thread still has.
-func execInit(path string) error {
-	if err := keepFiles(lifeFD - configFD + 1); err != nil {
+// program from what this thread still has. Files up to last stay open.
+func execInit(path string, last int) error {
+	if err := keepFiles(last - configFD + 1); err != nil {
 		return err
 	}
 	err := unix.Exec(path, []string{"sandbox", helperArg, stageInit}, []string{})
@@ -268,6 +273,11 @@ func runInit(config helperConfig) error {
 	}
 	if config.Isolated {
 		go dieWithWorker()
+	}
+	if config.Proxy {
+		if err := offerListener(); err != nil {
+			return err
+		}
 	}
 	if err := confine(config); err != nil {
 		return err

@@ -32,6 +32,7 @@ const (
 	mountFile     mountKind = "file"    // small file with given content
 	mountProgram  mountKind = "program" // the same, executable
 	mountCopy     mountKind = "copy"    // copy of a small host file
+	mountOver     mountKind = "over"    // file with given content over one of a read-only directory
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
 	mountEmpty    mountKind = "empty"   // empty directory over what would be seen, closed by mountSeal
@@ -62,7 +63,7 @@ var (
 const etcFileBytes = 1 << 20
 
 // layout lists the mounts for a command, in the order they are made.
-func layout(s *session) []mount {
+func layout(s *session) ([]mount, error) {
 	c, scratch := s.command, s.command.Limits.scratch()
 	mounts := systemMounts()
 	mounts = append(mounts, identityFiles()...)
@@ -77,12 +78,17 @@ func layout(s *session) []mount {
 	if canMapUsers() && s.mapped == nil {
 		mounts = append(mounts, maskedMounts()...)
 	}
+	trust, err := trustMounts(c)
+	if err != nil {
+		return nil, err
+	}
+	mounts = append(mounts, trust...)
 	mounts = append(mounts, extraMounts(c, s.toolchains)...)
 	mounts = append(mounts, mount{Kind: mountWritable, Source: c.Root, Target: Workspace})
 	for i := range mounts {
 		mounts[i].FD = s.mapped[mounts[i].Source]
 	}
-	return mounts
+	return mounts, nil
 }
 
 // directory is one of the host's, or else one in memory.

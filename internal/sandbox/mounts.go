@@ -123,6 +123,19 @@ func (m mount) make() error {
 		return os.WriteFile(target, []byte(m.Data), 0o444)
 	case mountProgram:
 		return os.WriteFile(target, []byte(m.Data), 0o555)
+	case mountOver:
+		// Source is a path of the sandbox that gets the content.
+		source := stagingRoot + m.Source
+		if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(source, []byte(m.Data), 0o444); err != nil {
+			return err
+		}
+		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+		return setMountAttr(target, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, false)
 	case mountCopy:
 		data, err := os.ReadFile(stagingHost + m.Source)
 		if err != nil {

@@ -14,13 +14,13 @@ type namespaces struct{}
 
 // prepare implements isolator.
 func (namespaces) prepare(s *session) (*exec.Cmd, error) {
-	s.config.Mounts = layout(s)
-	s.config.NetworkUp = !s.command.Network
-	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
-		unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
-	if !s.command.Network {
-		flags |= unix.CLONE_NEWNET
+	mounts, err := layout(s)
+	if err != nil {
+		return nil, err
 	}
+	s.config.Mounts = mounts
+	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWNET)
 	cmd := exec.Command(s.executable, helperArg, stageMounts)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{

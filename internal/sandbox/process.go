@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,22 +131,33 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	return r.supervise(ctx)
+	result, err := r.supervise(ctx)
+	if s.outlet != nil {
+		refused, failed := s.outlet.close()
+		result.Refused = refused
+		if err == nil {
+			err = failed
+		}
+	}
+	return result, err
 }
 
 // complete checks c and adds what the runner's options say.
 func (p *Process) complete(c Command) (_ Command, err error) {
 	c.Limits = c.Limits.withDefaults()
-	env := maps.Clone(p.options.Toolchains.Env)
-	if env == nil {
-		env = map[string]string{}
+	if c.Proxy != nil && p.variant == Unisolated {
+		return c, noNamespaceError()
 	}
 	c.Mounts = slices.Clone(c.Mounts)
+	env := p.options.Toolchains.environment(c.Proxy != nil)
 	if p.options.CacheDir != "" {
 		c.Mounts = append(c.Mounts, Mount{Host: p.options.CacheDir, Inside: cacheInside, Writable: true})
 		maps.Copy(env, cacheEnv(cacheInside))
 	}
 	maps.Copy(env, c.Env)
+	if len(c.Path) > 0 {
+		env["PATH"] = strings.Join(append(slices.Clone(c.Path), cmp.Or(env["PATH"], defaultPath)), ":")
+	}
 	c.Env = env
 	if c.GoCache.Dir == "" {
 		return p.check(c)
@@ -235,6 +247,9 @@ func (p *Process) start(s *session, started time.Time) (*run, error) {
 		return nil, fmt.Errorf("sandbox: start: %w", err)
 	}
 	s.closeChildFiles()
+	if s.outlet != nil {
+		go s.outlet.run()
+	}
 	go r.awaitInit()
 	go r.readMessages()
 	return r, nil

@@ -13,7 +13,8 @@
 //   - the system directories, a short list of files from /etc, and the
 //     toolchains of the worker, all read-only. Everything else on the host
 //     (home directories, /var, /run, data directories) does not exist for it;
-//   - no network, not even the host's loopback, unless [Command.Network];
+//   - no network, not even the host's loopback: a network namespace with a
+//     loopback of its own, and on that, with [Command.Proxy], an HTTP proxy;
 //   - no capabilities, no set-uid programs, no terminal, a short list of
 //     forbidden system calls, a clean environment, three file descriptors;
 //   - limits on time, memory, processes, files, disk and output.
@@ -31,6 +32,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,14 +104,22 @@ type Command struct {
 	// Env is added to a clean environment and wins over it. Nothing is
 	// inherited from the worker.
 	Env map[string]string
+	// Path are directories inside that come before all others in PATH.
+	Path []string
 	// Stdin is the whole input; without it the command reads end of file.
 	Stdin  []byte
 	Limits Limits
-	// Network lets the command use the network of the host, with its loopback
-	// addresses. Callers give it to commands only together with a proxy that
-	// allows hosts by name; without Network there is a loopback of its own and
-	// nothing else.
-	Network bool
+	// Proxy is the command's only way out: it serves an HTTP proxy on l, which
+	// listens on 127.0.0.1:ProxyPort inside the sandbox, until l is closed. Run
+	// closes l when the command has ended, and returns after Proxy has. What
+	// Proxy returns, the hosts that it refused as host:port, is
+	// Result.Refused. Tools find the proxy by the environment. Without Proxy
+	// there is no way out. A machine that offers no network namespace cannot
+	// have one: then Run returns an *IsolationError.
+	Proxy func(l net.Listener) (refused []string)
+	// CACertificates, as PEM, are trusted by the command besides those that
+	// this host trusts, where tools read them from a file. Only with Proxy.
+	CACertificates []byte
 	// Mounts are further files and directories of the host to see.
 	Mounts []Mount
 	// GoCache is where the go tool keeps what it compiled, in place of a cache
@@ -167,6 +177,9 @@ type Result struct {
 	Duration time.Duration
 	// CPU is the time that all processes of the command used, user and system.
 	CPU time.Duration
+	// Refused are the hosts that Command.Proxy did not let the command reach,
+	// as host:port.
+	Refused []string
 	// MaxRSS is the largest resident size of any one process, in bytes.
 	MaxRSS int64
 	// BaseCopied says that WorkspaceBase and HomeBase lie as a copy in Root and

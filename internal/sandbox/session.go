@@ -29,6 +29,7 @@ type session struct {
 
 	status *os.File // read end: helperStatus messages
 	life   *os.File // write end: open as long as the worker lives
+	outlet *outlet  // nil without a way out
 	// findInit gives the host's number of the helper process. It may block
 	// until that exists.
 	findInit func() (int, error)
@@ -49,7 +50,7 @@ type session struct {
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
 	s := &session{command: c, executable: executable, config: config, since: time.Now()}
-	// The first three have fixed numbers; the config is written when complete.
+	// The first three, or four, have fixed numbers; the config is written when complete.
 	if _, err := s.memory("config", nil); err != nil {
 		return nil, err
 	}
@@ -65,6 +66,9 @@ func newSession(c Command, executable string, config helperConfig) (*session, er
 	s.pass(r)
 	s.life = w
 	s.onClose(func() { _ = w.Close() })
+	if c.Proxy != nil {
+		return s, s.openOutlet()
+	}
 	return s, nil
 }
 
@@ -144,10 +148,7 @@ func environment(c Command, home, tmp string) []string {
 		"TERM":   "dumb",
 		"CI":     "true",
 	}
-	if !c.Network {
-		// npm would try for a minute to reach its registry.
-		env["npm_config_offline"] = "true"
-	}
+	maps.Copy(env, networkEnv(c))
 	maps.Copy(env, c.Env)
 	list := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {

@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -23,6 +25,9 @@ type Toolchains struct {
 	// Env has PATH and what each toolchain asks for, with paths as a command
 	// sees them.
 	Env map[string]string
+	// Online is what differs for commands with a proxy; "" takes a variable of
+	// Env away.
+	Online map[string]string
 	// Found names them, for reports: "go 1.26.8 at /usr/local/go". The paths
 	// are the host's.
 	Found []string
@@ -46,7 +51,7 @@ const toolchainRoot = "/opt"
 // Go, Node, Python, Rust, Java, Maven and Gradle, however they were installed.
 // It runs them on the host, so the worker's PATH must be trustworthy.
 func DetectToolchains() Toolchains {
-	d := detection{env: map[string]string{}}
+	d := detection{env: map[string]string{}, online: map[string]string{}}
 	versions := make(chan map[string]string, 1)
 	go func() { versions <- askVersions() }()
 	d.golang()
@@ -62,14 +67,14 @@ func DetectToolchains() Toolchains {
 	for _, name := range d.hidden {
 		delete(found, name)
 	}
-	return Toolchains{Env: d.env, Found: d.found, Refused: d.refused, Versions: found, mounts: d.mounts}
+	return Toolchains{Env: d.env, Online: d.online, Found: d.found, Refused: d.refused, Versions: found, mounts: d.mounts}
 }
 
 type detection struct {
 	mounts              []mount
 	bin, found, refused []string
 	hidden              []string // names of what was refused
-	env                 map[string]string
+	env, online         map[string]string
 }
 
 // refuse leaves a tool out.
@@ -152,8 +157,8 @@ func homes() []string {
 // go.mod, go.work and vendor say is right for a project, and a requirement that
 // go.mod lacks must be seen to be lacking.
 func (d *detection) golang() {
-	var env struct{ GOROOT, GOVERSION string }
-	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOVERSION"), &env) != nil || env.GOROOT == "" {
+	var env struct{ GOROOT, GOVERSION, GOPROXY, GOSUMDB, GONOSUMDB, GOPRIVATE string }
+	if json.Unmarshal(ask("go", "env", "-json", "GOROOT", "GOVERSION", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"), &env) != nil || env.GOROOT == "" {
 		return
 	}
 	if d.add("go", strings.TrimPrefix(env.GOVERSION, "go"), env.GOROOT) == "" {
@@ -162,7 +167,50 @@ func (d *detection) golang() {
 	d.env["GOPROXY"] = "off"
 	d.env["GOSUMDB"] = "off"
 	d.env["GOTOOLCHAIN"] = "local"
+	maps.Copy(d.online, map[string]string{
+		"GOPROXY": moduleProxies(env.GOPROXY), "GOSUMDB": env.GOSUMDB, "GONOSUMDB": env.GONOSUMDB, "GOPRIVATE": env.GOPRIVATE,
+	})
 	d.env["GOTELEMETRY"] = "off"
+}
+
+// moduleProxies are those of the host without direct, which needs git and the
+// servers of all the world, and without passwords, which no command may see.
+func moduleProxies(host string) string {
+	var out strings.Builder
+	for rest := host; rest != ""; {
+		end := strings.IndexAny(rest, ",|")
+		if end < 0 {
+			end = len(rest)
+		}
+		entry := strings.TrimSpace(rest[:end])
+		separator := rest[end:min(end+1, len(rest))]
+		rest = rest[end+len(separator):]
+		if entry == "" || entry == "direct" {
+			continue
+		}
+		if u, err := url.Parse(entry); err == nil && u.User != nil {
+			u.User = nil
+			entry = u.String()
+		}
+		out.WriteString(entry + separator)
+	}
+	return cmp.Or(strings.TrimRight(out.String(), ",|"), "https://proxy.golang.org")
+}
+
+// environment is what a command gets of it.
+func (t Toolchains) environment(online bool) map[string]string {
+	env := maps.Clone(t.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	if online {
+		maps.Copy(env, t.Online)
+		maps.DeleteFunc(env, func(name, value string) bool {
+			_, listed := t.Online[name]
+			return listed && value == ""
+		})
+	}
+	return env
 }
 
 // node shows the directory above the program's only if it is node's own; of a
@@ -268,6 +316,7 @@ func (d *detection) rust() {
 	root := strings.TrimSpace(string(ask("rustc", "--print", "sysroot")))
 	if root != "" && d.add("rust", "", root) != "" {
 		d.env["CARGO_NET_OFFLINE"] = "true"
+		d.online["CARGO_NET_OFFLINE"] = ""
 	}
 }
 

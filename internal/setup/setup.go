@@ -145,11 +145,16 @@ func Limits(cfg *config.Config) sandbox.Limits {
 
 // Verification returns the verification's settings as package verify has them.
 func Verification(cfg *config.Config) verify.Settings {
-	v, open := cfg.Verification, cfg.Execution.Sandbox.Network
+	v := cfg.Verification
+	network := func(hosts []string) verify.Hosts {
+		all := slices.Concat(cfg.Execution.Sandbox.Network, hosts)
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
 	stage := func(c config.Check) verify.StageSettings {
 		return verify.StageSettings{
 			Enabled: verify.Switch(c.Enabled), Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
-			Severity: contract.Severity(c.Severity), Network: c.Network || open,
+			Severity: contract.Severity(c.Severity), Network: network(c.Network),
 		}
 	}
 	out := verify.Settings{
@@ -160,7 +165,7 @@ func Verification(cfg *config.Config) verify.Settings {
 	for _, c := range v.Custom {
 		out.Custom = append(out.Custom, verify.Custom{
 			Name: c.Name, Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
-			Severity: contract.Severity(c.Severity), Timeout: c.Timeout, Network: c.Network || open,
+			Severity: contract.Severity(c.Severity), Timeout: c.Timeout, Network: network(c.Network),
 		})
 	}
 	return out

@@ -74,11 +74,11 @@ verification:
   require_tests: true
   pinned_tests: report
   prove_new_tests: enforce
-  build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: true}
-  test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: true}
+  build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: [b.example.com]}
+  test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: [t.example.com]}
   lint: {enabled: "true", command: l, format: tap, severity: major}
   security: {enabled: "false", command: s, format: exit-code, severity: minor}
-  custom: [{name: licences, command: c, format: exit-code, report: c.txt, severity: minor, timeout: 63s, network: true}]
+  custom: [{name: licences, command: c, format: exit-code, report: c.txt, severity: minor, timeout: 63s, network: [c.example.com]}]
 models:
   timeout: 71s
   fallback: [{provider: other, model: spare, temperature: 0.4}]
@@ -152,25 +152,40 @@ func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, verify.Settings{
 		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce,
-		Build:    verify.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: true},
-		Test:     verify.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: true},
+		Build:    verify.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: verify.Hosts{"b.example.com"}},
+		Test:     verify.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: verify.Hosts{"t.example.com"}},
 		Lint:     verify.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},
 		Security: verify.StageSettings{Enabled: "false", Command: "s", Format: "exit-code", Severity: contract.SeverityMinor},
 		Custom: []verify.Custom{{
-			Name: "licences", Command: "c", Format: "exit-code", Report: "c.txt", Severity: contract.SeverityMinor, Timeout: 63 * time.Second, Network: true,
+			Name: "licences", Command: "c", Format: "exit-code", Report: "c.txt", Severity: contract.SeverityMinor, Timeout: 63 * time.Second, Network: verify.Hosts{"c.example.com"},
 		}},
 	}, setup.Verification(load(t, whole)))
 	require.True(t, setup.Verification(config.Default()).AutoDetect)
 }
 
-func TestASandboxWithNetworkOpensItToChecksToo(t *testing.T) {
+func TestHostsOfTheSandboxAreOpenToChecksToo(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
-	require.False(t, setup.Verification(cfg).Test.Network)
-	cfg.Execution.Sandbox.Network = true
+	require.Empty(t, setup.Verification(cfg).Test.Network)
+	cfg.Execution.Sandbox.Network = []string{"a.example.com"}
+	cfg.Verification.Test.Network = []string{"b.example.com", "a.example.com"}
 	cfg.Verification.Custom = []config.CustomCheck{{Name: "c"}}
 	v := setup.Verification(cfg)
-	require.Equal(t, []bool{true, true, true, true, true}, []bool{v.Build.Network, v.Test.Network, v.Lint.Network, v.Security.Network, v.Custom[0].Network})
+	all := verify.Hosts{"a.example.com"}
+	require.Equal(t, []verify.Hosts{all, {"a.example.com", "b.example.com"}, all, all, all},
+		[]verify.Hosts{v.Build.Network, v.Test.Network, v.Lint.Network, v.Security.Network, v.Custom[0].Network})
+}
+
+func TestACredentialThatIsMissingStopsTheWorker(t *testing.T) {
+	cfg := config.Default()
+	cfg.Environment.Network.Credentials = []config.HostCredential{{Host: "nexus.example.com", Header: "Authorization", Env: "RGPT_TEST_NEXUS"}}
+	_, err := setup.Proxy(cfg)
+	require.ErrorContains(t, err, "RGPT_TEST_NEXUS is empty or not set")
+	t.Setenv("RGPT_TEST_NEXUS", "Bearer canary-nexus-77")
+	p, err := setup.Proxy(cfg)
+	require.NoError(t, err)
+	require.NotEmpty(t, p.CACertificate())
+	require.Subset(t, cfg.Secrets(os.Getenv), []string{"Bearer canary-nexus-77", "canary-nexus-77"}, "it is kept out of logs")
 }
 
 func TestEveryLimitOfTheSandboxReachesIt(t *testing.T) {
@@ -215,7 +230,7 @@ var elsewhere = []string{"Artifacts", "Logging", "Server", "Temporal", "Worker",
 
 func TestNoSectionOfTheConfigurationIsForgotten(t *testing.T) {
 	t.Parallel()
-	converted := []string{"Execution", "Findings", "Verification", "Release", "Git", "Models", "Deliberation"}
+	converted := []string{"Execution", "Findings", "Verification", "Environment", "Release", "Git", "Models", "Deliberation"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.Config]()) {
 		if f.IsExported() {
 			require.Contains(t, slices.Concat(converted, elsewhere), f.Name, "a new section: convert it in this package, and test that here")

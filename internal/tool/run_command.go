@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +95,34 @@ func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) strin
 	if len(r.Stdout)+len(r.Stderr) == 0 {
 		b.WriteString("(no output)\n")
 	}
+	refusedText(&b, r.Refused)
 	return b.String()
+}
+
+// mostRefused bounds the hosts that an answer names.
+const mostRefused = 10
+
+// refusedText says which hosts a command may not reach, and that asking again
+// is of no use.
+func refusedText(b *strings.Builder, refused []string) {
+	hosts := slices.Compact(slices.Sorted(slices.Values(refused)))
+	if len(hosts) == 0 {
+		return
+	}
+	b.WriteString("--- network ---\n")
+	for _, host := range hosts[:min(len(hosts), mostRefused)] {
+		fmt.Fprintf(b, "refused: %q\n", host)
+	}
+	if more := len(hosts) - mostRefused; more > 0 {
+		fmt.Fprintf(b, "refused: %d more\n", more)
+	}
+	b.WriteString("Commands may not reach these hosts. Only the operator can allow one, with a line of configuration such as\n" +
+		"  execution.sandbox.network: [" + usual(hosts[0]) + "]\nTrying again changes nothing; do without them.\n")
+}
+
+// usual leaves out a port that need not be named.
+func usual(host string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
 }
 
 // output writes the beginning and, of what is too long, the larger part from

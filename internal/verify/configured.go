@@ -35,7 +35,7 @@ func knowsShards(command string) bool {
 	return strings.Contains(command, "{{shard}}") || strings.Contains(command, "RGPT_SHARD")
 }
 
-func configured(command string, f Format, report string, network bool, shard, shards int) invocation {
+func configured(command string, f Format, report string, network []string, shard, shards int) invocation {
 	i, n := strconv.Itoa(shard), strconv.Itoa(shards)
 	run := invocation{
 		shell:   strings.NewReplacer("{{shard}}", i, "{{shards}}", n).Replace(command),

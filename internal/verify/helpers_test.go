@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,5 +193,15 @@ func needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skip(program + " is not installed")
+	}
+}
+
+// noting stands for the worker's proxy and notes what hosts it was asked for.
+func noting(asked *[][]string) func([]string) func(net.Listener) []string {
+	return func(hosts []string) func(net.Listener) []string {
+		if asked != nil {
+			*asked = append(*asked, hosts)
+		}
+		return func(net.Listener) []string { return nil }
 	}
 }

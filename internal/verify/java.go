@@ -37,21 +37,21 @@ func planJava(t *tree, p planning) []job {
 		shardJobs("java", "Java tests", [][]invocation{test})...)
 }
 
-func maven(dir string, network bool, f Format, goal string) invocation {
+func maven(dir string, network []string, f Format, goal string) invocation {
 	args := []string{"mvn", "--batch-mode", "--no-transfer-progress", "-Dstyle.color=never"}
-	if !network {
+	if len(network) == 0 {
 		args = append(args, "--offline")
 	}
 	return invocation{args: append(args, goal), dir: dir, format: f, network: network}
 }
 
-func gradle(t *tree, dir string, network bool, f Format, tasks ...string) invocation {
+func gradle(t *tree, dir string, network []string, f Format, tasks ...string) invocation {
 	program := []string{"gradle"}
 	if t.has(path.Join(dir, "gradlew")) {
 		program = []string{"sh", "./gradlew"} // it need not be executable in a checkout
 	}
 	program = append(program, "--no-daemon", "--console=plain")
-	if !network {
+	if len(network) == 0 {
 		program = append(program, "--offline")
 	}
 	return invocation{args: append(program, tasks...), dir: dir, format: f, network: network}

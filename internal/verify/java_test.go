@@ -16,7 +16,7 @@ func TestJavaIsPlannedForMavenOrGradle(t *testing.T) {
 	require.Equal(t, [][]string{{"build-java"}, {"test-java-1"}}, ids(p))
 	require.Equal(t, "mvn --batch-mode --no-transfer-progress -Dstyle.color=never --offline test", p.Command("test-java-1"))
 	s := detected()
-	s.Build.Network = true
+	s.Build.Network = Hosts{"repo.maven.apache.org"}
 	p = plan(t, checkout(t, map[string]string{"build.gradle.kts": "", "gradlew": ""}), s)
 	require.Equal(t, "sh ./gradlew --no-daemon --console=plain test --continue", p.Command("test-java-1"))
 }

@@ -48,7 +48,7 @@ func planNode(t *tree, p planning) []job {
 	return jobs
 }
 
-func nodeProjects(t *tree, network bool) []nodeProject {
+func nodeProjects(t *tree, network []string) []nodeProject {
 	dirs := t.projects("package.json")
 	if len(dirs) == 0 {
 		dirs = []string{"."}
@@ -76,7 +76,7 @@ var lockFiles = []struct {
 }
 
 // needs finds out whether dependencies are missing.
-func (p *nodeProject) needs(t *tree, network bool) {
+func (p *nodeProject) needs(t *tree, network []string) {
 	wanted := len(p.manifest.Dependencies) + len(p.manifest.DevDependencies)
 	if wanted == 0 || t.exists(path.Join(p.dir, "node_modules")) {
 		return
@@ -85,11 +85,11 @@ func (p *nodeProject) needs(t *tree, network bool) {
 		if !t.has(path.Join(p.dir, lock.name)) {
 			continue
 		}
-		if !network {
+		if len(network) == 0 {
 			p.blocked = true
 			return
 		}
-		p.install = &invocation{args: lock.command, dir: p.dir, env: nodeEnv, format: FormatExitCode, network: true, prepare: true}
+		p.install = &invocation{args: lock.command, dir: p.dir, env: nodeEnv, format: FormatExitCode, network: network, prepare: true}
 		return
 	}
 }
@@ -112,7 +112,7 @@ func nodeBuild(projects []nodeProject) []job {
 			j.known = append(j.known, contract.Finding{
 				Severity: contract.SeverityMedium, Category: contract.CategoryBuild, Rule: ruleDependencies,
 				Location: path.Join(p.dir, "package.json"),
-				Message:  "dependencies are not installed and the network is not allowed: set verification.build.network: true, or give installed packages to the worker",
+				Message:  "dependencies are not installed and the network is not allowed: set verification.build.network to the hosts that have them, such as [registry.npmjs.org], or give installed packages to the worker",
 			})
 		}
 		if p.manifest.Scripts["build"] != "" {

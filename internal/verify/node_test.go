@@ -125,26 +125,26 @@ func TestMissingDependenciesSayWhatToAllow(t *testing.T) {
 	require.True(t, o.OK)
 	require.Len(t, o.Findings, 1)
 	require.Equal(t, contract.SeverityMedium, o.Findings[0].Severity)
-	require.Contains(t, o.Findings[0].Message, "verification.build.network: true")
+	require.Contains(t, o.Findings[0].Message, "set verification.build.network to the hosts")
 
 	s := detected()
-	s.Build.Network = true
+	s.Build.Network = Hosts{"registry.npmjs.org"}
 	p := plan(t, root, s)
 	require.Equal(t, "npm ci --prefer-offline", p.Command("build-node"))
 	require.Equal(t, "npm ci --prefer-offline\nnode --test --test-reporter=tap ./a.test.js", p.Command("test-node-1"))
 
 	runner := always(sandbox.Result{ExitCode: 1, Stderr: []byte("npm error code EUSAGE\n")})
-	o = runWith(t, root, "test-node-1", Env{Runner: runner, Settings: s})
+	o = runWith(t, root, "test-node-1", Env{Runner: runner, Settings: s, Proxy: noting(nil)})
 	require.False(t, o.OK)
 	require.Len(t, runner.commands, 1, "tests do not run when the installation failed")
-	require.True(t, runner.commands[0].Network)
+	require.NotNil(t, runner.commands[0].Proxy)
 	require.Contains(t, o.Message, "EUSAGE")
 }
 
 func TestGivenPackagesNeedNoInstallation(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, map[string]string{"package.json": `{"dependencies":{"left-pad":"1"}}`, "package-lock.json": "{}"})
-	for _, network := range []bool{false, true} {
+	for _, network := range []Hosts{nil, {"registry.npmjs.org"}} {
 		s := detected()
 		s.Build.Network = network
 		runner := always(sandbox.Result{})
@@ -162,12 +162,15 @@ func TestOnlyTheInstallationGetsTheNetworkOfTheBuild(t *testing.T) {
 		"package-lock.json": "{}", "a.test.js": nodeTestHead,
 	})
 	s := detected()
-	s.Build.Network = true
+	s.Build.Network = Hosts{"registry.npmjs.org"}
 	runner := always(sandbox.Result{Stdout: []byte("TAP version 13\nok 1 - a\n1..1\n")})
-	o := runWith(t, root, "test-node-1", Env{Runner: runner, Settings: s})
+	var asked [][]string
+	o := runWith(t, root, "test-node-1", Env{Runner: runner, Settings: s, Proxy: noting(&asked), CACertificates: []byte("pem")})
 	require.True(t, o.OK)
-	require.True(t, runner.commands[0].Network)
-	require.False(t, runner.commands[1].Network)
+	require.NotNil(t, runner.commands[0].Proxy)
+	require.Equal(t, "pem", string(runner.commands[0].CACertificates))
+	require.Nil(t, runner.commands[1].Proxy)
+	require.Equal(t, [][]string{{"registry.npmjs.org"}}, asked)
 }
 
 func TestGivenNodePackagesAreReadOnlyAndFound(t *testing.T) {

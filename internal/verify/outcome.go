@@ -93,10 +93,7 @@ func (r *run) judge(f *findings, e *execution) {
 		told = told || p.level == levelError
 		f.add(r.severity(p.level), p.message, p.location(), p.rule)
 	}
-	if e.red() && !e.run.network && offline.Match(tail(e)) {
-		c := r.job.check.Category
-		f.add(contract.SeverityMinor, fmt.Sprintf("something is missing that the network could bring: to allow it, set verification.%s.network: true", c), "", "network")
-	}
+	r.judgeNetwork(f, e)
 	switch {
 	case !e.red():
 	case e.broken() != "":
@@ -104,6 +101,40 @@ func (r *run) judge(f *findings, e *execution) {
 	case !told:
 		f.add(r.severity(levelError), unexplained(e), "", "exit-code")
 	}
+}
+
+// judgeNetwork says of a red check what it wanted of the network and did not
+// get.
+func (r *run) judgeNetwork(f *findings, e *execution) {
+	key := fmt.Sprintf("verification.%s.network", r.job.check.Category)
+	if r.job.check.Category == contract.CategoryCustom {
+		key = "network of the check in verification.custom"
+	}
+	switch {
+	case !e.red():
+	case len(e.result.Refused) > 0:
+		hosts := refusedHosts(e.result.Refused)
+		f.add(contract.SeverityMinor, fmt.Sprintf("the command asked for hosts that it may not reach: %s. Only the operator can allow that: add them to %s",
+			strings.Join(hosts, ", "), key), "", "network")
+	case len(e.run.network) == 0 && offline.Match(tail(e)):
+		f.add(contract.SeverityMinor, fmt.Sprintf("something is missing that the network could bring: to allow it, add the hosts that have it to %s, such as [registry.npmjs.org]", key), "", "network")
+	}
+}
+
+// refusedHosts names some of many hosts, each once. They are what a command
+// asked for: text that it chose.
+func refusedHosts(all []string) []string {
+	const most, longest = 5, 100
+	hosts := union(all, nil)
+	more := len(hosts) - most
+	hosts = hosts[:min(len(hosts), most)]
+	for i := range hosts {
+		hosts[i] = bound(hosts[i], longest)
+	}
+	if more > 0 {
+		hosts = append(hosts, fmt.Sprintf("and %d more", more))
+	}
+	return hosts
 }
 
 // offline matches what tools print when they may not reach a registry.

@@ -51,7 +51,7 @@ type invocation struct {
 	env     map[string]string
 	format  Format
 	reports []string // globs of the reports it writes, relative to the root
-	network bool
+	network []string // hosts that it may reach
 
 	prepare  bool        // brings what the next commands need; only its failure is told
 	advisory bool        // its exit code says nothing
@@ -122,7 +122,7 @@ type ecosystem func(t *tree, p planning) []job
 // planning is what ecosystems need to know of the settings.
 type planning struct {
 	shards  int
-	network bool // verification.build.network
+	network []string // verification.build.network
 }
 
 var ecosystems = []ecosystem{planGo, planNode, planPlaywright, planPython, planRust, planJava}
@@ -193,9 +193,7 @@ func stage(c contract.Category, s Settings, found []job) []job {
 	}
 	for i := range found {
 		found[i].severity = set.Severity
-		if set.Network {
-			allowNetwork(found[i].runs)
-		}
+		allowNetwork(found[i].runs, set.Network)
 	}
 	if len(found) == 0 {
 		return nothingToRun(c, set.Enabled, s.RequireTests)
@@ -203,10 +201,17 @@ func stage(c contract.Category, s Settings, found []job) []job {
 	return found
 }
 
-func allowNetwork(runs []invocation) {
+// allowNetwork lets commands reach more hosts.
+func allowNetwork(runs []invocation, hosts []string) {
 	for n := range runs {
-		runs[n].network = true
+		runs[n].network = union(runs[n].network, hosts)
 	}
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // nothingToRun makes the absence of a stage visible where it matters.

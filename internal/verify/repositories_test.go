@@ -153,7 +153,7 @@ func TestALockFileOfAToolThatIsMissingIsTold(t *testing.T) {
 			require.True(t, found["test-node-1"].OK, "the tests do not need them")
 
 			s := detected()
-			s.Build.Network = true
+			s.Build.Network = Hosts{"registry.npmjs.org"}
 			found, _ = verified(t, files, isolated(t, s))
 			require.False(t, found["build-node"].OK)
 			require.Equal(t, contract.CodeCommandCrashed, found["build-node"].Code)

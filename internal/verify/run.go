@@ -212,13 +212,16 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 	if readsOutput(inv) && limits.OutputBytes >= 0 {
 		limits.OutputBytes = max(limits.OutputBytes, maxOutput)
 	}
-	c := sandbox.Command{
+	command := sandbox.Command{
 		Shell: inv.shell, Args: inv.args, Root: r.root, Dir: workDir(inv.dir),
-		Env: r.environment(inv), Limits: limits, Network: inv.network,
+		Env: r.environment(inv), Limits: limits,
 		Mounts: r.mounts(), GoCache: r.env.GoCache, OnOutput: onOutput,
 	}
-	r.env.outfit(&c)
-	result, err := r.env.Runner.Run(ctx, c)
+	if len(inv.network) > 0 && r.env.Proxy != nil {
+		command.Proxy, command.CACertificates = r.env.Proxy(inv.network), r.env.CACertificates
+	}
+	r.env.outfit(&command)
+	result, err := r.env.Runner.Run(ctx, command)
 	if err != nil {
 		return result, runnerError(ctx, err)
 	}

@@ -17,8 +17,8 @@ func planRust(t *tree, p planning) []job {
 		shardJobs("rust", "cargo test", [][]invocation{test})...)
 }
 
-func cargo(dir string, network bool, f Format, args ...string) invocation {
-	if !network {
+func cargo(dir string, network []string, f Format, args ...string) invocation {
+	if len(network) == 0 {
 		args = append(args, "--offline")
 	}
 	return invocation{

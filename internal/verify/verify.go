@@ -19,6 +19,8 @@
 package verify
 
 import (
+	"encoding/json"
+	"net"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -83,7 +85,7 @@ type StageSettings struct {
 	Format   Format            `json:"format"`
 	Report   string            `json:"report"`   // glob of the files that the command writes, relative to the root
 	Severity contract.Severity `json:"severity"` // of errors; empty: the stage's default
-	Network  bool              `json:"network"`
+	Network  Hosts             `json:"network"`  // that its commands may reach
 }
 
 // Custom is a check of the user's own.
@@ -94,7 +96,22 @@ type Custom struct {
 	Report   string            `json:"report"`
 	Severity contract.Severity `json:"severity"`
 	Timeout  time.Duration     `json:"timeout"`
-	Network  bool              `json:"network"`
+	Network  Hosts             `json:"network"` // that its command may reach
+}
+
+// Hosts are patterns of hosts; none is no network.
+type Hosts []string
+
+// UnmarshalJSON reads a list. The true or false of runs that were made before
+// there were lists is read as none: a network without bounds is not to be had
+// any more.
+func (h *Hosts) UnmarshalJSON(data []byte) error {
+	var old bool
+	if json.Unmarshal(data, &old) == nil {
+		*h = nil
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(h))
 }
 
 // NodeModulesInside is where commands find Env.NodeModules.
@@ -124,6 +141,12 @@ type Env struct {
 	// checkout, which commands may read at NodeModulesInside. Empty: those of
 	// the checkout, if any.
 	NodeModules string
+	// Proxy gives commands that may reach hosts their way out; see
+	// sandbox.Command.Proxy. Nil means that there is none, whatever the settings
+	// say.
+	Proxy func(hosts []string) func(net.Listener) []string
+	// CACertificates are trusted by commands with a way out.
+	CACertificates []byte
 	// OnOutput receives what commands print, as it comes, fit for people.
 	OnOutput func(stream sandbox.Stream, chunk []byte)
 }

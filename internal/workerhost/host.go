@@ -27,6 +27,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -134,14 +135,19 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
+	outlet, err := setup.Proxy(o.Config)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
 	tools, err := tool.Builtin().Set()
 	if err != nil {
 		closeAll()
 		return nil, nil, err
 	}
 	return &activities.Activities{
-		Store: db, Model: models, Workspaces: workspaces, Tools: tools, Sandbox: runner, Artifacts: blobs,
-		Config: o.Config, DataDir: o.DataDir, Log: o.Log,
+		Store: db, Model: models, Workspaces: workspaces, Tools: tools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
+		ToolVersions: environment.Tools(toolchains.Versions), Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }
 

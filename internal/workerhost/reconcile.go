@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -264,11 +266,33 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 		if err := parts.Workspaces.Prune(ctx, cacheAge); err != nil && ctx.Err() == nil {
 			log.Warn("Could not sweep the cache", "error", err)
 		}
+		sweepEnvironments(ctx, parts, log)
 		bounds := parts.Config.Execution.Sandbox
 		if err := setup.BuildCaches(parts.DataDir).Sweep(ctx, bounds.CacheAge, bounds.CacheSize.Int64()); err != nil && ctx.Err() == nil {
 			log.Warn("Could not sweep the build caches", "error", err)
 		}
 	})
+}
+
+// shownOutput is how long output that was shown while it came is kept: the whole
+// is an artifact by then.
+const shownOutput = time.Hour
+
+// sweepEnvironments removes environments of this host that are over its bounds,
+// and output that nobody watches any more.
+func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *slog.Logger) {
+	if _, err := parts.Store.DropOutputs(ctx, shownOutput); err != nil && ctx.Err() == nil {
+		log.Warn("Could not remove old output", "error", err)
+	}
+	used, err := parts.Store.EnvironmentsInUse(ctx)
+	if err == nil {
+		e := parts.Config.Environment
+		err = setup.Environments(parts.DataDir).Sweep(ctx, environment.Bounds{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
+			func(digest string) bool { return slices.Contains(used, digest) })
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("Could not sweep the environments", "error", err)
+	}
 }
 
 // ended reports whether working directories belong to a run that has ended.

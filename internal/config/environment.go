@@ -1,0 +1,146 @@
+package config
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Environment says how the dependencies of a project are installed before
+// agents and checks begin, and how long what was installed is kept.
+type Environment struct {
+	Enabled    bool               `yaml:"enabled" doc:"Install what a project needs before its first step."`
+	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install it, in this order. Empty: what the repository's files suggest." example:"[npm ci]"`
+	Network    EnvironmentNetwork `yaml:"network" doc:"What the installation may reach."`
+	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"More variables for the environment of every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
+	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that an installation may take."`
+	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Model calls that an agent has to make an installation work which failed. 0: none is asked."`
+	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments that this host keeps; the longest unused are removed first, and none that is in use."`
+	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Environments that this host keeps."`
+	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that no run used for this long are removed."`
+}
+
+// EnvironmentNetwork is what an installation may reach.
+type EnvironmentNetwork struct {
+	Hosts        []string         `yaml:"hosts" repo:"registries" validate:"max=200,dive,hostpattern" doc:"Hosts that an installation may reach. Empty: the public registries of the languages that are found." example:"[registry.npmjs.org, nexus.example.com]"`
+	Credentials  []HostCredential `yaml:"credentials" validate:"max=100,dive" doc:"Headers that the worker adds to requests to private registries. Commands never see them." example:"[{host: nexus.example.com, header: Authorization, env: NEXUS_AUTHORIZATION}]"`
+	AllowPrivate []string         `yaml:"allow_private" validate:"max=200,dive,hostpattern" doc:"Hosts that may have private addresses, such as a registry inside a company. Loopback, link-local and cloud metadata addresses are never reached." example:"[nexus.example.com]"`
+}
+
+// HostCredential is a header for the requests to one host, inside TLS only.
+type HostCredential struct {
+	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"The host, without a wildcard."`
+	Header string `yaml:"header" secret:"true" validate:"required,headername" doc:"Name of the header, such as Authorization."`
+	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable of the worker that holds the header's value."`
+	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds it, where there is no variable."`
+}
+
+// Value reads the header's value. getenv is usually os.Getenv. The error never
+// holds it.
+func (c HostCredential) Value(getenv func(string) string) (string, error) {
+	if c.Env != "" {
+		if value := strings.TrimSpace(getenv(c.Env)); value != "" {
+			return value, nil
+		}
+		return "", fmt.Errorf("the credential of %s is not there: the environment variable %s is empty or not set", c.Host, c.Env)
+	}
+	data, err := os.ReadFile(c.File)
+	if err != nil {
+		return "", fmt.Errorf("the credential of %s cannot be read: %w", c.Host, err)
+	}
+	value := strings.TrimSpace(string(data))
+	if value == "" {
+		return "", fmt.Errorf("the credential of %s is not there: the file %s is empty", c.Host, c.File)
+	}
+	return value, nil
+}
+
+//go:embed registries.yaml
+var registries []byte
+
+// RegistryHosts returns the hosts of the public registries, by the language
+// whose packages they have: go, node, python, rust, java.
+func RegistryHosts() map[string][]string {
+	out := map[string][]string{}
+	for language, hosts := range parsedRegistries() {
+		out[language] = slices.Clone(hosts)
+	}
+	return out
+}
+
+var parsedRegistries = sync.OnceValue(func() map[string][]string {
+	var out map[string][]string
+	if err := yaml.Unmarshal(registries, &out); err != nil {
+		return nil // a test reads it
+	}
+	return out
+})
+
+// allRegistryHosts are those of every language.
+func allRegistryHosts() []string {
+	var all []string
+	for _, hosts := range parsedRegistries() {
+		all = append(all, hosts...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// deniedVariables change which programs and libraries are loaded, or where a
+// command believes to be: a build would then not be what it seems.
+var deniedVariables = []string{
+	"PATH", "HOME", "SHELL", "ENV", "BASH_ENV", "IFS", "TMPDIR", "USER", "GLIBC_TUNABLES", "GCONV_PATH",
+	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PYTHONSTARTUP", "PYTHONHOME", "PERL5OPT", "RUBYOPT",
+	"RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "GOCACHE", "GOCACHEPROG", "GOTOOLCHAIN",
+}
+
+// deniedPrefixes begin names of families of such variables.
+var deniedPrefixes = []string{"LD_", "DYLD_", "BASH_FUNC_", "GIT_"}
+
+// deniedWords may not stand in the values of variables that pass options on.
+var deniedWords = map[string]*regexp.Regexp{
+	"GOFLAGS":      regexp.MustCompile(`(^|[\s"'])--?(toolexec|exec|overlay|vettool)\b`),
+	"NODE_OPTIONS": regexp.MustCompile(`(^|[\s"'])(--?r(equire)?\b|--import\b|--(experimental-)?loader\b|--openssl-config\b)`),
+	"MAVEN_OPTS":   regexp.MustCompile(`-javaagent|-agentlib|-agentpath|-XX:On`),
+	"GRADLE_OPTS":  regexp.MustCompile(`-javaagent|-agentlib|-agentpath|-XX:On`),
+}
+
+// isVariable says whether a name may be among environment.variables.
+func isVariable(name string) bool {
+	if !envNamePattern.MatchString(name) || slices.Contains(deniedVariables, name) {
+		return false
+	}
+	return !slices.ContainsFunc(deniedPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// environmentProblems are settings of the section that contradict each other.
+func environmentProblems(e Environment) []problem {
+	var out []problem
+	for i, c := range e.Network.Credentials {
+		key := "environment.network.credentials[" + strconv.Itoa(i) + "]"
+		if (c.Env == "") == (c.File == "") {
+			out = append(out, problem{key, "expected either env, the name of a variable, or file, and not both"})
+		}
+		if strings.HasPrefix(c.Host, "*.") {
+			out = append(out, problem{key + ".host", "expected one host without a wildcard; whoever has another name below it would get the credential too"})
+		}
+	}
+	for name, value := range e.Variables {
+		if denied := deniedWords[name]; denied != nil && denied.MatchString(value) {
+			out = append(out, problem{"environment.variables." + name, "has an option that loads other programs or code, which is not allowed here"})
+		}
+		if strings.ContainsRune(value, 0) {
+			out = append(out, problem{"environment.variables." + name, "has a NUL byte"})
+		}
+	}
+	slices.SortFunc(out, func(a, b problem) int { return strings.Compare(a.key, b.key) })
+	return out
+}

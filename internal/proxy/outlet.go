@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"slices"
+)
+
+// mostRefused bounds the hosts that an outlet returns: a command may ask for as
+// many as it likes.
+const mostRefused = 100
+
+// Outlet makes of a session what sandbox.Command.Proxy takes: a function that
+// serves the session and returns, as host:port and each once, the first hosts
+// that it refused. Requests are logged at level debug, refusals at level info.
+// The session's own OnRequest is called too.
+func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string {
+	return func(l net.Listener) []string {
+		var refused []string
+		told, session := s.OnRequest, s
+		session.OnRequest = func(r Record) {
+			if told != nil {
+				told(r)
+			}
+			level := slog.LevelDebug
+			if r.Verdict == Refused {
+				level = slog.LevelInfo
+				address := (&exchange{record: r}).address()
+				if len(refused) < mostRefused && !slices.Contains(refused, address) {
+					refused = append(refused, address)
+				}
+			}
+			log.Log(context.Background(), level, "A sandboxed command asked for a host", "host", r.Host, "port", r.Port, "method", r.Method,
+				"verdict", r.Verdict, "reason", r.Reason, "sent", r.Sent, "received", r.Received, "who", r.Who)
+		}
+		if err := p.Serve(l, session); err != nil {
+			log.Error("A sandboxed command has no network: its hosts are not understood", "error", err, "who", s.Who)
+		}
+		return refused
+	}
+}

@@ -1,0 +1,257 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A sandbox has a network namespace of its own, with a loopback and nothing
+// else. The one way out is a listener on that loopback: process 1 makes it
+// inside the namespace and passes it to the worker, which serves it from
+// outside. A socket belongs to the namespace in which it was made, so nothing
+// need be relayed and no process need stand between.
+
+// ProxyPort is the one on which a sandbox has its proxy, at 127.0.0.1.
+const ProxyPort = 3128
+
+// proxyBacklog is how many connections wait to be accepted.
+const proxyBacklog = 128
+
+// offerListener makes the listener of the proxy and passes it to the worker. It
+// runs in process 1, before that confines itself. Nothing of it stays open
+// here, where the command could find it.
+func offerListener() error {
+	defer func() { _ = unix.Close(proxyFD) }()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("listener of the proxy: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: ProxyPort, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return fmt.Errorf("listener of the proxy: %w", err)
+	}
+	if err := unix.Listen(fd, proxyBacklog); err != nil {
+		return fmt.Errorf("listener of the proxy: %w", err)
+	}
+	if err := unix.Sendmsg(proxyFD, []byte{1}, unix.UnixRights(fd), nil, 0); err != nil {
+		return fmt.Errorf("pass the listener of the proxy on: %w", err)
+	}
+	return nil
+}
+
+// outlet is the worker's end of a sandbox's way out.
+type outlet struct {
+	serve func(net.Listener) []string
+	conn  *net.UnixConn // the listener comes through it
+	done  chan struct{} // closed when serve has returned
+
+	mu       sync.Mutex
+	closed   bool
+	listener net.Listener
+
+	refused []string // of serve
+	err     error    // why serve was never called
+}
+
+// openOutlet passes the child the socket by which it hands its listener out.
+func (s *session) openOutlet() error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("sandbox: socket for the proxy: %w", err)
+	}
+	s.pass(os.NewFile(uintptr(fds[1]), "proxy"))
+	ours := os.NewFile(uintptr(fds[0]), "proxy")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return fmt.Errorf("sandbox: socket for the proxy: %w", err)
+	}
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		_ = conn.Close()
+		return errors.New("sandbox: socket for the proxy: it is no unix socket")
+	}
+	s.config.Proxy = true
+	s.outlet = &outlet{serve: s.command.Proxy, conn: socket, done: make(chan struct{})}
+	s.onClose(func() { _ = socket.Close() })
+	return nil
+}
+
+// run serves until the outlet is closed.
+func (o *outlet) run() {
+	defer close(o.done)
+	listener, err := o.receive()
+	if err == nil {
+		o.mu.Lock()
+		if o.closed {
+			err = net.ErrClosed
+			_ = listener.Close()
+		}
+		o.listener = listener
+		o.mu.Unlock()
+	}
+	switch {
+	case err == nil:
+		o.refused = o.serve(listener)
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		// The sandbox ended before its command began, which is told elsewhere.
+	default:
+		o.err = fmt.Errorf("sandbox: the command had no proxy: %w", err)
+	}
+}
+
+// receive waits for the listener of process 1.
+func (o *outlet) receive() (net.Listener, error) {
+	data, control := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	n, m, _, _, err := o.conn.ReadMsgUnix(data, control)
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 && m == 0 {
+		return nil, io.EOF
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:m])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("its listener did not arrive: %w", errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("its listener did not arrive: %w", errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	unix.CloseOnExec(fds[0])
+	file := os.NewFile(uintptr(fds[0]), "listener of the proxy")
+	defer file.Close()
+	return net.FileListener(file)
+}
+
+// close ends the way out and waits for the proxy. What was refused is returned.
+func (o *outlet) close() ([]string, error) {
+	o.mu.Lock()
+	o.closed = true
+	_ = o.conn.Close()
+	if o.listener != nil {
+		_ = o.listener.Close()
+	}
+	o.mu.Unlock()
+	<-o.done
+	return o.refused, o.err
+}
+
+// noNamespaceError says why a command without namespaces gets no network.
+func noNamespaceError() error {
+	return &IsolationError{Final: true, Missing: []Feature{{
+		Name: "network through the proxy", Required: true, By: "namespaces", Fix: namespaceFix(),
+		Detail: "without a network namespace a command would share the network of this host, so commands that may reach hosts do not run here; " +
+			"make namespaces available, or leave out execution.sandbox.network and the network of checks",
+	}}}
+}
+
+// offlineEnv has the variables that keep tools from looking for a network.
+func offlineEnv() map[string]string {
+	// npm would try for a minute to reach its registry.
+	return map[string]string{"npm_config_offline": "true"}
+}
+
+// proxyEnv tells each tool, in its own words, where the proxy is.
+func proxyEnv() map[string]string {
+	const host = "127.0.0.1"
+	port := strconv.Itoa(ProxyPort)
+	url := "http://" + host + ":" + port
+	java := "-Dhttp.proxyHost=" + host + " -Dhttp.proxyPort=" + port + " -Dhttps.proxyHost=" + host + " -Dhttps.proxyPort=" + port +
+		" -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
+	env := map[string]string{
+		// Maven 3.9 looks at these properties only when told to.
+		"MAVEN_OPTS":  java + " -Daether.connector.http.useSystemProperties=true -Daether.transport.apache.useSystemProperties=true",
+		"GRADLE_OPTS": java,
+		"PIP_PROXY":   url,
+		// For the fetch of Node 22.21 and newer.
+		"NODE_USE_ENV_PROXY": "1",
+		"CARGO_HTTP_PROXY":   url,
+		"npm_config_proxy":   url, "npm_config_https_proxy": url,
+		"YARN_HTTP_PROXY": url, "YARN_HTTPS_PROXY": url,
+	}
+	for name, value := range map[string]string{"HTTP_PROXY": url, "HTTPS_PROXY": url, "NO_PROXY": "localhost,127.0.0.1,::1"} {
+		env[name], env[strings.ToLower(name)] = value, value
+	}
+	return env
+}
+
+// networkEnv is what the environment of a command says about the network.
+func networkEnv(c Command) map[string]string {
+	if c.Proxy == nil {
+		return offlineEnv()
+	}
+	env := proxyEnv()
+	if len(c.CACertificates) > 0 {
+		maps.Copy(env, trustEnv(bundleTarget()))
+	}
+	return env
+}
+
+// trustEnv names the bundle for each tool that does not look where the system
+// has its own.
+func trustEnv(bundle string) map[string]string {
+	env := map[string]string{}
+	for _, name := range []string{
+		"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO",
+	} {
+		env[name] = bundle
+	}
+	return env
+}
+
+const (
+	// systemBundle is where programs of most distributions look.
+	systemBundle = "/etc/ssl/certs/ca-certificates.crt"
+	// ownBundle is where it lies on other hosts.
+	ownBundle = "/run/sandbox/ca-certificates.crt"
+)
+
+// bundleTarget is the path of the certificates that a command trusts.
+func bundleTarget() string {
+	if info, err := os.Lstat(systemBundle); err == nil && info.Mode().IsRegular() {
+		return systemBundle
+	}
+	return ownBundle
+}
+
+// hostBundles are where hosts keep the authorities that they trust.
+var hostBundles = []string{
+	systemBundle, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+}
+
+// trustMounts lay the host's authorities, with those of the command, where the
+// command looks for them.
+func trustMounts(c Command) ([]mount, error) {
+	if c.Proxy == nil || len(c.CACertificates) == 0 {
+		return nil, nil
+	}
+	var bundle []byte
+	for _, path := range slices.Concat([]string{os.Getenv("SSL_CERT_FILE")}, hostBundles) {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			bundle = data
+			break
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("sandbox: certificates of this host: %w", err)
+		}
+	}
+	data := string(bundle) + "\n" + string(c.CACertificates)
+	target := bundleTarget()
+	if target == ownBundle {
+		return []mount{{Kind: mountFile, Target: target, Data: data}}, nil
+	}
+	return []mount{{Kind: mountOver, Source: ownBundle, Target: target, Data: data}}, nil
+}

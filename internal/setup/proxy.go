@@ -1,0 +1,34 @@
+package setup
+
+import (
+	"os"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
+)
+
+// Proxy makes the one way out of the sandboxes of a worker. It reads the
+// credentials of registries; one that is missing is an error.
+func Proxy(cfg *config.Config) (*proxy.Proxy, error) {
+	n := cfg.Environment.Network
+	options := proxy.Options{AllowPrivate: n.AllowPrivate}
+	for _, c := range n.Credentials {
+		value, err := c.Value(os.Getenv)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "environment.network.credentials cannot be used")
+		}
+		options.Credentials = append(options.Credentials, proxy.Credential{Host: c.Host, Header: c.Header, Value: value})
+	}
+	if upstream := httpproxy.FromEnvironment(); upstream.HTTPSProxy != "" || upstream.HTTPProxy != "" {
+		options.Upstream = upstream
+	}
+	p, err := proxy.New(options)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the proxy of the sandboxes cannot be made")
+	}
+	return p, nil
+}
