@@ -68,7 +68,7 @@ func (w *world) refusals(t *testing.T) map[string]refusal {
 	})
 	harness.WriteFiles(t, at("config"), map[string]string{"rgpt.yaml": "execution:\n  parallel_steps: lots\n"})
 	brokenRepo := harness.Repo(t, at("broken"), map[string]string{"rgpt.yaml": "# broken\nfindings:\n  max_major: many\n"})
-	greedyRepo := harness.Repo(t, at("greedy"), map[string]string{"rgpt.yaml": "execution:\n  sandbox:\n    network: true\n"})
+	greedyRepo := harness.Repo(t, at("greedy"), map[string]string{"rgpt.yaml": "execution:\n  sandbox:\n    network: [example.com]\n"})
 	harness.WriteFiles(t, at("dead"), map[string]string{"rgpt.yaml": provider("dead", closedPort(t))})
 	harness.WriteFiles(t, at("locked"), map[string]string{"rgpt.yaml": provider("locked", lockedModel(t))})
 	return map[string]refusal{
