@@ -135,11 +135,11 @@ func (b bubblewrap) mountArgs(s *session, m mount) ([]string, error) {
 	case mountDev:
 		return []string{"--dev", m.Target, "--perms", "1777", "--size", size, "--tmpfs", m.Target + "/shm", "--remount-ro", m.Target}, nil
 	case mountFile:
-		return fileArgs(s, m.Target, "0444", []byte(m.Data))
+		return fileArgs(s, m.Target, "0444", m.Data)
 	case mountProgram:
-		return fileArgs(s, m.Target, "0555", []byte(m.Data))
+		return fileArgs(s, m.Target, "0555", m.Data)
 	case mountOver:
-		fd, err := s.memory("file", []byte(m.Data))
+		fd, err := s.memory("file", m.Data)
 		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(fd), m.Target}, err
 	case mountCopy:
 		data, err := os.ReadFile(m.Source)

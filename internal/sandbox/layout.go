@@ -18,7 +18,7 @@ type mount struct {
 	Source string // host path, or the target of a symlink
 	Target string // path in the sandbox
 	Bytes  int64  // size of a tmpfs
-	Data   string // content of a file
+	Data   []byte // content of a file
 	FD     int    // descriptor of a prepared mount to use instead of Source
 }
 
@@ -31,6 +31,7 @@ const (
 	mountSymlink  mountKind = "symlink" // symbolic link
 	mountFile     mountKind = "file"    // small file with given content
 	mountProgram  mountKind = "program" // the same, executable
+	mountOver     mountKind = "over"    // small file with given content, in place of one that is there
 	mountCopy     mountKind = "copy"    // copy of a small host file
 	mountOver     mountKind = "over"    // file with given content over one of a read-only directory
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
@@ -158,12 +159,12 @@ func maskedMounts() []mount {
 // identityFiles name the user of the sandbox and nobody of the host.
 func identityFiles() []mount {
 	return []mount{
-		{Kind: mountFile, Target: "/etc/passwd", Data: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
+		{Kind: mountFile, Target: "/etc/passwd", Data: []byte("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
 			"sandbox:x:1000:1000:sandbox:" + Home + ":/bin/sh\n" +
-			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-		{Kind: mountFile, Target: "/etc/group", Data: "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"},
-		{Kind: mountFile, Target: "/etc/hosts", Data: "127.0.0.1 localhost sandbox\n::1 localhost\n"},
-		{Kind: mountFile, Target: "/etc/hostname", Data: "sandbox\n"},
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
+		{Kind: mountFile, Target: "/etc/group", Data: []byte("root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n")},
+		{Kind: mountFile, Target: "/etc/hosts", Data: []byte("127.0.0.1 localhost sandbox\n::1 localhost\n")},
+		{Kind: mountFile, Target: "/etc/hostname", Data: []byte("sandbox\n")},
 		// There is nobody to ask for names; who the host asks is its own affair.
 		{Kind: mountFile, Target: "/etc/resolv.conf"},
 	}

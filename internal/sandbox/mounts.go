@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,22 +121,11 @@ func (m mount) make() error {
 	case mountSymlink:
 		return os.Symlink(m.Source, target)
 	case mountFile:
-		return os.WriteFile(target, []byte(m.Data), 0o444)
+		return os.WriteFile(target, m.Data, 0o444)
 	case mountProgram:
-		return os.WriteFile(target, []byte(m.Data), 0o555)
+		return os.WriteFile(target, m.Data, 0o555)
 	case mountOver:
-		// Source is a path of the sandbox that gets the content.
-		source := stagingRoot + m.Source
-		if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(source, []byte(m.Data), 0o444); err != nil {
-			return err
-		}
-		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-			return err
-		}
-		return setMountAttr(target, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, false)
+		return mountFileOver(target, m.Data)
 	case mountCopy:
 		data, err := os.ReadFile(stagingHost + m.Source)
 		if err != nil {
@@ -181,6 +171,23 @@ func bind(source, target string, attr uint64) error {
 		return err
 	}
 	return setMountAttr(target, attr, true)
+}
+
+// mountFileOver shows a file of the staging file system, which has no name
+// afterwards, in place of a read-only one.
+func mountFileOver(target string, data []byte) error {
+	file, err := os.CreateTemp("/", "over-")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Chmod(0o444), file.Close()); err != nil {
+		return err
+	}
+	if err := unix.Mount(file.Name(), target, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	return setMountAttr(target, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, false)
 }
 
 func makeMountPoint(target string, dir bool) error {

@@ -243,7 +243,7 @@ func TestUnprivilegedWorkersHaveOverlaysToo(t *testing.T) {
 		t.Skip("it repeats tests")
 	}
 	t.Parallel()
-	dir, err := os.MkdirTemp("/var/tmp", "rgpt-sandbox-nobody-") // t.TempDir lies below a directory that is root's alone
+	dir, err := os.MkdirTemp("/var/tmp", "rgpt-sandbox-nobody-") //nolint:usetesting // t.TempDir lies below a directory that is root's alone
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "sandbox.test")

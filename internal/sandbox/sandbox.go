@@ -348,6 +348,9 @@ func (c Command) checkNesting() error {
 	}
 	for i, m := range c.Mounts {
 		for _, other := range c.Mounts[:i] {
+			if m.Host == other.Host && m != other {
+				return invalidf("%q cannot be shown at %q and %q", m.Host, other.Inside, m.Inside)
+			}
 			if m.Inside == other.Inside && m != other {
 				return invalidf("%q and %q cannot both be shown at %q", other.Host, m.Host, m.Inside)
 			}

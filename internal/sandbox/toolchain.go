@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"debug/elf"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -263,17 +265,80 @@ func (d *detection) python() {
 func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	bin := filepath.Join(inside, "bin")
 	d.mounts = append(d.mounts, mount{Kind: mountEmpty, Target: bin})
-	names := []string{"python", "python3", "python" + version}
-	for _, name := range names {
-		if source, err := filepath.EvalSymlinks(filepath.Join(prefix, "bin", name)); err == nil && within(source, prefix) {
-			d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: source, Target: filepath.Join(bin, name)})
-		}
+	name := "python" + version
+	program, err := filepath.EvalSymlinks(filepath.Join(prefix, "bin", name))
+	if err != nil {
+		return
+	}
+	if data := relinked(program, filepath.Join(prefix, "lib"), filepath.Join(inside, "lib")); data != nil {
+		d.mounts = append(d.mounts, mount{Kind: mountProgram, Target: filepath.Join(bin, name), Data: data})
+	} else {
+		d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: program, Target: filepath.Join(bin, name)})
+	}
+	for _, link := range []string{"python", "python3"} {
+		d.mounts = append(d.mounts, mount{Kind: mountSymlink, Source: name, Target: filepath.Join(bin, link)})
+	}
+	// What python says of its own place to those who build extensions.
+	for _, pattern := range []string{"lib/python" + version + "/_sysconfigdata_*.py", "lib/python" + version + "/config-*/Makefile", "lib/pkgconfig/python*.pc"} {
+		d.rewrite(prefix, inside, pattern)
 	}
 	const pip = "#!/bin/sh\nexec %s/python3 -m pip \"$@\"\n"
 	for _, name := range []string{"pip", "pip3"} {
-		d.mounts = append(d.mounts, mount{Kind: mountProgram, Target: filepath.Join(bin, name), Data: strings.Replace(pip, "%s", bin, 1)})
+		d.mounts = append(d.mounts, mount{Kind: mountProgram, Target: filepath.Join(bin, name), Data: []byte(strings.Replace(pip, "%s", bin, 1))})
 	}
 	d.hideIn(filepath.Join(prefix, "lib", "python"+version, "site-packages"), filepath.Join(inside, "lib", "python"+version, "site-packages"))
+}
+
+// rewrittenBytes bounds a file in which the place of a toolchain is replaced.
+const rewrittenBytes = 1 << 20
+
+// rewrite replaces the place of a toolchain in those of its files that name it.
+func (d *detection) rewrite(prefix, inside, pattern string) {
+	files, _ := filepath.Glob(filepath.Join(prefix, pattern))
+	for _, file := range files {
+		info, err := os.Lstat(file)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > rewrittenBytes {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		rel, relErr := filepath.Rel(prefix, file)
+		if err == nil && relErr == nil && bytes.Contains(data, []byte(prefix)) {
+			d.mounts = append(d.mounts, mount{Kind: mountOver, Target: filepath.Join(inside, rel), Data: bytes.ReplaceAll(data, []byte(prefix), []byte(inside))})
+		}
+	}
+}
+
+// relinkedBytes bounds a program that is changed: one that is little more than
+// a call of its library.
+const relinkedBytes = 1 << 20
+
+// relinked returns a small program that finds its libraries at another place,
+// nil for one that asks for no place. Without it an interpreter that was built
+// with a shared library would find none, or that of another version.
+func relinked(program, from, to string) []byte {
+	info, err := os.Stat(program)
+	if err != nil || info.Size() > relinkedBytes || len(to) > len(from) {
+		return nil
+	}
+	file, err := elf.Open(program)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	asks := false
+	for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
+		paths, err := file.DynString(tag)
+		asks = asks || err == nil && slices.Contains(paths, from)
+	}
+	if !asks {
+		return nil
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return nil
+	}
+	padded := append([]byte(to), make([]byte, len(from)-len(to)+1)...)
+	return bytes.ReplaceAll(data, append([]byte(from), 0), padded)
 }
 
 // packageDirs are where the system's interpreters look for packages.

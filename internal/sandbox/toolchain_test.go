@@ -4,6 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,5 +135,167 @@ func TestToolchainsAreFoundWhereTheyLie(t *testing.T) {
 func TestNpmGivesUpAtOnceWithoutANetwork(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *Process) {
 		require.Equal(t, "true", shellOutput(t, p, "echo -n $npm_config_offline"))
+	})
+}
+
+// moved are commands that show a toolchain to work at its neutral place.
+var moved = map[string]struct {
+	program, files, shell string
+	output                []string
+}{
+	"go": {"go", "", "go env GOROOT GOMODCACHE; go vet -h 2>&1 | head -1", []string{"/home/sandbox/go/pkg/mod", "usage: go vet"}},
+	"python finds itself": {"python3", "", `python3 -c '
+import sys, sysconfig, os
+print(sys.prefix, sys.executable, os.path.exists(sysconfig.get_path("include") + "/Python.h"))
+import ssl, sqlite3, ctypes, ensurepip, zlib
+import subprocess; subprocess.run([sys.executable, "-c", "import ssl, sys; print(sys.prefix)"], env={}, check=True)'; pip --version`, []string{"True", "pip "}},
+	"python makes environments": {"python3", "", `python3 -m venv v && . v/bin/activate && pip --version && python -c '
+import sys; print("base", sys.base_prefix, sys.prefix)'; readlink v/bin/python3; cat v/pyvenv.cfg; head -1 v/bin/pip`,
+		[]string{"/workspace/v/lib/python", " /workspace/v\n", "#!/workspace/v/bin/python"}},
+	"python builds extensions": {"gcc", "ext.c", `cat >setup.py <<'END'
+from setuptools import setup, Extension
+setup(name="ext", version="1", ext_modules=[Extension("ext", ["ext.c"])])
+END
+python3 -m venv v && { v/bin/python -c 'import setuptools' 2>/dev/null || v/bin/python -m ensurepip; }
+v/bin/python setup.py -q build_ext --inplace 2>&1 | tail -3; v/bin/python -c 'import ext; print("answer", ext.answer())'`,
+		[]string{"answer 42"}},
+	"rust": {"rustc", "", `cargo init -q --name m --vcs none . && cargo clippy -q && cargo fmt --check && cargo run -q && cargo test -q | grep 'test result'; rustc --print sysroot`,
+		[]string{"Hello, world!", "test result: ok"}},
+	"java":  {"javac", "", `echo 'class A { public static void main(String[] a) { System.out.println("from java"); } }' >A.java && javac A.java && java A; ls $JAVA_HOME/bin/javac`, []string{"from java", "/bin/javac"}},
+	"maven": {"mvn", "", `mvn -v`, []string{"Apache Maven"}},
+	"npm":   {"npm", "", `npm --version; npx --version`, []string{"."}},
+}
+
+const extension = `#include <Python.h>
+static PyObject *answer(PyObject *self, PyObject *args) { return PyLong_FromLong(42); }
+static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, 0}, {0}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "ext", 0, -1, methods};
+PyMODINIT_FUNC PyInit_ext(void) { return PyModule_Create(&module); }
+`
+
+func TestToolchainsWorkAtTheirNeutralPlaces(t *testing.T) {
+	t.Parallel()
+	for name, c := range moved {
+		for _, variant := range []Variant{Bubblewrap, Namespaces} {
+			t.Run(name+" in "+string(variant), func(t *testing.T) {
+				t.Parallel()
+				if _, err := exec.LookPath(c.program); err != nil {
+					t.Skip("not installed: ", c.program)
+				}
+				root := t.TempDir()
+				if c.files != "" {
+					writeFiles(t, root, map[string]string{c.files: extension})
+				}
+				p := withToolchains(t, variant, "")
+				res := runCommand(t, p, Command{Root: root, Shell: c.shell, Limits: Limits{
+					Timeout: 100 * time.Second, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
+				}})
+				for _, want := range c.output {
+					require.Contains(t, string(res.Stdout), want, "%s", res.Stderr)
+				}
+				for _, tool := range detectOnce().mounts {
+					if filepath.IsAbs(tool.Source) && !visibleAnyway(tool.Source) {
+						require.NotContains(t, string(res.Stdout), tool.Source, "a path of the host is told")
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPackagesOfTheHostAreHidden takes packages that are installed here for
+// every interpreter that commands find.
+func TestPackagesOfTheHostAreHidden(t *testing.T) {
+	const installed = `import importlib.metadata as m
+names = {f.parts[0] for d in m.distributions() for f in (d.files or []) if len(f.parts) == 2 and f.parts[1] == "__init__.py"}
+print(*sorted(n for n in names if n not in ("pip", "setuptools", "wheel", "pkg_resources", "_distutils_hack")))`
+	eachVariant(t, func(t *testing.T, p *Process) {
+		p = withToolchains(t, p.Variant(), "")
+		for _, interpreter := range []string{"python3", "/usr/bin/python3"} {
+			out, err := exec.Command(interpreter, "-c", installed).Output()
+			if err != nil {
+				continue
+			}
+			names := strings.Fields(string(out))
+			if len(names) == 0 {
+				continue
+			}
+			t.Logf("%d packages of %s, such as %s", len(names), interpreter, names[0])
+			res := runCommand(t, p, Command{Args: append([]string{interpreter, "-c", `import importlib.util, sys
+print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)])
+import site, os
+for d in site.getsitepackages():
+    try: open(d + "/planted.py", "w")
+    except OSError: pass
+    else: print("planted in", d)`}, names...)})
+			require.Equal(t, "\n", string(res.Stdout), "%s", res.Stderr)
+			require.True(t, res.OK(), "%s", res.Stderr)
+		}
+		res := runCommand(t, p, Command{Shell: "pytest --version"})
+		if dir := filepath.Dir(resolve("pytest")); !slices.Contains(strings.Split(defaultPath, ":"), dir) {
+			require.Equal(t, 127, res.ExitCode, "a script of the host is found: %s", res.Stderr)
+		}
+	})
+}
+
+// TestAProgramAmongOthersExposesNothingElse: node in ~/bin must not show ~.
+func TestAProgramAmongOthersExposesNothingElse(t *testing.T) {
+	node := resolve("node")
+	if node == "" {
+		t.Skip("node is not installed")
+	}
+	home := realDir(t)
+	writeFiles(t, home, map[string]string{".ssh/id_rsa": canarySecret, "lib/node_modules/npm/package.json": "{}", "bin/other": canarySecret})
+	data, err := os.ReadFile(node)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(home, "bin", "node"), data, 0o755))
+	mvn := filepath.Join(home, "bin", "mvn")
+	require.NoError(t, os.WriteFile(mvn, []byte("#!/bin/sh\necho Apache Maven 9.9\n"), 0o755))
+	t.Setenv("HOME", home)
+	t.Setenv("PATH", filepath.Join(home, "bin")+":"+os.Getenv("PATH"))
+	tools := DetectToolchains()
+	require.Contains(t, strings.Join(tools.Refused, "\n"), "npm is not shown to commands")
+	require.Contains(t, strings.Join(tools.Refused, "\n"), "maven is not shown to commands: "+mvn)
+	require.NotContains(t, tools.Versions, "maven")
+	p, err := NewProcess(Options{Toolchains: tools})
+	require.NoError(t, err)
+	res := runCommand(t, p, Command{Shell: "which node && node -p 6*7 && ls -A /opt/node /opt/node/bin; cat /opt/node/.ssh/id_rsa /opt/node/bin/other"})
+	require.Equal(t, "/opt/node/bin/node\n42\n/opt/node:\nbin\n\n/opt/node/bin:\nnode\n", string(res.Stdout), "%s", res.Stderr)
+}
+
+func TestDirectoriesThatHoldMoreThanAToolchainAreRefused(t *testing.T) {
+	t.Parallel()
+	home, err := os.UserHomeDir()
+	require.NoError(t, err)
+	data := mkdir(t, realDir(t), "data")
+	for _, dir := range []string{home, "/root", "/home", filepath.Dir(data), data} {
+		require.NotEmpty(t, exposes(dir, data), dir)
+	}
+	require.Empty(t, exposes(mkdir(t, data, "cache"), data), "what lies in the data folder is the caller's to give")
+	require.Empty(t, exposes("/usr/share", data))
+
+	p, err := NewProcess(Options{DataDir: data})
+	require.NoError(t, err)
+	_, err = p.Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Mounts: []Mount{{Host: filepath.Dir(data), Inside: "/srv/x"}}})
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "data folder")
+}
+
+func TestVersionsArePlain(t *testing.T) {
+	t.Parallel()
+	versions := detectOnce().Versions
+	for _, name := range []string{"go", "node", "npm", "python", "rust", "cargo", "java", "maven", "make", "gcc"} {
+		program := versionQuestions[name][0]
+		if resolve(program) == "" {
+			continue
+		}
+		require.Regexp(t, `^\d+(\.\d+)+`, versions[name], name)
+	}
+	require.Equal(t, strings.TrimPrefix(runtime.Version(), "go"), versions["go"])
+}
+
+func TestTheHostsResolversAreNotTold(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		require.Equal(t, "0\n", shellOutput(t, p, "wc -c </etc/resolv.conf"))
 	})
 }

@@ -17,13 +17,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // Each case of the properties here is many git processes. -rapid.checks on the
 // command line wins over this.
 func init() { _ = flag.Set("rapid.checks", "15") }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	sandbox.MaybeRunHelper()
+	goleak.VerifyTestMain(m)
+}
 
 // dirBlobs is a blob store in a directory, as several hosts would share it.
 type dirBlobs struct{ dir string }
