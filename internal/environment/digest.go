@@ -86,7 +86,7 @@ func (c Command) line() string {
 	if c.Dir != "." && c.Dir != "" {
 		line = "(cd " + quote(c.Dir) + " && { " + line + "; })"
 	} else if c.Optional {
-		line = "{ " + line + "; }"
+		line = "(" + line + ")" // a shell of its own, or its exit would end what follows
 	}
 	if c.Optional {
 		line += " || true"

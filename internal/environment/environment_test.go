@@ -2,6 +2,7 @@ package environment
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -111,7 +112,7 @@ func TestEachManagerInstallsInItsWay(t *testing.T) {
 		{"tests without a manifest", "-- test_x.py --\n", "pip", []string{venv, pip + "pytest"}},
 		{"cargo with a lock file", "-- Cargo.toml --\n[package]\nname='x'\n-- Cargo.lock --\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')" --locked || `}},
 		{"cargo without one", "-- Cargo.toml --\n[workspace]\nmembers=['a']\n-- a/Cargo.toml --\n[package]\nname='a'\n", "cargo", []string{`CARGO_NET_OFFLINE=false cargo fetch --target "$(rustc -vV | sed -n 's/^host: //p')"`}},
-		{"maven", "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest'"}},
+		{"maven", "-- pom.xml --\n<project/>\n", "maven", []string{javaOnline + "mvn --batch-mode --no-transfer-progress '-Dtest=*#noSuchTest'"}},
 		{"gradle with a wrapper", "-- settings.gradle.kts --\n-- gradlew --\n-- app/build.gradle.kts --\n", "gradle", []string{javaOnline + "init=$(mktemp"}},
 		{"make", "-- Makefile --\ntest:\n\ttrue\n-- x.c --\n", "make", nil},
 		{"cmake", "-- CMakeLists.txt --\n-- x.c --\n", "cmake", nil},
@@ -161,6 +162,12 @@ func TestMembersOfAWorkspaceComeWithItsRoot(t *testing.T) {
 	last := r.Setup[len(r.Setup)-1]
 	require.Equal(t, "other", last.Dir)
 	require.True(t, last.Optional)
+}
+
+func TestAMavenModuleThatFailsDoesNotEndTheSetUp(t *testing.T) {
+	t.Parallel()
+	require.False(t, find(t, "-- pom.xml --\n<project/>\n").Setup[0].Optional)
+	require.True(t, find(t, "-- pom.xml --\n<project/>\n-- a/pom.xml --\n<project/>\n").Setup[0].Optional)
 }
 
 func TestFoldersBesideEachOtherAreSetUpEach(t *testing.T) {
@@ -281,6 +288,18 @@ func TestYAMLReadBackGivesTheSameRecipe(t *testing.T) {
 	require.Equal(t, first.Path, second.Path)
 	require.Equal(t, first.Drop, second.Drop)
 	require.Equal(t, first.Inputs, second.Inputs)
+}
+
+func TestAnOptionalCommandFailsWithoutEndingItsLine(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{".", "a b"} {
+		line := Command{Dir: dir, Shell: "false; s=$?; exit $s", Optional: true}.line()
+		cmd := exec.Command("bash", "-c", line+" && echo on")
+		cmd.Dir = checkout(t, "-- a b/x --\n").Name()
+		out, err := cmd.Output()
+		require.NoError(t, err, line)
+		require.Equal(t, "on\n", string(out))
+	}
 }
 
 func TestTheDigestFollowsWhatDecides(t *testing.T) {

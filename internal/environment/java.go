@@ -71,8 +71,11 @@ func (f *finder) maven(dir string) bool {
 	// Modules that need the archive of another are compiled only with it.
 	run = either(run+"test", run+"--fail-at-end package")
 	// What was compiled is deleted: the classes of a test that a change deletes would still be run.
-	clean := words(append([]string{"rm", "-rf"}, f.compiled(dir)...)...)
-	f.command(Command{Dir: dir, Shell: javaOnline + run + "; s=$?; " + clean + "; exit $s", Optional: dir != "."})
+	modules := f.compiled(dir)
+	clean := words(append([]string{"rm", "-rf"}, modules...)...)
+	// Of several modules, one that cannot be built here does not spoil the others.
+	optional := dir != "." || len(modules) > 1
+	f.command(Command{Dir: dir, Shell: javaOnline + run + "; s=$?; " + clean + "; exit $s", Optional: optional})
 	return true
 }
 
