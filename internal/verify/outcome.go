@@ -19,10 +19,10 @@ func (r *run) outcome() Outcome {
 		r.judge(&f, e)
 	}
 	cases := r.cases()
-	if r.ranNothing(cases) {
-		f.list = append(f.list, r.noTests(cases))
+	if r.ranNothing() {
+		f.list = append(f.list, r.noTests())
 	}
-	o.Cases, o.Summary = caseList(cases, &f), summarise(cases)
+	o.Cases, o.Summary = caseList(cases, &f), r.summary()
 	o.Summary.DurationMS = o.Duration.Milliseconds()
 	o.Findings = f.bounded()
 	o.Artifacts = r.artifacts()
@@ -87,9 +87,6 @@ func (r *run) judge(f *findings, e *execution) {
 	}
 	told := len(e.parsed.failed()) > 0
 	for _, p := range e.parsed.problems {
-		if e.run.prepare && p.level != levelError {
-			continue
-		}
 		told = told || p.level == levelError
 		f.add(r.severity(p.level), p.message, p.location(), p.rule)
 	}
@@ -173,9 +170,11 @@ func brokenMessage(e *execution, r *run) string {
 func unexplained(e *execution) string {
 	text := fmt.Sprintf("`%s` ended with exit code %d", fault.Clip(clean(e.run.String()), 200), e.result.ExitCode)
 	switch {
-	case len(e.parsed.cases) > 0 && len(e.parsed.failed()) == 0:
+	case e.parsed.summary().Failed > 0:
+		text = fmt.Sprintf("%d tests failed in `%s`", e.parsed.summary().Failed, fault.Clip(clean(e.run.String()), 200))
+	case e.parsed.summary().Passed+len(e.parsed.cases) > 0:
 		text += " although no test failed"
-	case e.counted && len(e.parsed.cases) == 0:
+	case e.counted && e.parsed.summary() == contract.TestSummary{}:
 		text += " without running a test"
 	}
 	return fault.Clip(text+because(e), maxMessage)
@@ -222,7 +221,7 @@ func (r *run) cases() []testCase {
 	}
 	for _, e := range r.executions {
 		switch {
-		case e.run.prepare:
+		case e.run.setup:
 		case e.counted:
 			all = append(all, e.parsed.cases...)
 		default:
@@ -230,6 +229,24 @@ func (r *run) cases() []testCase {
 		}
 	}
 	return all
+}
+
+// summary counts the tests of all executions.
+func (r *run) summary() contract.TestSummary {
+	var sum contract.TestSummary
+	if r.job.check.Category != contract.CategoryTest {
+		return sum
+	}
+	for _, e := range r.executions {
+		switch {
+		case e.run.setup:
+		case e.counted:
+			sum = sum.Add(e.parsed.summary())
+		default:
+			sum = sum.Add(summarise([]testCase{commandAsCase(e)}))
+		}
+	}
+	return sum
 }
 
 func commandAsCase(e *execution) testCase {
@@ -295,7 +312,7 @@ func summarise(cases []testCase) contract.TestSummary {
 }
 
 // ranNothing: a test check that ended well, in which no test did anything.
-func (r *run) ranNothing(cases []testCase) bool {
+func (r *run) ranNothing() bool {
 	if r.job.check.Category != contract.CategoryTest || len(r.executions) == 0 {
 		return false
 	}
@@ -304,17 +321,17 @@ func (r *run) ranNothing(cases []testCase) bool {
 			return false
 		}
 	}
-	s := summarise(cases)
+	s := r.summary()
 	return s.Passed+s.Failed+s.Flaky == 0
 }
 
 // noTests: one shard of several may be without a test where another has some;
 // only the whole can lack what is required.
-func (r *run) noTests(cases []testCase) contract.Finding {
+func (r *run) noTests() contract.Finding {
 	what, severity := "no tests were run", contract.SeverityMinor
 	whole := r.job.check.Shards <= 1
-	if len(cases) > 0 {
-		what = fmt.Sprintf("no tests were run: all %d were skipped", len(cases))
+	if skipped := r.summary().Skipped; skipped > 0 {
+		what = fmt.Sprintf("no tests were run: all %d were skipped", skipped)
 		if whole {
 			severity = contract.SeverityMedium
 		}

@@ -38,9 +38,6 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 	if !ok {
 		return Outcome{}, badSetting("check %q is not part of the plan of this checkout; were the settings changed after planning?", check.ID)
 	}
-	if env.NodeModules != "" {
-		j = j.withPackages()
-	}
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return Outcome{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
@@ -77,6 +74,7 @@ type run struct {
 	started time.Time
 
 	executions []*execution
+	installed  *bool // whether Python finds the checkout's packages; nil: not asked yet
 }
 
 // execution is one command that ran.
@@ -125,7 +123,7 @@ func (r *run) all(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if e.result.TimedOut || inv.prepare && e.red() {
+		if e.result.TimedOut || inv.setup && e.red() {
 			return nil // the rest would only add noise
 		}
 	}
@@ -155,6 +153,10 @@ func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
 	if err := clearReports(r.dir, inv.reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
+	inv, err := r.withSource(ctx, inv)
+	if err != nil {
+		return nil, err
+	}
 	before := stamps(r.dir, inv.reports)
 	out := r.output(inv)
 	result, err := r.command(ctx, inv, out.write)
@@ -178,12 +180,16 @@ func (r *run) read(e *execution, before map[string]stamp) {
 				e.notes = append(e.notes, fmt.Sprintf("report %s was not understood: %s", name(rep.path), message(err.Error())))
 			}
 		}
-		e.counted = true
-		if len(reports)+len(e.notes) == 0 {
+		switch {
+		case len(reports) > 0 && e.run.printed != nil:
+			e.parsed.sum = e.run.printed(e.result.Stdout, e.result.Stderr)
+		case len(e.parsed.cases) == 0 && e.run.orText && e.parseText(s):
+		case len(reports)+len(e.notes) == 0:
 			e.notes = append(e.notes, fmt.Sprintf("the command wrote no report %s", strings.Join(e.run.reports, ", ")))
 		}
+		e.counted = true
 	} else {
-		e.parseOutput(s)
+		e.parseOutput(s, r.job.check.Category == contract.CategoryTest)
 	}
 	if e.run.audit != nil {
 		e.run.audit(r.dir, s, &e.parsed)
@@ -265,7 +271,7 @@ func (r *run) readOnly() []string {
 
 // readsOutput: the output is the report, so that its middle must not be lost.
 func readsOutput(inv invocation) bool {
-	return len(inv.reports) == 0 && inv.format != FormatExitCode
+	return (len(inv.reports) == 0 || inv.orText) && inv.format != FormatExitCode
 }
 
 // runnerError gives an error of the sandbox a class. That a sandbox cannot be

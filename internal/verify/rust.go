@@ -2,8 +2,8 @@ package verify
 
 import "github.com/rocketgpt/orchestrator/contract"
 
-// planRust builds and tests crates. Crates that are not in cargo's cache can
-// be fetched only where the network is allowed.
+// planRust builds and tests crates. What they need lies in cargo's cache or a vendor
+// folder: cargo does not try the network unless the command may use it.
 func planRust(t *tree, p planning) []job {
 	var build, test []invocation
 	for _, dir := range t.projects("Cargo.toml") {

@@ -55,6 +55,9 @@ const (
 const (
 	formatUnittest Format = "unittest"
 	formatCargo    Format = "cargo-test"
+	formatJest     Format = "jest-json"
+	formatAva      Format = "ava-tap"
+	formatRunners  Format = "test-runner-text"
 	formatFileList Format = "file-list"
 )
 
