@@ -41,7 +41,13 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 // Judged reports whether a failure is what Of says of checks, rather than that
 // they could not be carried out.
 func Judged(f *contract.Failure) bool {
-	if f == nil || f.Class != contract.ClassAssertion && f.Class != contract.ClassRuntime {
+	if f == nil {
+		return false
+	}
+	if f.Class == contract.ClassConfig {
+		return f.Code == contract.CodeMissing
+	}
+	if f.Class != contract.ClassAssertion && f.Class != contract.ClassRuntime {
 		return false
 	}
 	return slices.Contains([]contract.Code{
@@ -93,6 +99,8 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s took longer than %s may (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
 	case contract.CodeCommandCrashed:
 		return fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "%s crashed: %s", name, message)
+	case contract.CodeMissing:
+		return fault.New(contract.ClassConfig, contract.CodeMissing, "%s could not run: %s", name, message)
 	case contract.CodeNoTests:
 		return fault.New(contract.ClassAssertion, contract.CodeNoTests, "%s found nothing to run: %s", name, message)
 	default:

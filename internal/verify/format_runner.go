@@ -40,13 +40,14 @@ func streams(data []byte) [][]string {
 	for _, line := range lines(data) {
 		line = strings.TrimRight(clean(bound(line, 4096)), " \t")
 		prefix := taskPrefix.FindString(line)
-		at, seen := index[prefix]
+		key := strings.TrimRight(prefix, " ") // its empty lines end without it
+		at, seen := index[key]
 		if !seen {
 			if len(out) >= maxStreams {
-				prefix, at = "", 0
+				at = 0
 			} else {
 				at = len(out)
-				index[prefix] = at
+				index[key] = at
 				out = append(out, nil)
 			}
 		}

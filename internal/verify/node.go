@@ -28,9 +28,9 @@ type nodeProject struct {
 }
 
 // nodeEnv keeps npm from asking the registry about itself and tools from
-// waiting for a terminal.
+// waiting for a terminal. It says nothing about colours: there are tests of them.
 var nodeEnv = map[string]string{
-	"CI": "1", "NO_COLOR": "1", "NO_UPDATE_NOTIFIER": "1",
+	"CI": "1", "NO_UPDATE_NOTIFIER": "1",
 	"npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
 	// What is to be used is installed already, and nothing can be fetched.
 	"COREPACK_ENABLE_NETWORK": "0", "COREPACK_ENABLE_STRICT": "0", "npm_config_manage_package_manager_versions": "false",

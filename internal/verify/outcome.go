@@ -32,6 +32,10 @@ func (r *run) outcome() Outcome {
 	if !o.OK {
 		o.Message = r.telling(o)
 	}
+	o.Started = true
+	if e := r.unstarted(); e != nil {
+		o.Started, o.Cause = false, e.obstacle().what
+	}
 	return o
 }
 
@@ -85,6 +89,10 @@ func (r *run) judge(f *findings, e *execution) {
 	for _, c := range e.parsed.cases {
 		r.judgeCase(f, c)
 	}
+	if o := e.obstacle(); o != nil {
+		f.add(r.unavailable(), o.message(e), "", ruleUnavailable)
+		return
+	}
 	told := len(e.parsed.failed()) > 0
 	for _, p := range e.parsed.problems {
 		told = told || p.level == levelError
@@ -131,6 +139,14 @@ func caseMessage(c testCase, what string) string {
 	return fault.Clip(text, maxMessage)
 }
 
+// unavailable grades that a command could not start: of a lint it is worth a note.
+func (r *run) unavailable() contract.Severity {
+	if r.job.check.Category == contract.CategoryLint {
+		return contract.SeverityMinor
+	}
+	return r.severity(levelError)
+}
+
 // severity grades what a tool calls an error, a warning or a note.
 func (r *run) severity(l level) contract.Severity {
 	c := r.job.check.Category
@@ -158,10 +174,6 @@ func brokenMessage(e *execution, r *run) string {
 		return fmt.Sprintf("`%s` was ended because it went over the limit of %s", command, e.result.LimitExceeded)
 	case e.result.Signal != "":
 		return fmt.Sprintf("`%s` was ended by the signal %s%s", command, e.result.Signal, because(e))
-	case e.result.ExitCode == 127:
-		return fmt.Sprintf("`%s` could not start: a program was not found%s", command, because(e))
-	case e.result.ExitCode == 126:
-		return fmt.Sprintf("`%s` could not start: a program may not be executed%s", command, because(e))
 	}
 	return fmt.Sprintf("`%s` crashed: exit code %d, as after signal %d%s", command, e.result.ExitCode, e.result.ExitCode-128, because(e))
 }
@@ -221,7 +233,7 @@ func (r *run) cases() []testCase {
 	}
 	for _, e := range r.executions {
 		switch {
-		case e.run.setup:
+		case e.run.setup, e.obstacle() != nil:
 		case e.counted:
 			all = append(all, e.parsed.cases...)
 		default:
@@ -239,7 +251,7 @@ func (r *run) summary() contract.TestSummary {
 	}
 	for _, e := range r.executions {
 		switch {
-		case e.run.setup:
+		case e.run.setup, e.obstacle() != nil:
 		case e.counted:
 			sum = sum.Add(e.parsed.summary())
 		default:
@@ -358,8 +370,12 @@ func (r *run) code(o Outcome, f findings) contract.Code {
 			}
 		}
 	}
+	lint := r.job.check.Category == contract.CategoryLint
 	for _, e := range r.executions {
-		red = red || e.red()
+		red = red || e.red() && (!lint || e.obstacle() == nil)
+	}
+	if r.unstarted() != nil && !lint && o.Summary.Failed == 0 {
+		return contract.CodeMissing
 	}
 	none := false
 	for _, finding := range o.Findings {
@@ -382,6 +398,9 @@ func (r *run) code(o Outcome, f findings) contract.Code {
 // telling is the line that says most about a red check.
 func (r *run) telling(o Outcome) string {
 	for _, e := range r.executions {
+		if o := e.obstacle(); o != nil && r.job.check.Category != contract.CategoryLint {
+			return o.message(e)
+		}
 		if e.broken() != "" {
 			return brokenMessage(e, r)
 		}

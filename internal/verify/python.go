@@ -171,7 +171,7 @@ func needPytest(root *os.Root, files []string, p *parsed) {
 // pythonEnv keeps Python from writing into the checkout and, for unittest, lets
 // tests import what lies beside them, as its discovery does.
 func pythonEnv(t *tree, tests []string) map[string]string {
-	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "PY_COLORS": "0"}
+	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1"}
 	var dirs []string
 	for _, f := range tests {
 		if dir := path.Dir(f); dir != "." && !t.has(path.Join(dir, "__init__.py")) && !slices.Contains(dirs, dir) {

@@ -100,7 +100,7 @@ func (e *execution) broken() contract.Code {
 		return ""
 	case r.TimedOut:
 		return contract.CodeTimeout
-	case r.Signal != "", r.LimitExceeded != "", r.ExitCode == 126, r.ExitCode == 127, r.ExitCode > 128 && r.ExitCode < 128+65:
+	case r.Signal != "", r.LimitExceeded != "", r.ExitCode > 128 && r.ExitCode < 128+65:
 		return contract.CodeCommandCrashed
 	}
 	return ""

@@ -23,6 +23,6 @@ func cargo(dir string, network bool, f Format, args ...string) invocation {
 	}
 	return invocation{
 		args: append([]string{"cargo"}, args...), dir: dir, format: f, network: network,
-		env: map[string]string{"CARGO_TERM_COLOR": "never", "RUST_BACKTRACE": "0"},
+		env: map[string]string{"CARGO_TERM_COLOR": "never"},
 	}
 }
