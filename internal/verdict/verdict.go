@@ -15,7 +15,8 @@ import (
 
 // Of sums up the checks of one execution of the tester and says whether the run
 // may go on. A red test or build always stops it; other checks, those of pinned
-// and of new tests among them, count by their findings.
+// and of new tests among them, count by their findings. What Compare found to be
+// known from the base commit neither stops a run nor counts.
 func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
 	var out contract.TestReportResult
 	for _, c := range checks {
@@ -56,7 +57,7 @@ func Judged(f *contract.Failure) bool {
 }
 
 func failure(out contract.TestReportResult, checks []contract.CheckResult, most contract.Thresholds) *fault.Error {
-	red := slices.DeleteFunc(slices.Clone(checks), func(c contract.CheckResult) bool { return c.OK })
+	red := slices.DeleteFunc(slices.Clone(checks), func(c contract.CheckResult) bool { return c.OK || c.KnownOnly })
 	for _, c := range red {
 		if stops(c) && c.Check.Retest == 0 {
 			return redCheck(c, out, checks)
@@ -80,7 +81,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 func stops(c contract.CheckResult) bool {
 	switch c.Check.Category {
 	case contract.CategoryTest:
-		return c.Check.ID != contract.CheckPinnedTests && c.Check.ID != contract.CheckNewTests
+		return c.Check.ID != contract.CheckPinnedTests && c.Check.ID != contract.CheckNewTests && c.Code != contract.CodeFindings
 	case contract.CategoryBuild:
 		return true
 	default:
@@ -94,7 +95,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	switch c.Code {
 	case contract.CodeTestsFailed:
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
-			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, touched(checks))
+			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, known(c)+touched(checks))
 	case contract.CodeTimeout:
 		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s took longer than %s may (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
 	case contract.CodeCommandCrashed:
@@ -106,6 +107,14 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	default:
 		return fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed: %s", name, message)
 	}
+}
+
+// known says how much of a red check is no fault of the change.
+func known(c contract.CheckResult) string {
+	if c.Known == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of its findings were there on the base commit too", c.Known)
 }
 
 // touched says what the change did to tests: a test that fails because it was
