@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -63,8 +64,8 @@ func (e *execution) parseOutput(s site, tests bool) {
 // is seen in counts as one test, unless the command is known to start a runner. It
 // reports whether one was seen.
 func (e *execution) parseText(s site) bool {
-	out := parseRunners(e.result.Stdout, s)
-	out.add(parseRunners(e.result.Stderr, s))
+	// Some, such as vitest, name failures on stderr and end with their sums on stdout.
+	out := parseRunners(slices.Concat(e.result.Stderr, []byte("\n"), e.result.Stdout), s)
 	e.counted = out.sum != nil || e.run.runner && e.red()
 	if e.counted {
 		e.parsed.add(out)
