@@ -353,6 +353,12 @@ type CheckResult struct {
 	DurationMS int64       `json:"duration_ms"`
 	Code       Code        `json:"code,omitempty"`    // why a check is red, for programs
 	Message    string      `json:"message,omitempty"` // the telling line of a red check
+	// Known is how many of its findings the base commit had too. They are in none of
+	// the counts above.
+	Known int `json:"known,omitempty"`
+	// KnownOnly: it failed, but only as it did on the base commit already. It counts
+	// as passed, and OK is set.
+	KnownOnly bool `json:"known_only,omitempty"`
 }
 
 // Counts reports whether the tests of a check stand for themselves. Those of a

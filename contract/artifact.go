@@ -61,15 +61,27 @@ func Categories() []Category {
 
 // Finding is one problem that verification found.
 type Finding struct {
-	ID         int64      `json:"id,omitempty"`
-	Severity   Severity   `json:"severity"`
-	Category   Category   `json:"category"`
-	Message    string     `json:"message"`
-	Location   string     `json:"location,omitempty"` // file:line
-	Rule       string     `json:"rule,omitempty"`     // test case, linter rule or scanner id
-	Resolved   bool       `json:"resolved"`
-	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
+	ID       int64    `json:"id,omitempty"`
+	Severity Severity `json:"severity"`
+	Category Category `json:"category"`
+	Message  string   `json:"message"`
+	Location string   `json:"location,omitempty"` // file:line
+	Rule     string   `json:"rule,omitempty"`     // test case, linter rule or scanner id
+	// Status says whether the base commit had it too; empty where nobody compared.
+	Status     FindingStatus `json:"status,omitempty"`
+	Resolved   bool          `json:"resolved"`
+	ResolvedAt *time.Time    `json:"resolved_at,omitempty"`
 }
+
+// FindingStatus says whether a finding was there before the change.
+type FindingStatus string
+
+// The states of a finding. What the base commit had and the change does not is fixed,
+// and no finding of the change.
+const (
+	FindingNew   FindingStatus = "new"
+	FindingKnown FindingStatus = "known"
+)
 
 // TestStatus is the outcome of one test case.
 type TestStatus string

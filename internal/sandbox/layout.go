@@ -33,7 +33,6 @@ const (
 	mountProgram  mountKind = "program" // the same, executable
 	mountOver     mountKind = "over"    // small file with given content, in place of one that is there
 	mountCopy     mountKind = "copy"    // copy of a small host file
-	mountOver     mountKind = "over"    // file with given content over one of a read-only directory
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
 	mountEmpty    mountKind = "empty"   // empty directory over what would be seen, closed by mountSeal

@@ -248,10 +248,10 @@ func trustMounts(c Command) ([]mount, error) {
 			return nil, fmt.Errorf("sandbox: certificates of this host: %w", err)
 		}
 	}
-	data := string(bundle) + "\n" + string(c.CACertificates)
+	data := slices.Concat(bundle, []byte("\n"), c.CACertificates)
 	target := bundleTarget()
 	if target == ownBundle {
 		return []mount{{Kind: mountFile, Target: target, Data: data}}, nil
 	}
-	return []mount{{Kind: mountOver, Source: ownBundle, Target: target, Data: data}}, nil
+	return []mount{{Kind: mountOver, Target: target, Data: data}}, nil
 }

@@ -90,6 +90,7 @@ func judged(check contract.Check, findings []contract.Finding, grade func(contra
 type Recorded struct {
 	Result   contract.CheckResult
 	Findings []contract.Finding
+	Cases    []contract.TestCase // for Compare alone
 }
 
 // Modes are the ways in which changes of tests and new tests count.

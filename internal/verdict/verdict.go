@@ -15,7 +15,8 @@ import (
 
 // Of sums up the checks of one execution of the tester and says whether the run
 // may go on. A red test or build always stops it; other checks, those of pinned
-// and of new tests among them, count by their findings.
+// and of new tests among them, count by their findings. What Compare found to be
+// known from the base commit neither stops a run nor counts.
 func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
 	var out contract.TestReportResult
 	for _, c := range checks {
@@ -41,7 +42,13 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 // Judged reports whether a failure is what Of says of checks, rather than that
 // they could not be carried out.
 func Judged(f *contract.Failure) bool {
-	if f == nil || f.Class != contract.ClassAssertion && f.Class != contract.ClassRuntime {
+	if f == nil {
+		return false
+	}
+	if f.Class == contract.ClassConfig {
+		return f.Code == contract.CodeMissing
+	}
+	if f.Class != contract.ClassAssertion && f.Class != contract.ClassRuntime {
 		return false
 	}
 	return slices.Contains([]contract.Code{
@@ -50,7 +57,7 @@ func Judged(f *contract.Failure) bool {
 }
 
 func failure(out contract.TestReportResult, checks []contract.CheckResult, most contract.Thresholds) *fault.Error {
-	red := slices.DeleteFunc(slices.Clone(checks), func(c contract.CheckResult) bool { return c.OK })
+	red := slices.DeleteFunc(slices.Clone(checks), func(c contract.CheckResult) bool { return c.OK || c.KnownOnly })
 	for _, c := range red {
 		if stops(c) && c.Check.Retest == 0 {
 			return redCheck(c, out, checks)
@@ -74,7 +81,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 func stops(c contract.CheckResult) bool {
 	switch c.Check.Category {
 	case contract.CategoryTest:
-		return c.Check.ID != contract.CheckPinnedTests && c.Check.ID != contract.CheckNewTests
+		return c.Check.ID != contract.CheckPinnedTests && c.Check.ID != contract.CheckNewTests && c.Code != contract.CodeFindings
 	case contract.CategoryBuild:
 		return true
 	default:
@@ -88,16 +95,26 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	switch c.Code {
 	case contract.CodeTestsFailed:
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
-			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, touched(checks))
+			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, known(c)+touched(checks))
 	case contract.CodeTimeout:
 		return fault.New(contract.ClassRuntime, contract.CodeTimeout, "%s took longer than %s may (verification.timeout): %s", name, time.Duration(c.DurationMS)*time.Millisecond, message)
 	case contract.CodeCommandCrashed:
 		return fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "%s crashed: %s", name, message)
+	case contract.CodeMissing:
+		return fault.New(contract.ClassConfig, contract.CodeMissing, "%s could not run: %s", name, message)
 	case contract.CodeNoTests:
 		return fault.New(contract.ClassAssertion, contract.CodeNoTests, "%s found nothing to run: %s", name, message)
 	default:
 		return fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "%s failed: %s", name, message)
 	}
+}
+
+// known says how much of a red check is no fault of the change.
+func known(c contract.CheckResult) string {
+	if c.Known == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of its findings were there on the base commit too", c.Known)
 }
 
 // touched says what the change did to tests: a test that fails because it was

@@ -3,6 +3,8 @@ package verify
 import (
 	"bytes"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -20,11 +22,22 @@ func (e *execution) parseReport(data []byte, s site) error {
 	return err
 }
 
-// parseOutput reads the output of a command that wrote no report file.
-func (e *execution) parseOutput(s site) {
+// tapStart is where TAP begins that something else was printed before.
+var tapStart = regexp.MustCompile(`(?m)^TAP version 1[34]\r?$`)
+
+// parseOutput reads the output of a command that wrote no report file. tests says
+// that it is to run tests: then what runners print for people counts too.
+func (e *execution) parseOutput(s site, tests bool) {
 	format := e.run.format
 	if format == "" || format == FormatAuto {
 		format = sniff(e.result.Stdout)
+		if format == FormatExitCode && tests && tapStart.Match(e.result.Stdout) {
+			format = FormatTAP
+		}
+		if format == FormatExitCode && tests {
+			e.parseText(s)
+			return
+		}
 	}
 	data, cut := e.result.Stdout, e.result.StdoutTruncated
 	if format == formatUnittest {
@@ -45,6 +58,22 @@ func (e *execution) parseOutput(s site) {
 	if e.run.format == FormatGoTest || format == FormatGoTest {
 		e.parsed.problems = append(e.parsed.problems, e.goSetupProblems(s)...)
 	}
+}
+
+// parseText reads what test runners print for people. An output that none of them
+// is seen in counts as one test, unless the command is known to start a runner. It
+// reports whether one was seen.
+func (e *execution) parseText(s site) bool {
+	// Some, such as vitest, name failures on stderr and end with their sums on stdout.
+	out := parseRunners(slices.Concat(e.result.Stderr, []byte("\n"), e.result.Stdout), s)
+	e.counted = out.sum != nil || e.run.runner && e.red()
+	if e.counted {
+		e.parsed.add(out)
+	}
+	if e.counted && (e.result.StdoutTruncated || e.result.StderrTruncated) {
+		e.notes = append(e.notes, "the output was too long to keep: some results are missing")
+	}
+	return out.sum != nil
 }
 
 // goSetupProblems: what keeps the go tool from starting is on stderr.
@@ -70,6 +99,12 @@ func parse(f Format, data []byte, s site, cut bool) (parsed, error) {
 		return parseTAP(data, s, cut), nil
 	case formatUnittest:
 		return parseUnittest(data, s), nil
+	case formatJest:
+		return parseJest(data, s)
+	case formatAva:
+		return parseAva(data, s, cut), nil
+	case formatRunners:
+		return parseRunners(data, s), nil
 	case formatCargo:
 		return parseCargo(data, s), nil
 	case formatFileList:

@@ -21,6 +21,7 @@ const maxTAPDepth = 100
 // tapPoint is a test point with the diagnostics below it.
 type tapPoint struct {
 	indent   int
+	number   int // 0: the runner gives none
 	ok       bool
 	title    string
 	tag      string // skip, todo
@@ -32,13 +33,31 @@ type tapPoint struct {
 // parseTAP reads the Test Anything Protocol, version 13 and 14, with subtests
 // by indentation as node's runner writes them. Points inside others are the
 // cases; the point around them is their group. cut: the middle is missing.
+//
+// Where the runner ends with its own sums (node, mocha, tape), those are the counts:
+// node counts the test around subtests too, and tape assertions.
 func parseTAP(data []byte, s site, cut bool) parsed {
+	out := tapOf(data, s, cut, false)
+	out.sum = tapSums(data, &out)
+	return out
+}
+
+// parseAva reads the TAP of ava, whose plan does not count exceptions outside of
+// tests and what it says of files: they are no tests.
+func parseAva(data []byte, s site, cut bool) parsed { return tapOf(data, s, cut, true) }
+
+func tapOf(data []byte, s site, cut, planOnly bool) parsed {
 	t := tapParser{planned: -1}
 	for _, line := range lines(data) {
 		t.line(line)
 	}
 	var out parsed
 	for _, p := range t.points[0] {
+		if planOnly && !p.ok && t.planned >= 0 && p.number > t.planned {
+			out.unexplained = true
+			out.problems = append(out.problems, p.problem(s))
+			continue
+		}
 		tapCases(&out, p, "", s)
 	}
 	// What is left below the top belongs to a point that never came.
@@ -49,6 +68,56 @@ func parseTAP(data []byte, s site, cut bool) parsed {
 	}
 	t.judge(&out, cut)
 	return out
+}
+
+// problem is a point that is no test.
+func (p tapPoint) problem(s site) problem {
+	out := problem{level: levelError, rule: "test-file", message: message(p.title)}
+	if at := places(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
+		out.path, out.line = at[0].path, at[0].line
+	}
+	return out
+}
+
+var tapSum = regexp.MustCompile(`^# (tests|pass|fail|cancelled|skipped|skip|todo)\s+(\d+)$`)
+
+// tapSums are the sums at the end of each document of TAP, nil where there are none.
+// What is still to do has not passed, also where the runner counts it so.
+func tapSums(data []byte, p *parsed) *contract.TestSummary {
+	var all []map[string]int
+	sums := map[string]int{}
+	for _, line := range append(lines(data), "TAP version 13") {
+		if strings.HasPrefix(line, "TAP version 1") {
+			if _, ok := sums["pass"]; ok {
+				all = append(all, sums)
+			}
+			sums = map[string]int{}
+		}
+		if m := tapSum.FindStringSubmatch(line); m != nil {
+			sums[m[1]] = number(m[2])
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	var out contract.TestSummary
+	cases := summarise(p.cases)
+	for _, s := range all {
+		out.Passed += s["pass"]
+		out.Failed += s["fail"] + s["cancelled"]
+		out.Skipped += s["skipped"] + s["skip"] + s["todo"]
+		if _, tells := s["todo"]; !tells {
+			todo := 0
+			for _, c := range p.cases {
+				if c.Status == contract.TestSkipped && strings.HasPrefix(c.Message, "todo") {
+					todo++
+				}
+			}
+			out.Passed = max(0, out.Passed-todo)
+		}
+	}
+	out.Skipped = max(out.Skipped, cases.Skipped)
+	return &out
 }
 
 // tapParser holds the points not yet taken by the point around them, one list
@@ -92,7 +161,7 @@ func (t *tapParser) point(m []string) {
 	if t.count > 2*maxCases {
 		return
 	}
-	p := tapPoint{indent: len(m[1]) / 4, ok: m[2] == "", title: m[4], yaml: map[string]string{}}
+	p := tapPoint{indent: len(m[1]) / 4, number: number(m[3]), ok: m[2] == "", title: m[4], yaml: map[string]string{}}
 	p.indent = min(p.indent, maxTAPDepth-2)
 	if tag := tapTag.FindStringSubmatchIndex(" " + p.title); tag != nil {
 		padded := " " + p.title

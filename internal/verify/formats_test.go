@@ -33,6 +33,9 @@ func golden(t *testing.T, file string, p parsed) {
 	if p.unexplained {
 		b.WriteString("unexplained\n")
 	}
+	if p.sum != nil {
+		fmt.Fprintf(&b, "sum %d passed, %d failed, %d skipped\n", p.sum.Passed, p.sum.Failed, p.sum.Skipped)
+	}
 	want := file + ".golden"
 	if *update {
 		require.NoError(t, os.WriteFile(want, []byte(b.String()), 0o644))
@@ -58,6 +61,7 @@ func TestReportsAreReadAsRecorded(t *testing.T) {
 	formats := map[string]Format{
 		"gotest": FormatGoTest, "junit": FormatJUnit, "sarif": FormatSARIF, "tap": FormatTAP, "playwright": FormatPlaywright,
 		"unittest": formatUnittest, "cargo": formatCargo, "text": FormatExitCode,
+		"runners": formatRunners, "jest": formatJest, "ava": formatAva,
 	}
 	files, err := filepath.Glob("testdata/*/*")
 	require.NoError(t, err)

@@ -91,3 +91,9 @@ func FuzzGoText(f *testing.F) {
 		g.rest()
 	})
 }
+
+func FuzzTestRunnerText(f *testing.F) { fuzzFormat(f, formatRunners, "runners") }
+
+func FuzzJest(f *testing.F) { fuzzFormat(f, formatJest, "jest") }
+
+func FuzzAva(f *testing.F) { fuzzFormat(f, formatAva, "ava") }

@@ -1,37 +1,98 @@
 package verify
 
 import (
+	"path"
 	"regexp"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-var makeTarget = regexp.MustCompile(`(?m)^(build|test|lint)\s*::?(?:[^=]|$)`)
+var makeTarget = regexp.MustCompile(`(?m)^(build|all|test|check|lint)\s*::?(?:[^=]|$)`)
 
-// planMake offers the targets build, test and lint; they are taken for stages
-// that nothing else is known for.
+// planMake offers the targets of a Makefile: build or all, test or check, and lint.
+// Like planC, it is asked for the stages that nothing else is known for: a target
+// that only starts the tests of an ecosystem would run them twice.
 func planMake(t *tree) []job {
 	for _, f := range []string{"GNUmakefile", "makefile", "Makefile"} {
 		if !t.has(f) {
 			continue
 		}
-		var jobs []job
 		found := map[string]bool{}
 		for _, m := range makeTarget.FindAllStringSubmatch(t.read(f), -1) {
 			found[m[1]] = true
 		}
-		for _, c := range []contract.Category{contract.CategoryBuild, contract.CategoryTest, contract.CategoryLint} {
-			if !found[string(c)] {
-				continue
-			}
-			run := invocation{args: []string{"make", string(c)}, format: FormatAuto}
-			if c == contract.CategoryTest {
-				jobs = append(jobs, shardJobs("make", "make test", [][]invocation{{run}})...)
-			} else {
-				jobs = append(jobs, simpleJob(c, "make", "make "+string(c), run))
+		var jobs []job
+		for _, stage := range []struct {
+			category contract.Category
+			targets  []string
+		}{{contract.CategoryBuild, []string{"build", "all"}}, {contract.CategoryTest, []string{"test", "check"}}, {contract.CategoryLint, []string{"lint"}}} {
+			for _, target := range stage.targets {
+				if found[target] {
+					jobs = append(jobs, makeJob(stage.category, target))
+					break
+				}
 			}
 		}
 		return jobs
 	}
 	return nil
+}
+
+func makeJob(c contract.Category, target string) job {
+	run := invocation{args: []string{"make", target}, format: FormatAuto}
+	if c == contract.CategoryTest {
+		return shardJobs("make", "make "+target, [][]invocation{{run}})[0]
+	}
+	return simpleJob(c, "make", "make "+target, run)
+}
+
+var (
+	cmakeTests   = regexp.MustCompile(`(?im)^\s*(?:enable_testing|add_test|include\s*\(\s*CTest)\b`)
+	automakeInit = regexp.MustCompile(`\bAM_INIT_AUTOMAKE\b`)
+)
+
+// planC finds the tests of a C or C++ project: those that CMake knows, else those of
+// Automake's check target. A check has a checkout of its own, so each configures
+// and builds for itself.
+func planC(t *tree) []job {
+	switch {
+	case t.has("CMakeLists.txt"):
+		return planCMake(t)
+	case t.has("configure") || t.has("configure.ac") && automakeInit.MatchString(t.read("configure.ac")):
+		return planAutotools(t)
+	}
+	return nil
+}
+
+func planCMake(t *tree) []job {
+	tested := len(t.match(func(f string) bool {
+		return (path.Base(f) == "CMakeLists.txt" || strings.HasSuffix(f, ".cmake")) && !inFixture(path.Dir(f)) && cmakeTests.MatchString(t.read(f))
+	})) > 0
+	dir := scratch("cmake", "", 1)
+	configure := invocation{args: []string{"cmake", "-S", ".", "-B", dir, "-DCMAKE_BUILD_TYPE=Debug"}, format: FormatExitCode, setup: true}
+	build := invocation{args: []string{"cmake", "--build", dir, "--parallel", "2"}, format: FormatExitCode, setup: true}
+	jobs := []job{simpleJob(contract.CategoryBuild, "cmake", "CMake build", configure, build)}
+	if tested {
+		report := scratch("ctest", "", 1) + ".xml"
+		test := invocation{
+			args: []string{"ctest", "--test-dir", dir, "--output-on-failure", "--no-tests=ignore", "--output-junit", "../" + path.Base(report)},
+			env:  map[string]string{"CTEST_PARALLEL_LEVEL": "1"}, format: FormatJUnit, reports: []string{report}, orText: true, runner: true,
+		}
+		jobs = append(jobs, shardJobs("cmake", "ctest", [][]invocation{{configure, build, test}})...)
+	}
+	return jobs
+}
+
+func planAutotools(t *tree) []job {
+	var setup []invocation
+	if !t.has("configure") {
+		setup = append(setup, invocation{args: []string{"autoreconf", "--install"}, format: FormatExitCode, setup: true})
+	}
+	setup = append(setup, invocation{args: []string{"sh", "./configure"}, format: FormatExitCode, setup: true})
+	build := append(setup[:len(setup):len(setup)], invocation{args: []string{"make"}, format: FormatExitCode, setup: true})
+	// Tests of one program after another: their lines would mix otherwise.
+	test := append(build[:len(build):len(build)], invocation{args: []string{"make", "check"}, format: FormatAuto})
+	return append([]job{simpleJob(contract.CategoryBuild, "autotools", "configure and make", build...)},
+		shardJobs("autotools", "make check", [][]invocation{test})...)
 }

@@ -15,9 +15,8 @@ import (
 
 // manifest is what matters of a package.json.
 type manifest struct {
-	Scripts         map[string]string `json:"scripts"`
-	Dependencies    map[string]string `json:"dependencies"`
-	DevDependencies map[string]string `json:"devDependencies"`
+	Scripts        map[string]string `json:"scripts"`
+	PackageManager string            `json:"packageManager"`
 }
 
 // nodeProject is a directory with a package.json, or the root of a checkout
@@ -25,30 +24,34 @@ type manifest struct {
 type nodeProject struct {
 	dir      string
 	manifest manifest
-	install  *invocation // brings the dependencies; nil: none missing
-	blocked  bool        // dependencies are missing and the network is not allowed
+	manager  string // npm, pnpm, yarn or bun
 }
 
 // nodeEnv keeps npm from asking the registry about itself and tools from
-// waiting for a terminal.
+// waiting for a terminal. It says nothing about colours: there are tests of them.
 var nodeEnv = map[string]string{
-	"CI": "1", "NO_COLOR": "1", "NO_UPDATE_NOTIFIER": "1",
+	"CI": "1", "NO_UPDATE_NOTIFIER": "1",
 	"npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
+	// What is to be used is installed already, and nothing can be fetched.
+	"COREPACK_ENABLE_NETWORK": "0", "COREPACK_ENABLE_STRICT": "0", "npm_config_manage_package_manager_versions": "false",
+	"npm_config_verify_deps_before_run": "false", "YARN_ENABLE_TELEMETRY": "0",
 }
 
 // planNode runs the scripts build, test and lint, and node's own test runner.
 func planNode(t *tree, p planning) []job {
 	var jobs []job
-	projects := nodeProjects(t, p.network)
-	jobs = append(jobs, nodeBuild(projects)...)
+	projects := nodeProjects(t)
+	if build := nodeScripts(projects, "build"); len(build) > 0 {
+		jobs = append(jobs, simpleJob(contract.CategoryBuild, "node", projects[0].manager+" run build", build...))
+	}
 	jobs = append(jobs, nodeTests(t, projects, p.shards)...)
 	if lint := nodeScripts(projects, "lint"); len(lint) > 0 {
-		jobs = append(jobs, simpleJob(contract.CategoryLint, "node", "npm run lint", lint...))
+		jobs = append(jobs, simpleJob(contract.CategoryLint, "node", projects[0].manager+" run lint", lint...))
 	}
 	return jobs
 }
 
-func nodeProjects(t *tree, network []string) []nodeProject {
+func nodeProjects(t *tree) []nodeProject {
 	dirs := t.projects("package.json")
 	if len(dirs) == 0 {
 		dirs = []string{"."}
@@ -56,114 +59,69 @@ func nodeProjects(t *tree, network []string) []nodeProject {
 	var projects []nodeProject
 	for _, dir := range dirs {
 		p := nodeProject{dir: dir}
-		// A broken package.json is for npm to complain about.
+		// A broken package.json is for the package manager to complain about.
 		_ = json.Unmarshal([]byte(t.read(path.Join(dir, "package.json"))), &p.manifest)
-		p.needs(t, network)
+		p.manager = managerOf(t, dir, p.manifest.PackageManager)
 		projects = append(projects, p)
 	}
 	return projects
 }
 
-// lockFiles and the command that installs by them, npm's first.
-var lockFiles = []struct {
-	name    string
-	command []string
-}{
-	{"package-lock.json", []string{"npm", "ci", "--prefer-offline"}},
-	{"npm-shrinkwrap.json", []string{"npm", "ci", "--prefer-offline"}},
-	{"pnpm-lock.yaml", []string{"pnpm", "install", "--frozen-lockfile", "--prefer-offline"}},
-	{"yarn.lock", []string{"yarn", "install", "--frozen-lockfile"}},
+// lockFiles say which package manager a project uses.
+var lockFiles = []struct{ name, manager string }{
+	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"},
+	{"pnpm-lock.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
 }
 
-// needs finds out whether dependencies are missing.
-func (p *nodeProject) needs(t *tree, network []string) {
-	wanted := len(p.manifest.Dependencies) + len(p.manifest.DevDependencies)
-	if wanted == 0 || t.exists(path.Join(p.dir, "node_modules")) {
-		return
-	}
+// managerOf is the package manager of a project: the one that it names, else the
+// one whose lock file lies in it or in the root, else npm.
+func managerOf(t *tree, dir, named string) string {
+	named, _, _ = strings.Cut(named, "@")
 	for _, lock := range lockFiles {
-		if !t.has(path.Join(p.dir, lock.name)) {
-			continue
-		}
-		if len(network) == 0 {
-			p.blocked = true
-			return
-		}
-		p.install = &invocation{args: lock.command, dir: p.dir, env: nodeEnv, format: FormatExitCode, network: network, prepare: true}
-		return
-	}
-}
-
-// prepared puts the installation before a project's command: each check may
-// have a checkout of its own.
-func (p nodeProject) prepared(runs ...invocation) []invocation {
-	if p.install == nil {
-		return runs
-	}
-	return append([]invocation{*p.install}, runs...)
-}
-
-// nodeBuild runs the script build, and tells about dependencies that may not
-// be fetched. The finding is medium: the tests say whether it matters.
-func nodeBuild(projects []nodeProject) []job {
-	j := simpleJob(contract.CategoryBuild, "node", "npm run build")
-	for _, p := range projects {
-		if p.blocked {
-			j.known = append(j.known, contract.Finding{
-				Severity: contract.SeverityMedium, Category: contract.CategoryBuild, Rule: ruleDependencies,
-				Location: path.Join(p.dir, "package.json"),
-				Message:  "dependencies are not installed and the network is not allowed: set verification.build.network to the hosts that have them, such as [registry.npmjs.org], or give installed packages to the worker",
-			})
-		}
-		if p.manifest.Scripts["build"] != "" {
-			j.runs = append(j.runs, p.prepared(p.script("build"))...)
-		} else {
-			j.runs = append(j.runs, p.prepared()...)
+		if lock.manager == named {
+			return named
 		}
 	}
-	if len(j.runs)+len(j.known) == 0 {
-		return nil
+	for _, at := range []string{dir, "."} {
+		for _, lock := range lockFiles {
+			if t.has(path.Join(at, lock.name)) {
+				return lock.manager
+			}
+		}
 	}
-	if len(j.runs) == 0 {
-		j.check.Name = "Node dependencies"
-	}
-	return []job{j}
-}
-
-// ruleDependencies marks the finding that packages are missing.
-const ruleDependencies = "dependencies"
-
-// withPackages is the job where the worker gives installed packages: nothing
-// is missing and nothing is to be installed.
-func (j job) withPackages() job {
-	j.known = slices.DeleteFunc(j.known, func(f contract.Finding) bool { return f.Rule == ruleDependencies })
-	j.runs = slices.DeleteFunc(j.runs, func(i invocation) bool { return i.prepare })
-	return j
+	return "npm"
 }
 
 func nodeScripts(projects []nodeProject, script string) []invocation {
 	var runs []invocation
 	for _, p := range projects {
 		if p.manifest.Scripts[script] != "" {
-			runs = append(runs, p.prepared(p.script(script))...)
+			runs = append(runs, p.script(script))
 		}
 	}
 	return runs
 }
 
+// script runs a script of the project by its package manager. All of them but npm
+// hand over what follows its name as it is.
 func (p nodeProject) script(name string, args ...string) invocation {
-	command := []string{"npm", "run", "--silent", name}
-	if len(args) > 0 {
-		command = append(append(command, "--"), args...)
+	command := []string{p.manager, "run", name}
+	switch p.manager {
+	case "npm":
+		command = []string{"npm", "run", "--silent", name}
+		if len(args) > 0 {
+			args = append([]string{"--"}, args...)
+		}
+	case "pnpm":
+		command = []string{"pnpm", "--silent", "run", name}
 	}
-	return invocation{args: command, dir: p.dir, env: nodeEnv, format: FormatExitCode}
+	return invocation{args: append(command, args...), dir: p.dir, env: nodeEnv, format: FormatExitCode}
 }
 
 var (
 	// npm init writes this script; it means that there are none.
 	noTestScript = regexp.MustCompile(`no test specified`)
 	bareRunner   = regexp.MustCompile(`^\s*node\s+--test\s*$`)
-	nodeRunner   = regexp.MustCompile(`\bnode\b[^|;&]*\s--test(\s|$)`)
 	// What node's runner takes for tests when it is given no files.
 	nodeTestName = regexp.MustCompile(`(^|/)(test|test-[^/]+|[^/]+[._-]test)\.[cm]?js$`)
 	nodeSource   = regexp.MustCompile(`\.[cm]?js$`)
@@ -186,15 +144,15 @@ func nodeTests(t *tree, projects []nodeProject, shards int) []job {
 		switch {
 		case script == "" || noTestScript.MatchString(script) || bareRunner.MatchString(script):
 			own = append(own, files[p.dir]...)
-		case usesPlaywrightOnly(script):
+		case p.onlyPlaywright():
 		default:
-			scripts = append(scripts, p.prepared(p.testScript(script))...)
+			scripts = append(scripts, p.testScript())
 		}
 	}
 	var all [][]invocation
 	if len(own) > 0 {
 		for _, shard := range roundRobin(own, shards) {
-			all = append(all, nodeShard(projects, groupByDir(dirs, shard)))
+			all = append(all, nodeShard(groupByDir(dirs, shard)))
 		}
 	}
 	if len(scripts) > 0 && len(all) == 0 {
@@ -207,8 +165,10 @@ func nodeTests(t *tree, projects []nodeProject, shards int) []job {
 	return shardJobs("node", "Node tests", all)
 }
 
-func usesPlaywrightOnly(script string) bool {
-	return strings.Contains(script, "playwright test")
+// onlyPlaywright: the script runs nothing else, and Playwright has a check of its own.
+func (p nodeProject) onlyPlaywright() bool {
+	s := runnersOf(p.manifest.Scripts, "test")
+	return len(s.calls) > 0 && !s.unknown && !slices.ContainsFunc(s.calls, func(c runnerCall) bool { return c.runner != "playwright" })
 }
 
 // isNodeTest: what node's runner would find by name, and what says that it is
@@ -226,11 +186,10 @@ func isNodeTest(t *tree, f string) bool {
 	return !usesPW.MatchString(text) && (byName || usesNodeTest.MatchString(text))
 }
 
-func nodeShard(projects []nodeProject, files map[string][]string) []invocation {
+func nodeShard(files map[string][]string) []invocation {
 	var runs []invocation
 	for _, dir := range slices.Sorted(maps.Keys(files)) {
-		n := slices.IndexFunc(projects, func(p nodeProject) bool { return p.dir == dir })
-		runs = append(runs, projects[n].prepared(nodeTest(dir, files[dir]))...)
+		runs = append(runs, nodeTest(dir, files[dir]))
 	}
 	return runs
 }
@@ -269,6 +228,9 @@ func silentFiles(root *os.Root, files []string, p *parsed) {
 		}
 		p.cases[n].Status = contract.TestSkipped
 		p.cases[n].Message = "the file ended without reporting a test"
+		if p.sum != nil { // the runner counts it as a test that passed
+			p.sum.Passed, p.sum.Skipped = max(0, p.sum.Passed-1), p.sum.Skipped+1
+		}
 		p.problems = append(p.problems, problem{
 			level: levelWarning, path: c.Name, rule: ruleNoTests,
 			message: "the file imports node:test and ended without reporting a test; it is not counted as passed",
@@ -290,33 +252,72 @@ func caseFiles(failed []testCase, ran []string) []string {
 	return slices.Compact(files)
 }
 
-// testScript runs the script test of a project so that its results can be
-// read: by a reporter of the runner that it names, else by what it prints.
-func (p nodeProject) testScript(script string) invocation {
-	run := p.reporting(script)
+// testScript runs the script test of a project as the project does, and only lets
+// its results be told in a form that programs read: by a reporter of the one runner
+// that it starts, where arguments of the script reach that; else by what is printed.
+func (p nodeProject) testScript() invocation {
+	run := p.reporting()
 	whole := run
 	run.only = func(tests []pin.Added) (invocation, []pin.Added) { return whole, inScripts(tests, p.dir) }
 	return run
 }
 
-func (p nodeProject) reporting(script string) invocation {
-	report := scratch("npm", p.dir, 1) + ".xml"
-	switch {
-	case nodeRunner.MatchString(script):
+func (p nodeProject) reporting() invocation {
+	found := runnersOf(p.manifest.Scripts, "test")
+	if len(found.calls) != 1 || found.unknown {
 		run := p.script("test")
-		run.format = FormatTAP
-		run.env = withEnv(run.env, map[string]string{"NODE_OPTIONS": "--test-reporter=tap"})
-		return run
-	case strings.HasPrefix(strings.TrimSpace(script), "vitest"):
-		run := p.script("test", "--run", "--reporter=default", "--reporter=junit", "--outputFile.junit="+up(p.dir, report))
-		run.format, run.reports = FormatJUnit, []string{report}
-		return run
-	case strings.HasPrefix(strings.TrimSpace(script), "mocha"):
-		run := p.script("test", "--reporter=tap")
-		run.format = FormatTAP
+		run.format, run.runner = FormatAuto, len(found.calls) > 0
 		return run
 	}
-	run := p.script("test")
-	run.format = FormatAuto
+	c := found.calls[0]
+	if c.runner == "node" && !hasOption(c.args, "--test-reporter") {
+		// It reaches the runner wherever in the script it stands.
+		run := p.script("test")
+		run.format, run.runner = FormatTAP, true
+		run.env = withEnv(run.env, map[string]string{"NODE_OPTIONS": "--test-reporter=tap"})
+		return run
+	}
+	args, f, report := c.reporter(p.dir)
+	if !c.last || args == nil {
+		args, f, report = nil, FormatAuto, ""
+	}
+	for range c.dashes {
+		args = append([]string{"--"}, args...)
+	}
+	run := p.script("test", args...)
+	run.format, run.runner = f, true
+	if report != "" {
+		run.reports, run.orText = []string{report}, true
+	}
 	return run
+}
+
+// reporter is what lets a runner tell its results in another form beside or in
+// place of its own, nil where there is nothing of the kind.
+func (c runnerCall) reporter(dir string) (args []string, f Format, report string) {
+	report = scratch("node", dir, 1)
+	switch {
+	case c.runner == "vitest" && !hasOption(c.args, "--outputFile", "--root", "-r", "--dir"):
+		return []string{"--reporter=default", "--reporter=json", "--outputFile.json=" + up(dir, report+".json")}, formatJest, report + ".json"
+	case c.runner == "jest" && !hasOption(c.args, "--json", "--outputFile", "--rootDir", "--watch", "--watchAll"):
+		return []string{"--json", "--outputFile=" + up(dir, report+".json")}, formatJest, report + ".json"
+	case c.runner == "bun" && !hasOption(c.args, "--reporter", "--reporter-outfile"):
+		return []string{"--reporter=junit", "--reporter-outfile=" + up(dir, report+".xml")}, FormatJUnit, report + ".xml"
+	case c.runner == "mocha":
+		return []string{"--reporter=tap"}, FormatTAP, ""
+	case c.runner == "ava" && !hasOption(c.args, "--tap", "-t"):
+		return []string{"--tap"}, formatAva, ""
+	case c.runner == "tap":
+		return []string{"--reporter=tap"}, FormatTAP, ""
+	}
+	return nil, FormatAuto, ""
+}
+
+// hasOption reports whether arguments hold one of some options, with a value or not.
+func hasOption(args []string, options ...string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		a, _, _ = strings.Cut(a, "=")
+		a, _, _ = strings.Cut(a, ".")
+		return slices.Contains(options, a)
+	})
 }

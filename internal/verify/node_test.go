@@ -3,6 +3,7 @@ package verify
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,62 +116,128 @@ func TestAScriptWithoutAReporterIsOneCase(t *testing.T) {
 	require.Contains(t, located(o), "major check.js:2: Error: broken")
 }
 
-func TestMissingDependenciesSayWhatToAllow(t *testing.T) {
+func TestScriptsAreRunByTheProjectsOwnPackageManager(t *testing.T) {
 	t.Parallel()
-	root := checkout(t, map[string]string{
-		"package.json":      `{"dependencies":{"left-pad":"1"},"scripts":{"test":"node --test"}}`,
-		"package-lock.json": "{}", "a.test.js": nodeTestHead,
-	})
-	o := runCheck(t, root, "build-node", detected())
-	require.True(t, o.OK)
-	require.Len(t, o.Findings, 1)
-	require.Equal(t, contract.SeverityMedium, o.Findings[0].Severity)
-	require.Contains(t, o.Findings[0].Message, "set verification.build.network to the hosts")
-
-	s := detected()
-	s.Build.Network = Hosts{"registry.npmjs.org"}
-	p := plan(t, root, s)
-	require.Equal(t, "npm ci --prefer-offline", p.Command("build-node"))
-	require.Equal(t, "npm ci --prefer-offline\nnode --test --test-reporter=tap ./a.test.js", p.Command("test-node-1"))
-
-	runner := always(sandbox.Result{ExitCode: 1, Stderr: []byte("npm error code EUSAGE\n")})
-	o = runWith(t, root, "test-node-1", Env{Runner: runner, Settings: s, Proxy: noting(nil)})
-	require.False(t, o.OK)
-	require.Len(t, runner.commands, 1, "tests do not run when the installation failed")
-	require.NotNil(t, runner.commands[0].Proxy)
-	require.Contains(t, o.Message, "EUSAGE")
-}
-
-func TestGivenPackagesNeedNoInstallation(t *testing.T) {
-	t.Parallel()
-	root := checkout(t, map[string]string{"package.json": `{"dependencies":{"left-pad":"1"}}`, "package-lock.json": "{}"})
-	for _, network := range []Hosts{nil, {"registry.npmjs.org"}} {
-		s := detected()
-		s.Build.Network = network
-		runner := always(sandbox.Result{})
-		o := runWith(t, root, "build-node", Env{Runner: runner, Settings: s, NodeModules: "/opt/node_modules"})
-		require.True(t, o.OK)
-		require.Empty(t, o.Findings)
-		require.Empty(t, runner.commands)
+	for name, c := range map[string]struct{ manifest, lock, want string }{
+		"none":              {`{"scripts":{"test":"vitest run"}}`, "", "npm run --silent test -- --reporter=default --reporter=json --outputFile.json=.rgpt-verify/node-root-1.json"},
+		"a lock of pnpm":    {`{"scripts":{"test":"mocha"}}`, "pnpm-lock.yaml", "pnpm --silent run test --reporter=tap"},
+		"a lock of yarn":    {`{"scripts":{"test":"jest"}}`, "yarn.lock", "yarn run test --json --outputFile=.rgpt-verify/node-root-1.json"},
+		"a lock of bun":     {`{"scripts":{"test":"bun test"}}`, "bun.lock", "bun run test --reporter=junit --reporter-outfile=.rgpt-verify/node-root-1.xml"},
+		"a name in words":   {`{"packageManager":"yarn@4.4.1+sha224.x","scripts":{"test":"ava"}}`, "package-lock.json", "yarn run test --tap"},
+		"an unknown one":    {`{"packageManager":"rm -rf /","scripts":{"test":"tape test"}}`, "", "npm run --silent test"},
+		"no package at all": {`{"packageManager":"pnpm@9","scripts":{"test":"node check.js"},"dependencies":{"x":"1"}}`, "", "pnpm --silent run test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{"package.json": c.manifest}
+			if c.lock != "" {
+				files[c.lock] = ""
+			}
+			require.Equal(t, c.want, plan(t, checkout(t, files), detected()).Command("test-node-1"))
+		})
 	}
 }
 
-func TestOnlyTheInstallationGetsTheNetworkOfTheBuild(t *testing.T) {
+func TestAReporterIsAskedForWhereArgumentsReachTheOneRunner(t *testing.T) {
 	t.Parallel()
-	root := checkout(t, map[string]string{
-		"package.json":      `{"dependencies":{"left-pad":"1"}}`,
-		"package-lock.json": "{}", "a.test.js": nodeTestHead,
-	})
-	s := detected()
-	s.Build.Network = Hosts{"registry.npmjs.org"}
-	runner := always(sandbox.Result{Stdout: []byte("TAP version 13\nok 1 - a\n1..1\n")})
-	var asked [][]string
-	o := runWith(t, root, "test-node-1", Env{Runner: runner, Settings: s, Proxy: noting(&asked), CACertificates: []byte("pem")})
-	require.True(t, o.OK)
-	require.NotNil(t, runner.commands[0].Proxy)
-	require.Equal(t, "pem", string(runner.commands[0].CACertificates))
-	require.Nil(t, runner.commands[1].Proxy)
-	require.Equal(t, [][]string{{"registry.npmjs.org"}}, asked)
+	const tap, jest, none = " -- --reporter=tap", " -- --json --outputFile=.rgpt-verify/node-root-1.json", ""
+	for _, c := range []struct{ scripts, args string }{
+		{`"test":"mocha --reporter spec test/"`, tap},
+		{`"test":"npm run lint && mocha","lint":"eslint ."`, tap},
+		{`"test":"cross-env NODE_ENV=test c8 --reporter lcov mocha -r ts-node/register 'test/**/*.ts'"`, tap},
+		{`"test":"NODE_ENV=test nyc node ./node_modules/mocha/bin/mocha.js"`, tap},
+		{`"test":"npm run unit","unit":"jest --coverage"`, " -- -- --json --outputFile=.rgpt-verify/node-root-1.json"},
+		{`"test":"npm run lint && yarn unit","unit":"npx jest"`, jest},
+		{`"test":"mocha && npm run types","types":"tsd"`, none},      // what follows would get the arguments
+		{`"test":"mocha; mocha other"`, none},                        // two runs
+		{`"test":"mocha || true"`, none},                             // true would get them
+		{`"test":"mocha | tee out"`, none},                           // and tee here
+		{`"test":"(mocha)"`, none},                                   // a parenthesis is in between
+		{`"test":"mocha > out.txt"`, none},                           // nobody would see it
+		{`"test":"pnpm -r test"`, none},                              // other packages
+		{`"test":"npm run test"`, none},                              // itself
+		{`"test":"npm run a","a":"npm run b","b":"npm run a"`, none}, // in a circle
+		{`"test":"mocha $(cat list) ${X} \"$Y\""`, tap},
+		{`"test":"if mocha"`, none}, // no shell reads this
+		{`"test":"vitest bench"`, none},
+		{`"test":"vitest --outputFile=mine.json"`, none},
+	} {
+		p := plan(t, checkout(t, map[string]string{"package.json": `{"scripts":{` + c.scripts + `}}`}), detected())
+		require.Equal(t, "npm run --silent test"+c.args, p.Command("test-node-1"), c.scripts)
+	}
+}
+
+func TestAScriptOfPlaywrightAloneIsNotRunTwice(t *testing.T) {
+	t.Parallel()
+	p := plan(t, checkout(t, map[string]string{
+		"package.json": `{"scripts":{"test":"npm run e2e","e2e":"playwright test"}}`, "tests/a.spec.ts": "from '@playwright/test'",
+	}), detected())
+	require.Equal(t, [][]string{{"test-playwright-1"}}, ids(p))
+}
+
+// printing answers the script of a project with an output.
+func printing(t *testing.T, script, stdout, stderr string, exit int) Outcome {
+	t.Helper()
+	root := checkout(t, map[string]string{"package.json": `{"scripts":{"lint":"x","test":` + script + `}}`})
+	return runWith(t, root, "test-node-1", Env{Runner: always(sandbox.Result{ExitCode: exit, Stdout: []byte(stdout), Stderr: []byte(stderr)}), Settings: detected()})
+}
+
+func recorded(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestCompoundScriptsCountWhatTheirRunnersPrint(t *testing.T) {
+	t.Parallel()
+	o := printing(t, `"vitest run && tsd"`, recorded(t, "runners/vitest.txt"), "", 1)
+	require.Equal(t, contract.TestSummary{Passed: 4, Failed: 2, Skipped: 3}, withoutTime(o.Summary))
+	require.Equal(t, contract.TestFailed, caseNamed(t, o, "calc › inner › throws").Status)
+	named, sums, _ := strings.Cut(recorded(t, "runners/vitest.txt"), " Test Files ")
+	o = printing(t, `"vitest run && tsd"`, " Test Files "+sums, named, 1)
+	require.Equal(t, contract.TestFailed, caseNamed(t, o, "calc › fails").Status, "vitest names failures on stderr")
+	o = printing(t, `"vitest run && jest && tsd"`, recorded(t, "runners/vitest.txt"), recorded(t, "runners/jest.txt"), 1)
+	require.Equal(t, contract.TestSummary{Passed: 7, Failed: 5, Skipped: 5}, withoutTime(o.Summary), "two runners in one script add up")
+	o = printing(t, `"pnpm -r test"`, prefixed("packages/a test: ", recorded(t, "runners/mocha-spec.txt"))+prefixed("packages/b test: ", recorded(t, "runners/uvu.txt")), "", 1)
+	require.Equal(t, contract.TestSummary{Passed: 5, Failed: 5, Skipped: 3}, withoutTime(o.Summary), "as do the packages of a workspace")
+	require.False(t, o.OK)
+}
+
+func prefixed(prefix, text string) string {
+	return prefix + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+prefix) + "\n"
+}
+
+func withoutTime(s contract.TestSummary) contract.TestSummary {
+	s.DurationMS = 0
+	return s
+}
+
+func TestALintThatFailsBeforeTheTestsIsNoTest(t *testing.T) {
+	t.Parallel()
+	o := printing(t, `"npm run lint && vitest run"`, "", "src/a.ts: bad\n", 1)
+	require.False(t, o.OK)
+	require.Equal(t, contract.TestSummary{}, withoutTime(o.Summary))
+	require.Contains(t, o.Message, "without running a test")
+	o = printing(t, `"vitest run && tsd"`, "      Tests  4 passed (4)\n", "tsd failed\n", 1)
+	require.False(t, o.OK, "what fails after the tests makes the check fail")
+	require.Equal(t, contract.TestSummary{Passed: 4}, withoutTime(o.Summary))
+	require.Contains(t, o.Message, "although no test failed")
+}
+
+func TestTheReportOfARunnerSaysWhichTestsItsSumsAreOf(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, map[string]string{"package.json": `{"scripts":{"test":"vitest"}}`})
+	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
+		return sandbox.Result{ExitCode: 1}, os.WriteFile(filepath.Join(root, ".rgpt-verify/node-root-1.json"), []byte(recorded(t, "jest/vitest.json")), 0o600)
+	}}
+	o := runWith(t, root, "test-node-1", Env{Runner: runner, Settings: detected()})
+	require.Equal(t, contract.TestSummary{Passed: 4, Failed: 2, Skipped: 3}, withoutTime(o.Summary))
+	require.Equal(t, "a.test.js:4", caseNamed(t, o, "calc › fails").Location)
+	require.Contains(t, located(o), "major b.test.js: the test file failed outside of its tests: Expression expected")
+
+	o = runWith(t, root, "test-node-1", Env{Runner: always(sandbox.Result{ExitCode: 1, Stdout: []byte(recorded(t, "runners/vitest.txt"))}), Settings: detected()})
+	require.Equal(t, contract.TestSummary{Passed: 4, Failed: 2, Skipped: 3}, withoutTime(o.Summary), "without a report, what is printed counts")
 }
 
 func TestGivenNodePackagesAreReadOnlyAndFound(t *testing.T) {

@@ -19,10 +19,10 @@ func (r *run) outcome() Outcome {
 		r.judge(&f, e)
 	}
 	cases := r.cases()
-	if r.ranNothing(cases) {
-		f.list = append(f.list, r.noTests(cases))
+	if r.ranNothing() {
+		f.list = append(f.list, r.noTests())
 	}
-	o.Cases, o.Summary = caseList(cases, &f), summarise(cases)
+	o.Cases, o.Summary = caseList(cases, &f), r.summary()
 	o.Summary.DurationMS = o.Duration.Milliseconds()
 	o.Findings = f.bounded()
 	o.Artifacts = r.artifacts()
@@ -31,6 +31,10 @@ func (r *run) outcome() Outcome {
 	o.OK = o.Code == ""
 	if !o.OK {
 		o.Message = r.telling(o)
+	}
+	o.Started = true
+	if e := r.unstarted(); e != nil {
+		o.Started, o.Cause = false, e.obstacle().what
 	}
 	return o
 }
@@ -85,11 +89,12 @@ func (r *run) judge(f *findings, e *execution) {
 	for _, c := range e.parsed.cases {
 		r.judgeCase(f, c)
 	}
+	if o := e.obstacle(); o != nil {
+		f.add(r.unavailable(), o.message(e), "", ruleUnavailable)
+		return
+	}
 	told := len(e.parsed.failed()) > 0
 	for _, p := range e.parsed.problems {
-		if e.run.prepare && p.level != levelError {
-			continue
-		}
 		told = told || p.level == levelError
 		f.add(r.severity(p.level), p.message, p.location(), p.rule)
 	}
@@ -165,6 +170,14 @@ func caseMessage(c testCase, what string) string {
 	return fault.Clip(text, maxMessage)
 }
 
+// unavailable grades that a command could not start: of a lint it is worth a note.
+func (r *run) unavailable() contract.Severity {
+	if r.job.check.Category == contract.CategoryLint {
+		return contract.SeverityMinor
+	}
+	return r.severity(levelError)
+}
+
 // severity grades what a tool calls an error, a warning or a note.
 func (r *run) severity(l level) contract.Severity {
 	c := r.job.check.Category
@@ -192,10 +205,6 @@ func brokenMessage(e *execution, r *run) string {
 		return fmt.Sprintf("`%s` was ended because it went over the limit of %s", command, e.result.LimitExceeded)
 	case e.result.Signal != "":
 		return fmt.Sprintf("`%s` was ended by the signal %s%s", command, e.result.Signal, because(e))
-	case e.result.ExitCode == 127:
-		return fmt.Sprintf("`%s` could not start: a program was not found%s", command, because(e))
-	case e.result.ExitCode == 126:
-		return fmt.Sprintf("`%s` could not start: a program may not be executed%s", command, because(e))
 	}
 	return fmt.Sprintf("`%s` crashed: exit code %d, as after signal %d%s", command, e.result.ExitCode, e.result.ExitCode-128, because(e))
 }
@@ -204,9 +213,11 @@ func brokenMessage(e *execution, r *run) string {
 func unexplained(e *execution) string {
 	text := fmt.Sprintf("`%s` ended with exit code %d", fault.Clip(clean(e.run.String()), 200), e.result.ExitCode)
 	switch {
-	case len(e.parsed.cases) > 0 && len(e.parsed.failed()) == 0:
+	case e.parsed.summary().Failed > 0:
+		text = fmt.Sprintf("%d tests failed in `%s`", e.parsed.summary().Failed, fault.Clip(clean(e.run.String()), 200))
+	case e.parsed.summary().Passed+len(e.parsed.cases) > 0:
 		text += " although no test failed"
-	case e.counted && len(e.parsed.cases) == 0:
+	case e.counted && e.parsed.summary() == contract.TestSummary{}:
 		text += " without running a test"
 	}
 	return fault.Clip(text+because(e), maxMessage)
@@ -253,7 +264,7 @@ func (r *run) cases() []testCase {
 	}
 	for _, e := range r.executions {
 		switch {
-		case e.run.prepare:
+		case e.run.setup, e.obstacle() != nil:
 		case e.counted:
 			all = append(all, e.parsed.cases...)
 		default:
@@ -261,6 +272,24 @@ func (r *run) cases() []testCase {
 		}
 	}
 	return all
+}
+
+// summary counts the tests of all executions.
+func (r *run) summary() contract.TestSummary {
+	var sum contract.TestSummary
+	if r.job.check.Category != contract.CategoryTest {
+		return sum
+	}
+	for _, e := range r.executions {
+		switch {
+		case e.run.setup, e.obstacle() != nil:
+		case e.counted:
+			sum = sum.Add(e.parsed.summary())
+		default:
+			sum = sum.Add(summarise([]testCase{commandAsCase(e)}))
+		}
+	}
+	return sum
 }
 
 func commandAsCase(e *execution) testCase {
@@ -326,7 +355,7 @@ func summarise(cases []testCase) contract.TestSummary {
 }
 
 // ranNothing: a test check that ended well, in which no test did anything.
-func (r *run) ranNothing(cases []testCase) bool {
+func (r *run) ranNothing() bool {
 	if r.job.check.Category != contract.CategoryTest || len(r.executions) == 0 {
 		return false
 	}
@@ -335,17 +364,17 @@ func (r *run) ranNothing(cases []testCase) bool {
 			return false
 		}
 	}
-	s := summarise(cases)
+	s := r.summary()
 	return s.Passed+s.Failed+s.Flaky == 0
 }
 
 // noTests: one shard of several may be without a test where another has some;
 // only the whole can lack what is required.
-func (r *run) noTests(cases []testCase) contract.Finding {
+func (r *run) noTests() contract.Finding {
 	what, severity := "no tests were run", contract.SeverityMinor
 	whole := r.job.check.Shards <= 1
-	if len(cases) > 0 {
-		what = fmt.Sprintf("no tests were run: all %d were skipped", len(cases))
+	if skipped := r.summary().Skipped; skipped > 0 {
+		what = fmt.Sprintf("no tests were run: all %d were skipped", skipped)
 		if whole {
 			severity = contract.SeverityMedium
 		}
@@ -372,8 +401,12 @@ func (r *run) code(o Outcome, f findings) contract.Code {
 			}
 		}
 	}
+	lint := r.job.check.Category == contract.CategoryLint
 	for _, e := range r.executions {
-		red = red || e.red()
+		red = red || e.red() && (!lint || e.obstacle() == nil)
+	}
+	if r.unstarted() != nil && !lint && o.Summary.Failed == 0 {
+		return contract.CodeMissing
 	}
 	none := false
 	for _, finding := range o.Findings {
@@ -396,6 +429,9 @@ func (r *run) code(o Outcome, f findings) contract.Code {
 // telling is the line that says most about a red check.
 func (r *run) telling(o Outcome) string {
 	for _, e := range r.executions {
+		if o := e.obstacle(); o != nil && r.job.check.Category != contract.CategoryLint {
+			return o.message(e)
+		}
 		if e.broken() != "" {
 			return brokenMessage(e, r)
 		}

@@ -53,11 +53,21 @@ type invocation struct {
 	reports []string // globs of the reports it writes, relative to the root
 	network []string // hosts that it may reach
 
-	prepare  bool        // brings what the next commands need; only its failure is told
-	advisory bool        // its exit code says nothing
-	probe    []string    // when this ends with 0 the invocation runs, else instead
-	instead  *invocation // nil: nothing
+	setup    bool // makes what the next commands need; where it fails they do not run
+	advisory bool // its exit code says nothing
+	// runner says that it starts a test runner, so that what is red and names no
+	// test is no test itself.
+	runner bool
+	// orText lets what is printed count where no report was written.
+	orText bool
+	// printed reads the runner's own account of its tests out of what it prints,
+	// where its report counts otherwise.
+	printed func(stdout, stderr []byte) *contract.TestSummary
+	probe   []string    // when this ends with 0 the invocation runs, else instead
+	instead *invocation // nil: nothing
 
+	// source is a folder of Python packages; see run.withSource.
+	source string
 	goDirs map[string]string // Go modules: path → directory
 	// audit holds the results against the sources; nil: not done.
 	audit func(root *os.Root, s site, p *parsed)
@@ -157,8 +167,8 @@ func (p *Pipeline) add(jobs ...job) {
 	}
 }
 
-// detect asks every ecosystem, and Make for the stages that none of them
-// knows.
+// detect asks every ecosystem, and then CMake, Automake and Make, in this order, for
+// the stages that nothing before knows.
 func detect(t *tree, s Settings) map[contract.Category][]job {
 	found := map[contract.Category][]job{}
 	if !s.AutoDetect {
@@ -170,7 +180,7 @@ func detect(t *tree, s Settings) map[contract.Category][]job {
 			found[j.check.Category] = append(found[j.check.Category], j)
 		}
 	}
-	for _, j := range planMake(t) {
+	for _, j := range append(planC(t), planMake(t)...) {
 		if len(found[j.check.Category]) == 0 {
 			found[j.check.Category] = []job{j}
 		}

@@ -31,15 +31,9 @@ func planPlaywright(t *tree, p planning) []job {
 	}
 	shards := max(1, min(p.shards, len(tests), maxShards))
 	runs := make([][]invocation, shards)
-	projects := nodeProjects(t, p.network)
 	for n := range runs {
 		for _, dir := range dirs {
-			run := playwright(dir, tests, n+1, shards)
-			if i := slices.IndexFunc(projects, func(p nodeProject) bool { return p.dir == dir }); i >= 0 {
-				runs[n] = append(runs[n], projects[i].prepared(run)...)
-			} else {
-				runs[n] = append(runs[n], run)
-			}
+			runs[n] = append(runs[n], playwright(dir, tests, n+1, shards))
 		}
 	}
 	return shardJobs("playwright", "Playwright", runs)

@@ -78,7 +78,7 @@ func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof,
 		return Proof{}, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
 	r := &run{
-		job: job{check: contract.Check{ID: contract.CheckNewTests, Category: contract.CategoryTest}, runs: p.testRuns(env)},
+		job: job{check: contract.Check{ID: contract.CheckNewTests, Category: contract.CategoryTest}, runs: p.testRuns()},
 		env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now(),
 	}
 	seen, err := r.prove(ctx, tests)
@@ -92,14 +92,11 @@ func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof,
 }
 
 // testRuns are the commands of all test checks.
-func (p Pipeline) testRuns(env Env) []invocation {
+func (p Pipeline) testRuns() []invocation {
 	var runs []invocation
 	for _, stage := range p.Stages {
 		for _, c := range stage {
 			if j := p.jobs[c.ID]; c.Category == contract.CategoryTest {
-				if env.NodeModules != "" {
-					j = j.withPackages()
-				}
 				runs = append(runs, j.runs...)
 			}
 		}
@@ -111,12 +108,7 @@ func (p Pipeline) testRuns(env Env) []invocation {
 // that prove something are left out. Of several commands one is enough.
 func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]string, error) {
 	seen, proven := map[pin.Added]string{}, map[pin.Added]bool{}
-	var prepare []invocation
 	for _, inv := range r.job.runs {
-		if inv.prepare {
-			prepare = append(prepare, inv)
-			continue
-		}
 		inv, covered, err := r.narrow(ctx, inv, tests)
 		if err != nil {
 			return nil, err
@@ -124,11 +116,10 @@ func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]strin
 		if len(covered) == 0 {
 			continue
 		}
-		e, err := r.prepared(ctx, prepare, inv)
+		e, err := r.execute(ctx, inv)
 		if err != nil {
 			return nil, err
 		}
-		prepare = nil
 		for _, t := range covered {
 			seen[t] = e.unproven(t)
 			proven[t] = proven[t] || seen[t] == ""
@@ -150,16 +141,6 @@ func (r *run) narrow(ctx context.Context, inv invocation, tests []pin.Added) (in
 	}
 	inv, covered := inv.only(tests)
 	return inv, covered, nil
-}
-
-// prepared runs a command after those that it needs.
-func (r *run) prepared(ctx context.Context, before []invocation, inv invocation) (*execution, error) {
-	for _, p := range before {
-		if _, err := r.execute(ctx, p); err != nil {
-			return nil, err
-		}
-	}
-	return r.execute(ctx, inv)
 }
 
 // unproven says why the outcome of a command does not prove a test, "" if it does.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"os"
 	"path"
 	"regexp"
@@ -24,8 +25,10 @@ sys.path = [p for p in sys.path if p not in ("", ".")]
 import importlib.util as u
 sys.exit(u.find_spec(sys.argv[1]) is None)`
 
-// planPython tests by files and lints with what is installed, which is found
-// out in the sandbox at the time of the run.
+// planPython tests with what the project is set up for and lints with what is
+// installed, which is found out in the sandbox at the time of the run. Which tests
+// there are, pytest's own configuration decides; files are dealt to shards only
+// where the settings ask for several.
 func planPython(t *tree, p planning) []job {
 	sources := t.match(func(f string) bool { return strings.HasSuffix(f, ".py") && !inOutput(f) && !inFixture(path.Dir(f)) })
 	tests := slices.DeleteFunc(slices.Clone(sources), func(f string) bool { return !pythonTestName.MatchString(f) || !isPythonTest(t, f) })
@@ -34,17 +37,37 @@ func planPython(t *tree, p planning) []job {
 		return nil
 	}
 	var jobs []job
-	if len(tests) > 0 {
+	switch {
+	case len(tests) > 0 && p.shards > 1:
 		var all [][]invocation
 		for n, shard := range roundRobin(tests, p.shards) {
-			all = append(all, []invocation{pythonTests(t, shard, n+1)})
+			all = append(all, []invocation{pythonTests(t, shard, shard, n+1)})
 		}
 		jobs = append(jobs, shardJobs("python", "Python tests", all)...)
+	case len(tests) > 0 || configuresPytest(t):
+		jobs = append(jobs, shardJobs("python", "Python tests", [][]invocation{{pythonTests(t, nil, tests, 1)}})...)
 	}
 	if len(sources) > 0 {
 		jobs = append(jobs, simpleJob(contract.CategoryLint, "python", "ruff, flake8 or compileall", pythonLint()))
 	}
 	return jobs
+}
+
+var pytestSections = map[string]*regexp.Regexp{
+	"pytest.ini": nil, ".pytest.ini": nil, "pytest.toml": nil,
+	"pyproject.toml": regexp.MustCompile(`(?m)^\[tool\.pytest(\.ini_options)?\]`),
+	"tox.ini":        regexp.MustCompile(`(?m)^\[pytest\]`),
+	"setup.cfg":      regexp.MustCompile(`(?m)^\[tool:pytest\]`),
+}
+
+// configuresPytest reports whether a project says how pytest is to be run.
+func configuresPytest(t *tree) bool {
+	for file, section := range pytestSections {
+		if t.has(file) && (section == nil || section.MatchString(t.read(file))) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasPythonAtTop: a script somewhere in a repository of another language does
@@ -63,32 +86,34 @@ func isPythonTest(t *tree, f string) bool {
 	return strings.Contains(text, "unittest") || strings.Contains(text, "pytest") || strings.Contains(text, "def test_")
 }
 
-// pythonTests runs files with pytest, or with unittest where there is none.
-func pythonTests(t *tree, files []string, shard int) invocation {
-	run := pytest(t, files, shard)
+// pythonTests runs pytest as the project does, or on some files; where there is no
+// pytest, unittest on the files that look like tests.
+func pythonTests(t *tree, files, known []string, shard int) invocation {
+	run := pytest(t, files, known, shard)
 	run.probe = []string{"python3", "-c", pythonHas, "pytest"}
-	other := unittest(t, files)
+	other := unittest(t, known)
 	run.instead = &other
 	return run
 }
 
-func pytest(t *tree, files []string, shard int) invocation {
+// pytest adds to the project's own options only what makes a report, and takes the
+// place of none: xunit1 names the file and line of each case.
+func pytest(t *tree, files, known []string, shard int) invocation {
 	report := scratch("pytest", "", shard) + ".xml"
-	// xunit1 names the file and line of each case.
-	args := []string{"python3", "-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "--junitxml=" + report, "-o", "junit_family=xunit1"}
+	args := []string{"python3", "-m", "pytest", "--junitxml=" + report, "-o", "junit_family=xunit1"}
 	run := invocation{
-		args: append(args, files...), env: pythonEnv(t, nil),
-		format: FormatJUnit, reports: []string{report},
+		args: append(args, files...), env: pythonEnv(t, nil), source: sourceOf(t),
+		format: FormatJUnit, reports: []string{report}, orText: true, runner: true, printed: pytestPrinted,
 	}
 	run.again = func(failed []testCase) invocation {
-		if known := caseFiles(failed, files); len(known) > 0 {
-			return pytest(t, known, shard)
+		if narrow := caseFiles(failed, known); len(narrow) > 0 {
+			return pytest(t, narrow, narrow, shard)
 		}
-		return pytest(t, files, shard)
+		return pytest(t, files, known, shard)
 	}
 	run.only = func(tests []pin.Added) (invocation, []pin.Added) {
-		covered, has := inFiles(tests, files)
-		narrow := pytest(t, has, shard)
+		covered, has := inFiles(tests, known)
+		narrow := pytest(t, has, has, shard)
 		// A file that cannot be imported must not keep the tests of others from running.
 		narrow.args = append(narrow.args, "--continue-on-collection-errors")
 		return narrow, covered
@@ -96,10 +121,24 @@ func pytest(t *tree, files []string, shard int) invocation {
 	return run
 }
 
+// pytestPrinted is what pytest says at its end. Its report has a test that passed and
+// whose teardown then failed once, as failed; pytest counts it as both. What it
+// says may be kept quiet by the project's options: then the report counts.
+func pytestPrinted(stdout, _ []byte) *contract.TestSummary {
+	all := lines(stdout)
+	for n := len(all) - 1; n >= max(0, len(all)-200); n-- {
+		if m := pytestSum.FindStringSubmatch(strings.TrimSpace(clean(bound(all[n], 4096)))); m != nil {
+			sum := words(m[1])
+			return &sum
+		}
+	}
+	return nil
+}
+
 func unittest(t *tree, files []string) invocation {
 	run := invocation{
 		args: append([]string{"python3", "-m", "unittest", "-v"}, files...),
-		env:  pythonEnv(t, files), format: formatUnittest,
+		env:  pythonEnv(t, files), source: sourceOf(t), format: formatUnittest, runner: true,
 		audit: func(root *os.Root, _ site, p *parsed) { needPytest(root, files, p) },
 	}
 	run.only = func(tests []pin.Added) (invocation, []pin.Added) {
@@ -129,23 +168,72 @@ func needPytest(root *os.Root, files []string, p *parsed) {
 	}
 }
 
-// pythonEnv lets tests import what they would find after an installation (src)
-// and, as unittest's discovery does, what lies beside them.
+// pythonEnv keeps Python from writing into the checkout and, for unittest, lets
+// tests import what lies beside them, as its discovery does.
 func pythonEnv(t *tree, tests []string) map[string]string {
+	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1"}
 	var dirs []string
-	if slices.ContainsFunc(t.files, func(f string) bool { return strings.HasPrefix(f, "src/") && strings.HasSuffix(f, ".py") }) {
-		dirs = append(dirs, "src")
-	}
 	for _, f := range tests {
 		if dir := path.Dir(f); dir != "." && !t.has(path.Join(dir, "__init__.py")) && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
-	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "PY_COLORS": "0"}
 	if len(dirs) > 0 {
 		env["PYTHONPATH"] = strings.Join(dirs, ":")
 	}
 	return env
+}
+
+// pythonSource is where packages lie that are imported only once they are installed.
+const pythonSource = "src"
+
+// pythonInstalled ends with 0 where each package that src holds is imported from the
+// work tree as things are: by an editable installation. Any other copy of it would be
+// tested in place of the change.
+const pythonInstalled = `import os, sys
+sys.path = [p for p in sys.path if p not in ("", ".")]
+import importlib.util as u
+src = os.path.realpath(sys.argv[1])
+def here(name):
+    try:
+        spec = u.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    places = list(spec.submodule_search_locations or []) + [spec.origin or ""] if spec else []
+    return any(os.path.realpath(p).startswith(src + os.sep) for p in places)
+found = []
+for e in os.scandir(src):
+    if e.is_dir() and os.path.exists(os.path.join(e.path, "__init__.py")): found.append(e.name)
+    elif e.is_file() and e.name.endswith(".py"): found.append(e.name[:-3])
+sys.exit(not (found and all(here(n) for n in found if n.isidentifier())))`
+
+// sourceOf is the folder that a Python command needs on its path unless its packages
+// are installed from there, "" for none.
+func sourceOf(t *tree) string {
+	if slices.ContainsFunc(t.files, func(f string) bool { return strings.HasPrefix(f, pythonSource+"/") && strings.HasSuffix(f, ".py") }) {
+		return pythonSource
+	}
+	return ""
+}
+
+// withSource puts the sources on the path of a Python command where they are not
+// installed from the checkout.
+func (r *run) withSource(ctx context.Context, inv invocation) (invocation, error) {
+	if inv.source == "" {
+		return inv, nil
+	}
+	if r.installed == nil {
+		result, err := r.command(ctx, invocation{args: []string{"python3", "-c", pythonInstalled, inv.source}, dir: inv.dir, env: inv.env}, nil)
+		if err != nil {
+			return inv, err
+		}
+		ok := result.OK()
+		r.installed = &ok
+	}
+	if !*r.installed {
+		inv.env = withEnv(inv.env, map[string]string{"PYTHONPATH": strings.TrimSuffix(inv.source+":"+inv.env["PYTHONPATH"], ":")})
+	}
+	return inv, nil
 }
 
 // pythonLint takes the best linter that is installed.

@@ -2,7 +2,10 @@ package verify
 
 import (
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -161,4 +164,58 @@ func TestTheBestInstalledPythonLinterIsTaken(t *testing.T) {
 	require.Len(t, runner.commands, 3)
 	require.Equal(t, []string{"medium main.py:3: 'os' imported but unused"}, located(o))
 	require.Equal(t, "F401", o.Findings[0].Rule)
+}
+
+func TestPytestRunsByTheProjectsOwnConfiguration(t *testing.T) {
+	t.Parallel()
+	p := plan(t, checkout(t, map[string]string{"pyproject.toml": "[tool.pytest.ini_options]\ntestpaths = [\"checks\"]\n", "checks/look_a.py": "", "a.py": ""}), detected())
+	require.Equal(t, "python3 -m pytest --junitxml=.rgpt-verify/pytest-root-1.xml -o junit_family=xunit1", p.Command("test-python-1"))
+}
+
+func TestPytestCountsAsItPrints(t *testing.T) {
+	t.Parallel()
+	root := checkout(t, map[string]string{"test_a.py": ""})
+	runner := &cannedRunner{answer: func(_ int, c sandbox.Command) (sandbox.Result, error) {
+		if !strings.Contains(strings.Join(c.Args, " "), "--junitxml") {
+			return sandbox.Result{}, nil
+		}
+		return sandbox.Result{ExitCode: 1, Stdout: []byte(recorded(t, "runners/pytest-cont.txt"))}, os.WriteFile(filepath.Join(root, ".rgpt-verify/pytest-root-1.xml"), []byte(recorded(t, "junit/pytest-errors.xml")), 0o600)
+	}}
+	o := runWith(t, root, "test-python-1", Env{Runner: runner, Settings: detected()})
+	require.Equal(t, contract.TestSummary{Passed: 6, Failed: 8, Skipped: 2}, withoutTime(o.Summary), "5 passed, 1 xpassed, 4 failed, 4 errors, 1 skipped, 1 xfailed")
+}
+
+func TestTheSourcesOfTheWorkTreeAreTestedWhateverIsInstalled(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	files := map[string]string{"src/rgptsample/__init__.py": "where = 'work tree'\n", "tests/test_a.py": "import unittest\n\n\nclass A(unittest.TestCase):\n    def test_where(self):\n        import rgptsample\n        self.assertEqual(rgptsample.where, 'work tree')\n"}
+	for name, c := range map[string]struct{ pth, copied string }{
+		"nothing is":       {"", ""},
+		"a copy is":        {"", "where = 'a copy'\n"},
+		"the work tree is": {"src", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := checkout(t, files)
+			site := checkout(t, nil)
+			if c.copied != "" {
+				require.NoError(t, os.MkdirAll(filepath.Join(site, "rgptsample"), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join(site, "rgptsample/__init__.py"), []byte(c.copied), 0o600))
+			}
+			if c.pth != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(site, "x.pth"), []byte(filepath.Join(root, c.pth)+"\n"), 0o600))
+			}
+			start := "import site, sys\nsite.addsitedir(" + strconv.Quote(site) + ")\n"
+			base := checkout(t, nil)
+			version, err := exec.Command("python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])").Output()
+			require.NoError(t, err)
+			user := filepath.Join(base, "lib", strings.TrimSpace(string(version)), "site-packages")
+			require.NoError(t, os.MkdirAll(user, 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(user, "usercustomize.py"), []byte(start), 0o600))
+			o := runWith(t, root, "test-python-1", Env{Runner: without{words: []string{"pytest"}}, Settings: detected(), Vars: map[string]string{"PYTHONUSERBASE": base}})
+			require.Contains(t, string(o.Log), "python3 -m unittest")
+			require.True(t, o.OK, "%s", o.Log)
+			require.Equal(t, 1, o.Summary.Passed)
+		})
+	}
 }

@@ -135,34 +135,6 @@ func TestTwoPackagesOfAMonorepoAreBothTested(t *testing.T) {
 	require.Contains(t, located(found["test-node-1"])[0], "packages/b/b.test.js:4")
 }
 
-func TestALockFileOfAToolThatIsMissingIsTold(t *testing.T) {
-	t.Parallel()
-	needs(t, "npm")
-	for tool, lock := range map[string]string{"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"} {
-		t.Run(tool, func(t *testing.T) {
-			t.Parallel()
-			if _, err := exec.LookPath(tool); err == nil {
-				t.Skip(tool + " is installed")
-			}
-			files := map[string]string{
-				"package.json": `{"dependencies":{"left-pad":"1.0.0"},"scripts":{"test":"node --test"}}`, lock: "lockfileVersion: 9\n",
-				"a.test.js": nodeTestHead + "test('a', () => {});\n",
-			}
-			found, _ := verified(t, files, isolated(t, detected()))
-			require.Contains(t, located(found["build-node"])[0], "medium package.json: dependencies are not installed and the network is not allowed")
-			require.True(t, found["test-node-1"].OK, "the tests do not need them")
-
-			s := detected()
-			s.Build.Network = Hosts{"registry.npmjs.org"}
-			found, _ = verified(t, files, isolated(t, s))
-			require.False(t, found["build-node"].OK)
-			require.Equal(t, contract.CodeCommandCrashed, found["build-node"].Code)
-			require.Contains(t, found["build-node"].Message, tool+" install --frozen-lockfile")
-			require.Contains(t, found["build-node"].Message, "a program was not found")
-		})
-	}
-}
-
 // withoutPytest is an Env whose Python has no pytest.
 func withoutPytest(t *testing.T) Env {
 	t.Helper()

@@ -39,9 +39,6 @@ func Run(ctx context.Context, root string, check contract.Check, env Env) (Outco
 	if !ok {
 		return Outcome{}, badSetting("check %q is not part of the plan of this checkout; were the settings changed after planning?", check.ID)
 	}
-	if env.NodeModules != "" {
-		j = j.withPackages()
-	}
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return Outcome{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
@@ -78,6 +75,7 @@ type run struct {
 	started time.Time
 
 	executions []*execution
+	installed  *bool // whether Python finds the checkout's packages; nil: not asked yet
 }
 
 // execution is one command that ran.
@@ -103,7 +101,7 @@ func (e *execution) broken() contract.Code {
 		return ""
 	case r.TimedOut:
 		return contract.CodeTimeout
-	case r.Signal != "", r.LimitExceeded != "", r.ExitCode == 126, r.ExitCode == 127, r.ExitCode > 128 && r.ExitCode < 128+65:
+	case r.Signal != "", r.LimitExceeded != "", r.ExitCode > 128 && r.ExitCode < 128+65:
 		return contract.CodeCommandCrashed
 	}
 	return ""
@@ -126,7 +124,7 @@ func (r *run) all(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if e.result.TimedOut || inv.prepare && e.red() {
+		if e.result.TimedOut || inv.setup && e.red() {
 			return nil // the rest would only add noise
 		}
 	}
@@ -156,6 +154,10 @@ func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
 	if err := clearReports(r.dir, inv.reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
+	inv, err := r.withSource(ctx, inv)
+	if err != nil {
+		return nil, err
+	}
 	before := stamps(r.dir, inv.reports)
 	out := r.output(inv)
 	result, err := r.command(ctx, inv, out.write)
@@ -179,12 +181,16 @@ func (r *run) read(e *execution, before map[string]stamp) {
 				e.notes = append(e.notes, fmt.Sprintf("report %s was not understood: %s", name(rep.path), message(err.Error())))
 			}
 		}
-		e.counted = true
-		if len(reports)+len(e.notes) == 0 {
+		switch {
+		case len(reports) > 0 && e.run.printed != nil:
+			e.parsed.sum = e.run.printed(e.result.Stdout, e.result.Stderr)
+		case len(e.parsed.cases) == 0 && e.run.orText && e.parseText(s):
+		case len(reports)+len(e.notes) == 0:
 			e.notes = append(e.notes, fmt.Sprintf("the command wrote no report %s", strings.Join(e.run.reports, ", ")))
 		}
+		e.counted = true
 	} else {
-		e.parseOutput(s)
+		e.parseOutput(s, r.job.check.Category == contract.CategoryTest)
 	}
 	if e.run.audit != nil {
 		e.run.audit(r.dir, s, &e.parsed)
@@ -277,7 +283,7 @@ func (r *run) mounts() []sandbox.Mount {
 
 // readsOutput: the output is the report, so that its middle must not be lost.
 func readsOutput(inv invocation) bool {
-	return len(inv.reports) == 0 && inv.format != FormatExitCode
+	return (len(inv.reports) == 0 || inv.orText) && inv.format != FormatExitCode
 }
 
 // runnerError gives an error of the sandbox a class. That a sandbox cannot be

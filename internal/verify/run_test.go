@@ -114,8 +114,8 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 		"memory":    {sandbox.Result{ExitCode: 137, Signal: "killed", LimitExceeded: sandbox.LimitMemory}, contract.CodeCommandCrashed, "over the limit of memory"},
 		"signal":    {sandbox.Result{ExitCode: 139, Signal: "segmentation fault"}, contract.CodeCommandCrashed, "ended by the signal segmentation fault"},
 		"in shell":  {sandbox.Result{ExitCode: 134, Stderr: []byte("Aborted\n")}, contract.CodeCommandCrashed, "crashed: exit code 134, as after signal 6: Aborted"},
-		"not found": {sandbox.Result{ExitCode: 127, Stderr: []byte("bash: x: command not found\n")}, contract.CodeCommandCrashed, "a program was not found: bash: x: command not found"},
-		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeCommandCrashed, "may not be executed"},
+		"not found": {sandbox.Result{ExitCode: 127, Stderr: []byte("bash: x: command not found\n")}, contract.CodeMissing, "x is not installed: bash: x: command not found"},
+		"no exec":   {sandbox.Result{ExitCode: 126}, contract.CodeMissing, "may not be executed"},
 		"red":       {sandbox.Result{ExitCode: 1, Stderr: []byte("Error: no\nbye\n")}, contract.CodeCheckFailed, "`x` ended with exit code 1: Error: no"},
 	} {
 		t.Run(name, func(t *testing.T) {

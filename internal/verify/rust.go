@@ -2,8 +2,8 @@ package verify
 
 import "github.com/rocketgpt/orchestrator/contract"
 
-// planRust builds and tests crates. Crates that are not in cargo's cache can
-// be fetched only where the network is allowed.
+// planRust builds and tests crates. What they need lies in cargo's cache or a vendor
+// folder: cargo does not try the network unless the command may use it.
 func planRust(t *tree, p planning) []job {
 	var build, test []invocation
 	for _, dir := range t.projects("Cargo.toml") {
@@ -23,6 +23,6 @@ func cargo(dir string, network []string, f Format, args ...string) invocation {
 	}
 	return invocation{
 		args: append([]string{"cargo"}, args...), dir: dir, format: f, network: network,
-		env: map[string]string{"CARGO_TERM_COLOR": "never", "RUST_BACKTRACE": "0"},
+		env: map[string]string{"CARGO_TERM_COLOR": "never"},
 	}
 }

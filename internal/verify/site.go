@@ -60,6 +60,9 @@ type parsed struct {
 	// unexplained: something failed besides the failed cases, so that their
 	// passing later does not make the command green.
 	unexplained bool
+	// sum is the runner's own account of its tests; nil where it gives none, and the
+	// cases are all there is.
+	sum *contract.TestSummary
 }
 
 // attachment is a file that a report names. The path is what the report says:
@@ -75,6 +78,28 @@ func (p *parsed) add(more parsed) {
 	p.problems = append(p.problems, more.problems...)
 	p.artifacts = append(p.artifacts, more.artifacts...)
 	p.unexplained = p.unexplained || more.unexplained
+	switch {
+	case more.sum == nil && p.sum != nil:
+		*p.sum = p.sum.Add(summarise(more.cases))
+	case more.sum != nil && p.sum == nil:
+		sum := summarise(p.cases[:len(p.cases)-len(more.cases)]).Add(*more.sum)
+		p.sum = &sum
+	case more.sum != nil:
+		*p.sum = p.sum.Add(*more.sum)
+	}
+}
+
+// summary counts the tests: by the runner's own account where it gives one, but
+// never less red than its cases. What failed first and passed later is flaky.
+func (p *parsed) summary() contract.TestSummary {
+	cases := summarise(p.cases)
+	if p.sum == nil {
+		return cases
+	}
+	sum := *p.sum
+	sum.Flaky = cases.Flaky
+	sum.Failed = max(cases.Failed, sum.Failed-cases.Flaky)
+	return sum
 }
 
 func (p *parsed) failed() []testCase {

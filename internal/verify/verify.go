@@ -57,6 +57,9 @@ const (
 const (
 	formatUnittest Format = "unittest"
 	formatCargo    Format = "cargo-test"
+	formatJest     Format = "jest-json"
+	formatAva      Format = "ava-tap"
+	formatRunners  Format = "test-runner-text"
 	formatFileList Format = "file-list"
 )
 
@@ -156,11 +159,17 @@ type Outcome struct {
 	// OK: every command ended with exit code 0 (failed tests may have passed
 	// when run again), no test case failed and no finding is major.
 	OK bool `json:"ok"`
+	// Started: every command could begin its work. One whose program, package or
+	// dependencies are not installed could not; then a lint is OK all the same, with
+	// a minor finding, for it says nothing about the code.
+	Started bool `json:"started"`
 	// Code says why not, for programs: tests_failed, check_failed, timeout,
-	// command_crashed or no_tests. Empty when OK.
+	// command_crashed, missing_dependency or no_tests. Empty when OK.
 	Code contract.Code `json:"code,omitempty"`
 	// Message is the telling line of a red check.
-	Message  string               `json:"message,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Cause names what is missing where a command could not start.
+	Cause    string               `json:"cause,omitempty"`
 	Summary  contract.TestSummary `json:"summary"`
 	Cases    []contract.TestCase  `json:"cases,omitempty"`
 	Findings []contract.Finding   `json:"findings,omitempty"`

@@ -1,0 +1,363 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+)
+
+// RuleMissing marks the finding that tests which ran on the base commit do not run
+// any more.
+const RuleMissing = "tests-missing"
+
+// Bounds on what a comparison says.
+const (
+	shownMissing   = 5    // missing tests that the finding names
+	maxComparedMsg = 2000 // bytes of a message that are compared, and of one that is made
+)
+
+// Compared is the outcome of a check beside that of the base commit.
+type Compared struct {
+	// Result is the outcome as it counts: Major, Medium and Minor hold what is new.
+	Result contract.CheckResult
+	// Findings are all of the change, each with its status.
+	Findings []contract.Finding
+	// Fixed are those of the base commit that the change does not have.
+	Fixed []contract.Finding
+}
+
+// Compare says what of the outcome of a check is new since the base commit, where the
+// same check ended as base says. pins are the findings about pinned tests, which have
+// the first word about tests that a change takes away; mode grades what they do not
+// know of. See "The baseline" in docs/ARCHITECTURE.md for the rules. It reads nothing
+// and runs nothing.
+func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
+	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
+	tests := compareTests(base.Cases, now.Cases)
+	out.Fixed = tests.match(base.Findings, out.Findings)
+	if f, lost := missingTests(base, now, pins, mode); lost {
+		out.Findings = append(out.Findings, f)
+	}
+	r := &out.Result
+	recount(r, now, out.Findings)
+	switch {
+	case !now.Result.OK && !base.Result.OK && asBefore(base, now, out.Findings, tests):
+		r.OK, r.KnownOnly, r.Code = true, true, ""
+		r.Message = fault.Clip("as on the base commit: "+now.Result.Message, maxComparedMsg)
+		redByMissing(r, out.Findings)
+	case !now.Result.OK:
+		r.Message = firstNew(out.Findings, now.Result.Message)
+	default:
+		redByMissing(r, out.Findings)
+	}
+	return out
+}
+
+// recount counts what is new, starting from what the check counted itself: not all of
+// its findings need be listed.
+func recount(r *contract.CheckResult, now Recorded, findings []contract.Finding) {
+	r.Known = 0
+	for i, f := range findings {
+		n := 0
+		switch {
+		case i >= len(now.Findings):
+			n = 1 // made by the comparison
+		case f.Status == contract.FindingKnown:
+			n = -1
+			r.Known++
+		}
+		switch f.Severity {
+		case contract.SeverityMajor:
+			r.Major = max(0, r.Major+n)
+		case contract.SeverityMedium:
+			r.Medium = max(0, r.Medium+n)
+		default:
+			r.Minor = max(0, r.Minor+n)
+		}
+	}
+}
+
+// redByMissing makes a check red, by its findings, that is red only because tests are
+// missing.
+func redByMissing(r *contract.CheckResult, findings []contract.Finding) {
+	for _, f := range findings {
+		if f.Rule == RuleMissing && f.Severity == contract.SeverityMajor {
+			r.OK, r.KnownOnly, r.Code, r.Message = false, false, contract.CodeFindings, f.Message
+		}
+	}
+}
+
+// firstNew is the line that says most about a check that is red in a new way.
+func firstNew(findings []contract.Finding, message string) string {
+	for _, severity := range []contract.Severity{contract.SeverityMajor, contract.SeverityMedium} {
+		for _, f := range findings {
+			if f.Status != contract.FindingNew || f.Severity != severity {
+				continue
+			}
+			if f.Location != "" {
+				return f.Location + ": " + f.Message
+			}
+			return f.Message
+		}
+	}
+	return message
+}
+
+// asBefore reports whether a check that is red now and was on the base is red in no
+// other way: it ended for the same reason, no test failed that did not, and nothing
+// is new that could have made it red.
+func asBefore(base, now Recorded, findings []contract.Finding, tests comparedTests) bool {
+	b, n := base.Result, now.Result
+	if n.Code != b.Code || len(tests.failed) > 0 || !allNamed(now, contract.TestFailed) && n.Summary.Failed > b.Summary.Failed {
+		return false
+	}
+	if n.Major+n.Medium+n.Minor > len(now.Findings) && (n.Major > b.Major || n.Medium > b.Medium || n.Minor > b.Minor) {
+		return false // what is not listed may be new
+	}
+	byTests := n.Check.Category == contract.CategoryTest || n.Check.Category == contract.CategoryBuild
+	for _, f := range findings {
+		switch {
+		case f.Status == contract.FindingKnown, f.Rule == RuleMissing:
+		case byTests && (f.Severity == contract.SeverityMinor || tests.flaky[f.Rule]):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// allNamed reports whether the cases with a status are as many as were counted.
+func allNamed(r Recorded, status contract.TestStatus) bool {
+	n := 0
+	for _, c := range r.Cases {
+		if c.Status == status {
+			n++
+		}
+	}
+	return status == contract.TestFailed && n >= r.Result.Summary.Failed
+}
+
+// comparedTests is what a comparison knows of single tests.
+type comparedTests struct {
+	known  map[string]int  // name → how many failed or flaky ones of it the base had
+	red    map[string]bool // names of failed and flaky tests, then or now
+	failed []string        // failed now, and not on the base
+	flaky  map[string]bool // flaky now
+}
+
+// compareTests finds failures that are new. A name may stand for several tests, in as
+// many packages: then the number counts.
+func compareTests(base, now []contract.TestCase) comparedTests {
+	out := comparedTests{known: map[string]int{}, red: map[string]bool{}, flaky: map[string]bool{}}
+	for _, c := range base {
+		if c.Status == contract.TestFailed || c.Status == contract.TestFlaky {
+			out.known[c.Name]++
+			out.red[c.Name] = true
+		}
+	}
+	left := map[string]int{}
+	for name, n := range out.known {
+		left[name] = n
+	}
+	for _, c := range now {
+		switch c.Status {
+		case contract.TestFailed:
+			if left[c.Name]--; left[c.Name] < 0 {
+				out.failed = append(out.failed, c.Name)
+			}
+			out.red[c.Name] = true
+		case contract.TestFlaky:
+			out.red[c.Name], out.flaky[c.Name] = true, true
+		case contract.TestPassed, contract.TestSkipped:
+		}
+	}
+	return out
+}
+
+// match gives findings their status and returns those of the base that are gone. Each
+// of the base makes at most one known. Those about tests go by the test's name; the
+// others by rule and message, first in the same file, then anywhere: files move.
+func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Finding) {
+	taken := make([]bool, len(base))
+	for i := range now {
+		now[i].Status = contract.FindingNew
+	}
+	for _, key := range []func(contract.Finding) string{t.keyHere, t.key} {
+		free := map[string][]int{}
+		for j := len(base) - 1; j >= 0; j-- {
+			if !taken[j] {
+				free[key(base[j])] = append(free[key(base[j])], j)
+			}
+		}
+		for i := range now {
+			k := key(now[i])
+			if at := free[k]; now[i].Status == contract.FindingNew && len(at) > 0 {
+				last := len(at) - 1
+				now[i].Status, taken[at[last]], free[k] = contract.FindingKnown, true, at[:last]
+			}
+		}
+	}
+	for j, f := range base {
+		if !taken[j] {
+			fixed = append(fixed, f)
+		}
+	}
+	return fixed
+}
+
+// key is what two findings have in common that are the same, wherever they are.
+func (t comparedTests) key(f contract.Finding) string {
+	if t.red[f.Rule] {
+		return "test\x00" + f.Rule
+	}
+	return string(f.Category) + "\x00" + f.Rule + "\x00" + timeless(f.Message)
+}
+
+// keyHere is key with the file.
+func (t comparedTests) keyHere(f contract.Finding) string {
+	file, _, _ := strings.Cut(f.Location, ":")
+	return t.key(f) + "\x00" + file
+}
+
+// timeless replaces what differs between two runs of the same code.
+var timelessParts = []struct {
+	re *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?`), "TIME"},
+	{regexp.MustCompile(`0x[0-9a-fA-F]+`), "ADDRESS"},
+	{regexp.MustCompile(`(?:\.{0,2}/)?(?:[\w.@+-]+/)+([\w.@+-]+)`), "$1"},
+	{regexp.MustCompile(`(?:\d+(?:\.\d+)?(?:ns|µs|us|ms|s|m|h)\b|\d+(?:\.\d+)? ?(?:milliseconds?|seconds?|minutes?|ms|sec)\b|\d+m\d+(?:\.\d+)?s\b)`), "DURATION"},
+	{regexp.MustCompile(`\b([Ll]ine) \d+`), "$1 N"},
+	{regexp.MustCompile(`:\d+`), ":N"},
+	{regexp.MustCompile(`\(\d+,\d+\)`), "(N)"},
+}
+
+func timeless(message string) string {
+	message = message[:min(len(message), maxComparedMsg)]
+	for _, p := range timelessParts {
+		message = p.re.ReplaceAllString(message, p.by)
+	}
+	return strings.Join(strings.Fields(message), " ")
+}
+
+// missingTests is the finding that tests of the base do not run any more, unless the
+// check ended before it could run them: then it is red for that.
+func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests) (contract.Finding, bool) {
+	ran := executed(now.Result.Summary)
+	if !mode.On() || now.Result.Check.Category != contract.CategoryTest || !now.Result.OK && (ran == 0 || !slices.Contains([]contract.Code{contract.CodeTestsFailed, contract.CodeNoTests, ""}, now.Result.Code)) {
+		return contract.Finding{}, false
+	}
+	message := ""
+	if complete(base) && complete(now) {
+		if lost := lostTests(base.Cases, now.Cases, pins); len(lost) > 0 {
+			message = fmt.Sprintf("%d tests of the base commit are missing: %s", len(lost), strings.Join(lost[:min(len(lost), shownMissing)], ", "))
+			if more := len(lost) - shownMissing; more > 0 {
+				message += fmt.Sprintf(" (and %d more)", more)
+			}
+		}
+	} else if before := executed(base.Result.Summary); ran < before && !slices.ContainsFunc(pins, takesAway) {
+		message = fmt.Sprintf("%d tests ran, but %d on the base commit", ran, before)
+	}
+	if message == "" {
+		return contract.Finding{}, false
+	}
+	f := contract.Finding{
+		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: RuleMissing, Status: contract.FindingNew,
+		Message: fault.Clip(message+"; let them run again, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report", maxComparedMsg),
+	}
+	if mode == PinnedReport {
+		f.Severity = contract.SeverityMedium
+	}
+	return f, true
+}
+
+func executed(s contract.TestSummary) int { return s.Passed + s.Failed + s.Flaky }
+
+// complete reports whether all tests of an outcome are known by name.
+func complete(r Recorded) bool {
+	s := r.Result.Summary
+	return len(r.Cases) > 0 && len(r.Cases) == executed(s)+s.Skipped
+}
+
+// lostTests are the tests of the base that are there under no name: a new name beside
+// those that stayed, in the same file or group, is taken for a rename.
+func lostTests(base, now []contract.TestCase, pins []contract.Finding) []string {
+	count := map[string]int{}
+	for _, c := range now {
+		count[c.Name]++
+	}
+	var gone []string
+	for _, c := range base {
+		if count[c.Name]--; count[c.Name] < 0 {
+			gone = append(gone, c.Name)
+		}
+	}
+	added := map[string]int{}
+	for name, n := range count {
+		if n > 0 {
+			added[group(name)] += n
+		}
+	}
+	slices.SortFunc(gone, cmp.Compare[string])
+	reported := goneByPins(pins)
+	return slices.DeleteFunc(gone, func(name string) bool {
+		if reported(name) {
+			return true
+		}
+		added[group(name)]--
+		return added[group(name)] >= 0
+	})
+}
+
+var parameter = regexp.MustCompile(`\[[^\[\]]*\]$`)
+
+// group is what stands before the last part of a test's name: its file, class, suite
+// or package, depending on the runner.
+func group(name string) string {
+	name = parameter.ReplaceAllString(name, "")
+	for _, divider := range []string{" › ", " > ", "::", "/", "."} {
+		if i := strings.LastIndex(name, divider); i >= 0 {
+			return name[:i]
+		}
+	}
+	return ""
+}
+
+// takesAway reports whether a finding about pinned tests is that one does not run any
+// more.
+func takesAway(f contract.Finding) bool {
+	kind, ok := strings.CutPrefix(f.Rule, pinnedRule)
+	return ok && slices.Contains([]pin.Kind{pin.Deleted, pin.RenamedAway, pin.Excluded}, pin.Kind(kind))
+}
+
+// pinnedName ends the name of a test in the message of a finding about it.
+var pinnedName = regexp.MustCompile(` (?:is deleted|is now |was in |is moved |is kept out )`)
+
+// oneSpelling lets the names of tests be compared that runners and sources spell in
+// different ways.
+var oneSpelling = strings.NewReplacer(" › ", " ", " > ", " ", "::", " ", "/", " ", ".", " ", "[", " [")
+
+// goneByPins tells of which tests the findings about pinned tests say that they are
+// gone: those, what is in them, and their parameters.
+func goneByPins(pins []contract.Finding) func(name string) bool {
+	var names []string
+	for _, f := range pins {
+		if !takesAway(f) {
+			continue
+		}
+		if at := pinnedName.FindStringIndex(f.Message); at != nil {
+			names = append(names, " "+oneSpelling.Replace(f.Message[:at[0]])+" ")
+		}
+	}
+	return func(name string) bool {
+		padded := " " + oneSpelling.Replace(name) + " "
+		return slices.ContainsFunc(names, func(n string) bool { return strings.TrimSpace(n) != "" && strings.Contains(padded, n) })
+	}
+}
