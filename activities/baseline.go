@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
@@ -154,6 +155,73 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	return checked.result, a.Store.SaveBaselineCheck(ctx, in.Baseline, store.BaselineCheck{
 		Result: checked.result, Cases: checked.outcome.Cases, Findings: checked.outcome.Findings, LogDigest: checked.log,
 	})
+}
+
+// compare holds the outcome of a check against that on the base commit: what was
+// there before is known, and not charged to the change.
+func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *checked) error {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return err
+	}
+	b, err := a.baselineOf(ctx, run)
+	if err != nil || b == nil {
+		return err
+	}
+	base, ok := onBase(b, in.Check.Original())
+	if !ok {
+		return nil
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return err
+	}
+	pins, err := a.pinFindings(ctx, in.Execution)
+	if err != nil {
+		return err
+	}
+	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
+	compared := verdict.Compare(base, now, pins, spec.Verification.PinnedTests)
+	c.result, c.outcome.Findings = compared.Result, compared.Findings
+	return nil
+}
+
+// onBase returns what a check came to on the base commit. Which tests a shard has
+// depends on the files, so of a shard only what failed in any of them is known.
+func onBase(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
+	done, ok := b.Check(check.ID)
+	if !ok {
+		return verdict.Recorded{}, false
+	}
+	base := verdict.Recorded{Result: done.Result, Cases: done.Cases, Findings: done.Findings}
+	if check.Shards <= 1 {
+		return base, true
+	}
+	base.Cases, base.Findings, base.Result.Summary = nil, nil, contract.TestSummary{}
+	for _, other := range b.Checks {
+		if c := other.Result.Check; c.Category != check.Category || c.Shards != check.Shards {
+			continue
+		}
+		base.Findings = append(base.Findings, other.Findings...)
+		for _, t := range other.Cases {
+			if t.Status == contract.TestFailed || t.Status == contract.TestFlaky {
+				base.Cases = append(base.Cases, t)
+			}
+		}
+	}
+	return base, true
+}
+
+// pinFindings are what the comparison of tests found in an execution.
+func (a *Activities) pinFindings(ctx context.Context, execution contract.ExecutionRef) ([]contract.Finding, error) {
+	all, err := a.Store.Findings(ctx, execution.RunID)
+	var pins []contract.Finding
+	for _, f := range all {
+		if f.ExecutionID == execution.ID && f.CheckID == contract.CheckPinnedTests {
+			pins = append(pins, f.Finding)
+		}
+	}
+	return pins, err
 }
 
 // baselineOf returns the baseline of a run, nil where it has none.

@@ -119,6 +119,9 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
+	if err := a.compare(ctx, in, &c); err != nil {
+		return contract.CheckResult{}, err
+	}
 	for _, f := range c.outcome.Findings {
 		telemetry.CountFinding(f.Severity, f.Category)
 	}

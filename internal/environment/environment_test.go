@@ -255,15 +255,14 @@ func TestWithoutALockFilePackagesAreThoseOfTheTimeOfTheCommit(t *testing.T) {
 	require.Contains(t, text, "npm install --no-package-lock --before=2024-10-07T18:38:16Z || npm install --no-package-lock || ")
 }
 
-func TestSettingsReplaceTheCommandsAndAddTheRest(t *testing.T) {
+func TestSettingsReplaceCommandsAndHostsAndAddVariables(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n")
 	r, err := Find(root, Settings{Setup: []string{"make deps"}, Hosts: []string{"example.com"}, Variables: map[string]string{"HUSKY": "1", "X": "y"}}, worker, Facts{})
 	require.NoError(t, err)
 	require.Equal(t, SourceConfigured, r.Source)
 	require.Equal(t, []Command{{Dir: ".", Shell: "make deps"}}, r.Setup)
-	require.Contains(t, r.Hosts, "example.com")
-	require.Contains(t, r.Hosts, "registry.npmjs.org")
+	require.Equal(t, []string{"example.com"}, r.Hosts)
 	require.Equal(t, "1", r.Variables["HUSKY"])
 	require.Equal(t, "y", r.Variables["X"])
 	require.Contains(t, r.Inputs, "package-lock.json")

@@ -47,6 +47,7 @@ execution:
   quota_wait: 33m
   sandbox: {memory: 41MiB, processes: 42, cpu_time: 43s, file_size: 44MiB, disk: 45MiB, output: 46KiB}
 findings: {max_major: 51, max_medium: 52}
+environment: {setup: [make deps], network: {hosts: [registry.npmjs.org]}, variables: {A: b}, timeout: 91s, agent_turns: 19}
 deliberation:
   mode: openrouter
   plan_by: deliberation
@@ -73,6 +74,7 @@ verification:
   rerun_failed: 3
   require_tests: true
   pinned_tests: report
+  baseline_red: ask
   prove_new_tests: enforce
   build: {enabled: "true", command: b, format: sarif, report: b.sarif, severity: minor, network: [b.example.com]}
   test: {enabled: "false", command: t, format: junit, report: t.xml, severity: medium, network: [t.example.com]}
@@ -130,6 +132,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4)}},
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
 		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
+		Environment: &contract.EnvironmentSettings{Timeout: 91 * time.Second, Baseline: true, AskIfRed: true, AgentTurns: 19},
 		PlanBy: contract.PlanByDeliberation,
 		Deliberation: &contract.DeliberationSettings{
 			Mode: contract.ModeOpenRouter, AutoContinue: true,

@@ -111,7 +111,7 @@ func findingOf(r db.Finding) Finding {
 	return Finding{
 		Finding: contract.Finding{
 			ID: r.ID, Severity: contract.Severity(r.Severity), Category: contract.Category(r.Category), Message: r.Message,
-			Location: r.Location, Rule: r.Rule, Resolved: r.Resolved, ResolvedAt: r.ResolvedAt,
+			Location: r.Location, Rule: r.Rule, Status: contract.FindingStatus(r.Status), Resolved: r.Resolved, ResolvedAt: r.ResolvedAt,
 		},
 		ExecutionID: r.ExecutionID, CheckID: r.CheckID, CreatedAt: r.CreatedAt,
 	}
