@@ -111,6 +111,15 @@ func TestOnlyWhatTheBaseDidNotHaveCounts(t *testing.T) {
 	}
 }
 
+func TestAFailureThatIsTooFarDownToBeListedIsStillNew(t *testing.T) {
+	t.Parallel()
+	base, now := ran(pass("m.A"), fail("m.B")), ran(fail("m.A"), fail("m.B"))
+	now.Findings = now.Findings[1:] // there were too many to keep
+	require.False(t, verdict.Compare(base, now, nil, verdict.PinnedEnforce).Result.OK)
+	base.Cases, now.Cases = nil, nil
+	require.False(t, verdict.Compare(base, now, nil, verdict.PinnedEnforce).Result.OK, "by number, where names are not known")
+}
+
 func at(f contract.Finding, location string) contract.Finding {
 	f.Location = location
 	return f

@@ -287,12 +287,12 @@ var pointsBelow = regexp.MustCompile(`^(?:ℹ|#) (suites|pass|fail|cancelled|ski
 // points are the sums of node's runner and of those that write TAP.
 func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
-	any, spec := false, strings.HasPrefix(r.lines[r.at], "ℹ")
+	told, spec := false, strings.HasPrefix(r.lines[r.at], "ℹ")
 	r.below(pointsBelow, func(m []string) {
 		n := number(m[2])
 		switch m[1] {
 		case "pass":
-			sum.Passed, any = n, true
+			sum.Passed, told = n, true
 		case "fail", "cancelled":
 			sum.Failed += n
 		case "skip", "skipped", "todo":
@@ -302,7 +302,7 @@ func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 	if spec {
 		r.names = nodeNames(r.lines[r.at:])
 	}
-	return sum, any
+	return sum, told
 }
 
 // nodeNames are the failed tests that node lists below its sums, each after its place.
@@ -356,9 +356,9 @@ var automakeBelow = regexp.MustCompile(`^# (PASS|SKIP|XFAIL|FAIL|XPASS|ERROR): +
 
 func (r *runnerText) automake([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
-	any := false
+	told := false
 	r.below(automakeBelow, func(m []string) {
-		any = true
+		told = true
 		n := number(m[2])
 		switch m[1] {
 		case "PASS", "XFAIL":
@@ -369,7 +369,7 @@ func (r *runnerText) automake([]string) (contract.TestSummary, bool) {
 			sum.Failed += n
 		}
 	})
-	return sum, any
+	return sum, told
 }
 
 var (

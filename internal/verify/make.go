@@ -3,6 +3,7 @@ package verify
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -90,9 +91,8 @@ func planAutotools(t *tree) []job {
 		setup = append(setup, invocation{args: []string{"autoreconf", "--install"}, format: FormatExitCode, setup: true})
 	}
 	setup = append(setup, invocation{args: []string{"sh", "./configure"}, format: FormatExitCode, setup: true})
-	build := append(setup[:len(setup):len(setup)], invocation{args: []string{"make"}, format: FormatExitCode, setup: true})
-	// Tests of one program after another: their lines would mix otherwise.
-	test := append(build[:len(build):len(build)], invocation{args: []string{"make", "check"}, format: FormatAuto})
+	build := slices.Concat(setup, []invocation{{args: []string{"make"}, format: FormatExitCode, setup: true}})
+	test := slices.Concat(build, []invocation{{args: []string{"make", "check"}, format: FormatAuto}})
 	return append([]job{simpleJob(contract.CategoryBuild, "autotools", "configure and make", build...)},
 		shardJobs("autotools", "make check", [][]invocation{test})...)
 }

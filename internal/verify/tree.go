@@ -86,12 +86,6 @@ func (t *tree) has(p string) bool {
 	return found
 }
 
-// exists also finds what the walk leaves out, such as node_modules.
-func (t *tree) exists(p string) bool {
-	_, err := t.root.Stat(p)
-	return err == nil
-}
-
 // read returns the beginning of a regular file, "" when it cannot be read.
 func (t *tree) read(p string) string {
 	data, err := readRegular(t.root, p, maxSource)
