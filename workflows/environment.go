@@ -33,6 +33,9 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		if failure != nil || problem == nil {
 			return failure
 		}
+		if r.in.Settings.PrepareOnly { // whoever asked for it has the answer
+			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
+		}
 		if failure := r.askAboutEnvironment(ctx, *problem); failure != nil {
 			return failure
 		}
@@ -44,6 +47,7 @@ type setupProblem struct {
 	contract.Question
 	class contract.Class
 	code  contract.Code
+	cause string
 }
 
 // setUp gets the environment of the base commit.
@@ -72,7 +76,7 @@ func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	}))
 	return &setupProblem{
 		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
-		class:    env.Failure.Class, code: env.Failure.Code,
+		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause,
 	}, r.why(err)
 }
 
@@ -124,7 +128,7 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 		}
 	}
 	if _, err := r.transition(ctx, happened(contract.EventBaselineReady, map[string]any{
-		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key,
+		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key, "advice": b.Advice,
 	})); err != nil {
 		return nil, r.why(err)
 	}
@@ -171,7 +175,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 			},
 			class: contract.ClassConfig, code: contract.CodeMissing,
 		}
-	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted:
+	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted && !r.in.Settings.PrepareOnly:
 		return &setupProblem{
 			Question: contract.Question{
 				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
