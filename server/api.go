@@ -35,6 +35,7 @@ func (s *server) api(mux *http.ServeMux) huma.API {
 		{Name: "runs", Description: "Make, read and compare runs"},
 		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
 		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's answer"},
+		{Name: "environments", Description: "What repositories are set up with, and how"},
 		{Name: "webhooks", Description: "Who is sent events, and what came of it"},
 		{Name: "system", Description: "Agents, models and what waits for people"},
 	}
@@ -42,6 +43,7 @@ func (s *server) api(mux *http.ServeMux) huma.API {
 	s.runOperations(api)
 	s.steeringOperations(api)
 	s.pipelineOperations(api)
+	s.environmentOperations(api)
 	s.webhookOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {
