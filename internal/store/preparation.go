@@ -77,11 +77,16 @@ func (s *Store) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 // Preparation returns what became of a run's environment and baseline.
 func (s *Store) Preparation(ctx context.Context, run Run) (Preparation, error) {
 	events, err := s.PreparationEvents(ctx, run.ID)
-	return preparationOf(run, events), err
+	p := PreparationOf(events)
+	if p.Environment != nil {
+		p.Environment.SetupID = run.SetupID
+	}
+	return p, err
 }
 
-// preparationOf reads events of a run, the last of which count.
-func preparationOf(run Run, events []contract.Event) (p Preparation) {
+// PreparationOf reads what events say of a run's environment and baseline. The
+// last ones count; others are passed over.
+func PreparationOf(events []contract.Event) (p Preparation) {
 	for _, e := range events {
 		switch e.Type {
 		case contract.EventEnvironmentStarted:
@@ -93,7 +98,7 @@ func preparationOf(run Run, events []contract.Event) (p Preparation) {
 			p.Environment = &RunEnvironment{}
 			readPayload(e, &payload)
 			readPayload(e, p.Environment)
-			p.Environment.State, p.Environment.Digest, p.Environment.SetupID = PreparationReady, payload.Digest, run.SetupID
+			p.Environment.State, p.Environment.Digest = PreparationReady, payload.Digest
 		case contract.EventEnvironmentError:
 			var payload struct {
 				Code contract.Code `json:"error_code"`
