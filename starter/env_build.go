@@ -68,7 +68,7 @@ func (a *app) readEnvironment(flag string) (string, error) {
 }
 
 func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait bool) error {
-	if err := c.Check(); c.Repo == "" {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	if a.server() != "" {

@@ -163,6 +163,7 @@ func (r *Runs) start(ctx context.Context, c *Created) {
 
 // Check says what can be seen to be wrong without looking anywhere.
 func (c Creation) Check() error {
+	c.nameGoal()
 	if _, _, err := c.goal(); err != nil {
 		return err
 	}
