@@ -134,3 +134,21 @@ func (b *bundle) prepared(tb testing.TB) int64 {
 	}})
 	return id
 }
+
+func TestPagesShowWhatARunWasSetUpWithAndHostileTextAsText(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.prepared(t)
+	require.NoError(t, b.AppendOutput(t.Context(), id, "environment", "<script>alert(1)</script>\n"))
+	page := b.get(t, fmt.Sprintf("/runs/%d/environment", id))
+	require.Equal(t, http.StatusOK, page.Code, page.Body)
+	text := page.Body.String()
+	require.Contains(t, text, "3 passed, 1 failed, 0 skipped")
+	require.Contains(t, text, "Known failures: Go tests")
+	require.Contains(t, text, "&lt;b&gt;node&lt;/b&gt;")
+	require.Contains(t, text, "&lt;script&gt;alert(1)")
+	require.NotContains(t, text, "<script>alert")
+	list := b.get(t, "/environments")
+	require.Equal(t, http.StatusOK, list.Code, list.Body)
+	require.Contains(t, list.Body.String(), "/repos/app")
+}

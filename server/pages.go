@@ -28,6 +28,8 @@ func (s *server) pages(mux *http.ServeMux) {
 	get("/runs/{id}", s.tab("", s.overviewTab))
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/agents", s.agentsPage)
+	get("/environments", s.environmentsPage)
+	get("/runs/{id}/environment", s.tab("environment", s.environmentTab))
 	get("/settings/models", s.modelsPage)
 	get("/pipelines", s.pipelinesPage)
 	get("/pipelines/{id}", s.pipelinePage)
