@@ -467,8 +467,9 @@ func describePreparation(e contract.Event) (string, bool) {
 			text += "; cannot run: " + strings.Join(p.Baseline.Unavailable, ", ")
 		}
 		return clean(text), true
+	default:
+		return "", false
 	}
-	return "", false
 }
 
 // counted writes a number with what it counts: 1 step, 2 steps.

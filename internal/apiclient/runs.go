@@ -68,7 +68,7 @@ func (c *Client) Run(ctx context.Context, id int64) (store.Run, error) {
 func (c *Client) RunDetails(ctx context.Context, id int64) (store.RunDetails, error) {
 	d, err := ask[store.RunDetails](ctx, c, read(runPath(id)...))
 	if d.Environment != nil {
-		d.Run.Environment, d.Run.SetupID = d.Environment.Digest, d.Environment.SetupID
+		d.Run.Environment, d.SetupID = d.Environment.Digest, d.Environment.SetupID
 	}
 	if d.Baseline != nil {
 		d.Run.Baseline = d.Baseline.Key

@@ -120,6 +120,7 @@ func PreparationOf(events []contract.Event) (p Preparation) {
 			readPayload(e, p.Baseline)
 			p.Baseline.State, p.Baseline.Key = PreparationReady, payload.Key
 			p.Baseline.Passed, p.Baseline.Failed, p.Baseline.Skipped = payload.Summary.Passed, payload.Summary.Failed, payload.Summary.Skipped
+		default: // of something else
 		}
 	}
 	return p

@@ -90,6 +90,7 @@ func preparing(events []contract.Event, end time.Time) []Group {
 			open, from = &environment, e.CreatedAt
 		case contract.EventBaselineStarted:
 			open, from = &baseline, e.CreatedAt
+		default: // an end
 		}
 	}
 	ended(end)

@@ -48,3 +48,15 @@ func TestTheCriticalPathIsTheLongestChainOfAgentsWork(t *testing.T) {
 	})
 	require.Equal(t, (5+10+20+50+7+4)*time.Millisecond, got)
 }
+
+func TestEnvironmentAndBaselineAreSpansOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	event := func(kind contract.EventType, ms int) contract.Event {
+		return contract.Event{Type: kind, CreatedAt: at(ms)}
+	}
+	groups := preparing([]contract.Event{
+		event(contract.EventEnvironmentStarted, 1), event(contract.EventEnvironmentError, 5), event(contract.EventEnvironmentStarted, 10), event(contract.EventEnvironmentReady, 20),
+		event(contract.EventBaselineStarted, 21),
+	}, at(30))
+	require.Equal(t, []Group{{Name: Environment, Spans: []Span{span(1, 5), span(10, 20)}}, {Name: Baseline, Spans: []Span{span(21, 30)}}}, groups)
+}
