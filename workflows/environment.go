@@ -22,6 +22,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 	if s == nil {
 		return nil
 	}
+	agent := environmentAgent{tries: environmentTries}
 	for {
 		if failure := r.unheld(ctx); failure != nil {
 			return failure
@@ -30,8 +31,20 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		if failure == nil && problem == nil && s.Baseline {
 			problem, failure = r.baseline(ctx)
 		}
+		if failure == nil {
+			failure = r.judgeSetup(ctx, &agent, problem)
+		}
 		if failure != nil || problem == nil {
 			return failure
+		}
+		if problem.agent && s.AgentTurns > 0 && agent.tries > 0 {
+			proposed, failure := r.askEnvironmentAgent(ctx, &agent, problem)
+			if failure != nil {
+				return failure
+			}
+			if proposed {
+				continue
+			}
 		}
 		if failure := r.askAboutEnvironment(ctx, *problem); failure != nil {
 			return failure
@@ -42,8 +55,10 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 // setupProblem is why a run cannot begin.
 type setupProblem struct {
 	contract.Question
-	class contract.Class
-	code  contract.Code
+	class  contract.Class
+	code   contract.Code
+	output string // the end of what failed
+	agent  bool   // an agent may find another set-up
 }
 
 // setUp gets the environment of the base commit.
@@ -72,7 +87,7 @@ func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	}))
 	return &setupProblem{
 		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
-		class:    env.Failure.Class, code: env.Failure.Code,
+		class:    env.Failure.Class, code: env.Failure.Code, output: env.Failure.Cause, agent: true,
 	}, r.why(err)
 }
 
@@ -169,7 +184,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 				Reason:         "checks of the project cannot run on the base commit: " + strings.Join(b.Unavailable, "; "),
 				ActionRequired: b.Advice,
 			},
-			class: contract.ClassConfig, code: contract.CodeMissing,
+			class: contract.ClassConfig, code: contract.CodeMissing, agent: true,
 		}
 	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted:
 		return &setupProblem{
