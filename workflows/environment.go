@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -13,6 +14,10 @@ import (
 // kindEnvironment is the kind of question to a person about a repository that
 // cannot be set up.
 const kindEnvironment = contract.InterventionEnvironment
+
+// ownTask lets the planner begin in a workflow task of its own. A replay forgets
+// all of the task in which its phase began, and would prepare the run again.
+const ownTask = time.Millisecond
 
 // prepare gives a run what its commands need before anything is paid for: the
 // environment of its base commit, and the outcome of the project's own checks
@@ -34,8 +39,11 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		if failure == nil {
 			failure = r.judgeSetup(ctx, &agent, problem)
 		}
-		if failure != nil || problem == nil {
+		if failure != nil {
 			return failure
+		}
+		if problem == nil {
+			return r.why(workflow.Sleep(ctx, ownTask))
 		}
 		if problem.agent && s.AgentTurns > 0 && agent.tries > 0 {
 			proposed, failure := r.askEnvironmentAgent(ctx, &agent, problem)
