@@ -290,7 +290,10 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 		Runner: a.Sandbox, Command: command, Proxy: egress.serve, OnOutput: out.write, Timeout: timeout,
 	}, w.recipe, draft)
 	out.close()
-	kept := a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), egress.records())
+	requests, kept := egress.records()
+	if kept == nil {
+		kept = a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), requests)
+	}
 	if err != nil {
 		return nil, setupError(ctx, err)
 	}

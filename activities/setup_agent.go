@@ -36,7 +36,7 @@ func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *t
 	egress := a.egress("environment agent of run "+fmt.Sprint(in.Execution.RunID), "environment.network.hosts")
 	c.Proxy, c.CACertificates = egress.serve(recipe.Hosts), a.Proxy.CACertificate()
 	env.Command = c
-	env.Propose = func(p tool.SetupProposal) string { return badProposal(p) }
+	env.Propose = badProposal
 	return nil
 }
 
