@@ -58,7 +58,7 @@ func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
 		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or environment: {setup: ['…']} in its rgpt.yaml", run.Repo),
 		fmt.Sprintf("or say what checks it: verification: {%s: {command: '…'}} in its rgpt.yaml, {enabled: false} for nothing", r.Check.Category),
-		fmt.Sprintf("then let the run try again: rgpt run approve %d", run.ID),
+		tryAgain(run),
 	}, "; ")
 }
 

@@ -389,6 +389,14 @@ func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure 
 	return &contract.Failure{Class: contract.ClassConfig, Code: code, Message: clipped(text, 1000), Cause: output}
 }
 
+// tryAgain says how a run, or what it was to prepare, is tried again.
+func tryAgain(run store.Run) string {
+	if run.Settings.PrepareOnly {
+		return fmt.Sprintf("then try again: rgpt env build --repo %s --base %.12s", run.Repo, run.BaseCommit)
+	}
+	return fmt.Sprintf("then let the run try again: rgpt run approve %d", run.ID)
+}
+
 // setupAdvice says what a person can do about a set-up that failed.
 func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) string {
 	var out []string
@@ -401,6 +409,6 @@ func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) stri
 	}
 	out = append(out,
 		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or environment: {setup: ['…']} in its rgpt.yaml", run.Repo),
-		fmt.Sprintf("then let the run try again: rgpt run approve %d; the whole output: rgpt run logs %d --environment", run.ID, run.ID))
+		tryAgain(run)+fmt.Sprintf("; the whole output: rgpt run logs %d --environment", run.ID))
 	return strings.Join(slices.Compact(out), "; ")
 }

@@ -154,6 +154,7 @@ type Settings struct {
 	StableRetests    int                   `json:"stable_retests,omitempty"` // how often green tests run again before the tester is done
 	Release          ReleaseSettings       `json:"release"`
 	PlanOnly         bool                  `json:"plan_only,omitempty"`
+	PrepareOnly      bool                  `json:"prepare_only,omitempty"` // end with the environment and the baseline; a set-up that fails ends the run without asking a person
 	ApprovePlan      bool                  `json:"approve_plan,omitempty"`
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
 	ApprovalWait     time.Duration         `json:"approval_wait"` // unanswered until then is a no

@@ -35,6 +35,7 @@ func (s *server) api(mux *http.ServeMux) huma.API {
 		{Name: "runs", Description: "Make, read and compare runs"},
 		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
 		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's answer"},
+		{Name: "environments", Description: "What repositories are set up with, and how"},
 		{Name: "webhooks", Description: "Who is sent events, and what came of it"},
 		{Name: "system", Description: "Agents, models and what waits for people"},
 	}
@@ -42,10 +43,11 @@ func (s *server) api(mux *http.ServeMux) huma.API {
 	s.runOperations(api)
 	s.steeringOperations(api)
 	s.pipelineOperations(api)
+	s.environmentOperations(api)
 	s.webhookOperations(api)
 	s.systemOperations(api)
 	for path, item := range api.OpenAPI().Paths {
-		s.refuseOthers(mux, path, item)
+		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}
 	return api
 }
@@ -65,8 +67,29 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// refuseOthers answers methods that a path does not know.
-func (s *server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem) {
+// special reports whether a path is one of those that another path stands for, as
+// /things/find is one of /things/{id}.
+func special(path string, all map[string]*huma.PathItem) bool {
+	parts := strings.Split(path, "/")
+	for other := range all {
+		others := strings.Split(other, "/")
+		if other == path || len(others) != len(parts) {
+			continue
+		}
+		same := true
+		for i, p := range others {
+			same = same && (p == parts[i] || strings.HasPrefix(p, "{"))
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseOthers answers methods that a path does not know. A special path refuses
+// the usual ones by name, as the mux wants it; the general one refuses the rest.
+func (s *server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem, special bool) {
 	var allowed []string
 	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
 		if op != nil {
@@ -77,12 +100,21 @@ func (s *server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathIt
 		allowed = append(allowed, http.MethodHead)
 	}
 	slices.Sort(allowed)
-	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+	refuse := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		s.answer(w, r, problem{
 			Title: "This method is not known here", Status: http.StatusMethodNotAllowed, Detail: "Use " + strings.Join(allowed, " or ") + ".",
 		})
-	})
+	}
+	if !special {
+		mux.HandleFunc(path, refuse)
+		return
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if !slices.Contains(allowed, method) {
+			mux.HandleFunc(method+" "+path, refuse)
+		}
+	}
 }
 
 // operation describes one operation of the API.

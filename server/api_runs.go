@@ -202,7 +202,7 @@ func createdOf(c control.Created) createdRun {
 
 func (s *server) createRun(ctx context.Context, in *newRun) (*body[createdRun], error) {
 	b := in.Body
-	for _, field := range [][2]string{{"repo", b.Repo}, {"base", b.Base}, {"project", b.Project}, {"remote", b.Remote}, {"Idempotency-Key", in.Key}} {
+	for _, field := range [][2]string{{"repo", b.Repo}, {"base", b.Base}, {"project", b.Project}, {"remote", b.Remote}, {"environment", b.Environment}, {"Idempotency-Key", in.Key}} {
 		if err := checkText(field[0], field[1]); err != nil {
 			return nil, err
 		}
@@ -214,6 +214,7 @@ func (s *server) createRun(ctx context.Context, in *newRun) (*body[createdRun], 
 	}
 	made, err := s.Runs.Create(ctx, control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
+		PrepareOnly: b.PrepareOnly, Environment: b.Environment,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
 	})
 	return answered(createdOf(made), err)

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
@@ -69,7 +70,7 @@ func (b *bundle) send(tb testing.TB, method, path, body string, headers ...strin
 
 // in puts ids into the path of an operation.
 func in(path, id string) string {
-	return strings.NewReplacer("{id}", id, "{other}", id, "{delivery}", id).Replace(path)
+	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id).Replace(path)
 }
 
 func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
@@ -81,6 +82,10 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	made, err := webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)).Register(t.Context(), webhook.Registration{URL: hook.URL})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(made.Webhook.ID), "one id is known everywhere")
+	b.keepEnvironment(t)
+	said, err := b.AddSetup(t.Context(), store.Setup{Repo: "/repos/app", Source: "person", Settings: json.RawMessage(`{}`)})
+	require.NoError(t, err)
+	require.Equal(t, id, fmt.Sprint(said.ID), "one id is known everywhere")
 	pipeline := b.spawnRow(t, "Design a caching strategy")
 	b.checkpoint(t, pipeline)
 	require.Equal(t, id, fmt.Sprint(pipeline.ID), "one id is known everywhere")

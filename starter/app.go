@@ -202,3 +202,16 @@ func (a *app) terminal() bool {
 	f, ok := a.out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// plainColumns is how wide a terminal is that does not say so.
+const plainColumns = 80
+
+// columns is how wide the terminal is.
+func (a *app) columns() int {
+	if f, ok := a.out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 1 {
+			return width
+		}
+	}
+	return plainColumns
+}

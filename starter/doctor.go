@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -79,8 +80,10 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelChecks(cfg)...)
+	tools := sync.OnceValue(sandbox.DetectToolchains)
 	return append(checks,
-		doctor.Sandbox(func() (*sandbox.Process, error) { return setup.Sandbox(cfg, sandbox.DetectToolchains(), dir) }, cfg.Execution.Sandbox.AllowUnisolated),
+		doctor.Toolchains(tools),
+		doctor.Sandbox(func() (*sandbox.Process, error) { return setup.Sandbox(cfg, tools(), dir) }, cfg.Execution.Sandbox.AllowUnisolated),
 		doctor.Chromium(a.getenv))
 }
 

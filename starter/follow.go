@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/charmbracelet/lipgloss"
@@ -56,8 +57,24 @@ func (a *app) followFrom(ctx context.Context, h house, id, after int64) error {
 	}
 	show := a.newProgress(run)
 	defer show.close()
-	err = h.Follow(ctx, id, after, func(e contract.Event) error {
-		show.event(e)
+	show.tail(ctx, h)
+	if err := a.untilEnd(ctx, h, id, after, show); err != nil {
+		return err
+	}
+	if run, err = lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) }); err != nil {
+		return err
+	}
+	show.close()
+	return a.reportEnd(ctx, h, run)
+}
+
+// untilEnd waits until a run has ended, and shows its events; a nil show shows
+// none.
+func (a *app) untilEnd(ctx context.Context, h house, id, after int64, show *progress) error {
+	err := h.Follow(ctx, id, after, func(e contract.Event) error {
+		if show != nil {
+			show.event(e)
+		}
 		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !terminal(e) {
 			return nil
 		}
@@ -67,18 +84,13 @@ func (a *app) followFrom(ctx context.Context, h house, id, after int64) error {
 		return store.ErrStop
 	})
 	if ctx.Err() != nil {
-		show.close()
+		if show != nil {
+			show.close()
+		}
 		fmt.Fprintf(a.errs, "Run %d goes on without you. Follow it with: rgpt run watch %d\n", id, id)
 		return ended{exitError}
 	}
-	if err != nil {
-		return err
-	}
-	if run, err = lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) }); err != nil {
-		return err
-	}
-	show.close()
-	return a.reportEnd(ctx, h, run)
+	return err
 }
 
 const (
@@ -192,6 +204,11 @@ type progress struct {
 	order []string
 	now   string
 	width int
+
+	mu        sync.Mutex // of all above, and of the terminal
+	preparing bool       // the environment is set up, or the base commit checked
+	last      string     // line that this printed
+	stop      func()     // ends tail; nil: it never began
 }
 
 func (a *app) newProgress(run store.Run) *progress {
@@ -211,6 +228,8 @@ var (
 )
 
 func (p *progress) event(e contract.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.a.json {
 		raw, err := json.Marshal(e)
 		if err == nil {
@@ -236,7 +255,7 @@ func (p *progress) event(e contract.Event) {
 
 func (p *progress) style(e contract.Event, rest string) lipgloss.Style {
 	switch {
-	case rest == "completed", e.Type == contract.EventApprovalGranted, e.Type == contract.EventHealSuccess:
+	case rest == "completed", rest == "ready", e.Type == contract.EventApprovalGranted, e.Type == contract.EventHealSuccess:
 		return styleGood
 	case rest == "error", e.Type == contract.EventRunFailed, e.Type == contract.EventHealFailed:
 		return styleBad
@@ -261,8 +280,9 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 		}
 		return
 	}
-	if contract.Phase(kind).Valid() {
+	if contract.Phase(kind).Valid() || kind == "environment" || kind == "baseline" {
 		p.now = kind + " " + rest
+		p.preparing, p.last = rest == "started" && !contract.Phase(kind).Valid(), ""
 	}
 	if e.Type == contract.EventApprovalRequested || e.Type == contract.EventInterventionRequested {
 		p.now = fmt.Sprintf("waiting for you: rgpt run approve %d", p.run.ID)
@@ -279,7 +299,13 @@ func (p *progress) draw() {
 		mark := map[string]string{"started": "◐", "completed": "✓", "error": "✗"}[p.steps[id]]
 		parts = append(parts, mark+" "+clean(id))
 	}
+	if p.last != "" {
+		parts = append(parts, p.last)
+	}
 	line := strings.Join(parts, "  ")
+	if most := p.a.columns() - 1; len([]rune(line)) > most {
+		line = string([]rune(line)[:most])
+	}
 	p.width = len([]rune(line))
 	fmt.Fprint(p.a.out, styleNow.Render(line))
 }
@@ -291,7 +317,71 @@ func (p *progress) clear() {
 	}
 }
 
-func (p *progress) close() { p.clear() }
+func (p *progress) close() {
+	if p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+	p.clear()
+}
+
+// outputPoll is how often who watches asks for new output.
+const outputPoll = 500 * time.Millisecond
+
+// outputPage is how many pieces of output are asked for at once.
+const outputPage = 500
+
+// tail shows the last line that a set-up or a check of the base commit printed,
+// on a terminal, until close. What cannot be read is not shown.
+func (p *progress) tail(ctx context.Context, h house) {
+	if !p.live {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	p.stop = func() { cancel(); wg.Wait() }
+	wg.Go(func() {
+		for after := int64(0); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(outputPoll):
+			}
+			p.mu.Lock()
+			preparing := p.preparing
+			p.mu.Unlock()
+			if !preparing {
+				continue
+			}
+			pieces, err := h.LiveOutput(ctx, p.run.ID, after, outputPage)
+			if err != nil || len(pieces) == 0 {
+				continue
+			}
+			after = pieces[len(pieces)-1].ID
+			p.showLast(pieces)
+		}
+	})
+}
+
+// showLast shows the last line of pieces that says something.
+func (p *progress) showLast(pieces []store.Output) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.preparing {
+		return
+	}
+	for _, piece := range slices.Backward(pieces) {
+		lines := strings.FieldsFunc(piece.Text, func(r rune) bool { return r == '\n' || r == '\r' })
+		for _, line := range slices.Backward(lines) {
+			if line = strings.TrimSpace(clean(line)); line != "" {
+				p.last = line
+				p.clear()
+				p.draw()
+				return
+			}
+		}
+	}
+}
 
 // ofDeliberation reports whether an event is told by a deliberation: that of a
 // planner stands among its run's own.
@@ -305,6 +395,9 @@ func describe(e contract.Event) string {
 	if ofDeliberation(e) {
 		entry := control.LogOf(e)
 		return strings.TrimSpace(inWords(entry) + " " + clean(entry.Text))
+	}
+	if text, ok := describePreparation(e); ok {
+		return text
 	}
 	var m map[string]any
 	if json.Unmarshal(e.Payload, &m) != nil {
@@ -345,6 +438,37 @@ func describe(e contract.Event) string {
 		add("until " + until)
 	}
 	return strings.Join(out, "  ")
+}
+
+// describePreparation says what an event of a run's environment or baseline holds.
+func describePreparation(e contract.Event) (string, bool) {
+	p := store.PreparationOf([]contract.Event{e})
+	switch e.Type {
+	case contract.EventEnvironmentReady:
+		text := environmentLine(*p.Environment)
+		if len(p.Environment.Missing) > 0 {
+			text += "; missing: " + strings.Join(p.Environment.Missing, ", ")
+		}
+		return clean(text), true
+	case contract.EventBaselineStarted:
+		var payload struct {
+			Checks []string `json:"checks"`
+		}
+		if json.Unmarshal(e.Payload, &payload) != nil {
+			return "", false
+		}
+		return clean(strings.Join(payload.Checks, ", ")), true
+	case contract.EventBaselineReady:
+		text := baselineLine(*p.Baseline)
+		if len(p.Baseline.Red) > 0 {
+			text += "; fails: " + strings.Join(p.Baseline.Red, ", ")
+		}
+		if len(p.Baseline.Unavailable) > 0 {
+			text += "; cannot run: " + strings.Join(p.Baseline.Unavailable, ", ")
+		}
+		return clean(text), true
+	}
+	return "", false
 }
 
 // counted writes a number with what it counts: 1 step, 2 steps.

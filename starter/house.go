@@ -58,6 +58,7 @@ type house interface {
 	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
 	RemoveWebhook(ctx context.Context, id int64) error
 
+	environmentHouse
 	pipelineHouse
 }
 

@@ -113,7 +113,7 @@ Start with:
   rgpt dev --detach                                      everything on this machine
   rgpt run create --repo . --goal "…" --wait             a run, followed to its end
 
-With --server URL (or RGPT_SERVER) the commands run, pipeline, agents, models and webhook work through the
+With --server URL (or RGPT_SERVER) the commands run, env, pipeline, agents, models and webhook work through the
 HTTP API of a server and print the same. Folders of repositories are then those of its host.
 
 Exit codes: 0 done, 1 error, 2 the run failed, 3 it was stopped or timed out,
@@ -138,7 +138,7 @@ see rgpt pipeline --help.`,
 	flags.StringVar(&a.serverFlag, "server", "", "work through the HTTP API of the server at this address (default: RGPT_SERVER, else the parts on this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
-	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newWebhook(a))
+	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newWebhook(a))
 	root.AddCommand(local(newDev(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)

@@ -24,6 +24,7 @@ import (
 type creation struct {
 	control.Creation
 	goalFile, planFile string
+	env                string
 	wait, stays        bool
 	timeout, stay      time.Duration
 	set                []string
@@ -36,7 +37,8 @@ func newRunCreate(a *app) *cobra.Command {
 		Short: "Start a run",
 		Example: `  rgpt run create --repo . --goal "Add dark mode" --wait
   rgpt run create --repo https://example.com/app.git --base v2 --goal-file goal.md --json
-  rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait`,
+  rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait
+  rgpt run create --repo . --goal "Fix the docs" --env none`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.stays = cmd.Flags().Changed("stay") // also 0, where the configuration says more
@@ -50,6 +52,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.StringVar(&c.Description, "description", "", "more about the goal")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
 	f.StringVar(&c.planFile, "plan", "", "carry out the plan of this file (YAML or JSON) instead of asking the planner")
+	f.StringVar(&c.env, "env", control.EnvironmentAuto, "auto: set it up as configured; none: neither environment nor baseline; or a file with the section environment, such as rgpt env show --yaml prints")
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
 	f.StringVar(&c.Model, "model", "", "model of all agents, as provider/model")
 	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")
@@ -63,6 +66,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.DurationVar(&c.stay, "stay", 0, "how long the run stays with its branch after the release and mends failing checks (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "longest time that the run may take (execution.run.time)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
 	complete(cmd, "plan-by", []string{"auto", "planner", "deliberation"})
 	return cmd
 }
@@ -136,6 +140,9 @@ func (a *app) readInputs(c *creation) (err error) {
 		if c.Plan, err = a.readPlan(c.planFile); err != nil {
 			return err
 		}
+	}
+	if c.Environment, err = a.readEnvironment(c.env); err != nil {
+		return err
 	}
 	return c.Check()
 }

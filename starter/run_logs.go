@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,15 +30,27 @@ type logEntry struct {
 
 func newRunLogs(a *app) *cobra.Command {
 	var phase, step string
+	var environment, follow bool
 	cmd := &cobra.Command{
 		Use: "logs RUN", Short: "Show what was said and done: conversations of agents and output of checks", Args: oneRun,
 		Example: `  rgpt run logs 42
-  rgpt run logs 42 --phase builder --step step-001`,
+  rgpt run logs 42 --phase builder --step step-001
+  rgpt run logs 42 --environment
+  rgpt run logs 42 --follow`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if selected := phase != "" || step != ""; selected && (environment || follow) || environment && follow {
+				return usageError{fmt.Errorf("--environment and --follow go neither together nor with --phase and --step")}
+			}
+			if follow {
+				return a.followOutput(cmd.Context(), args[0])
+			}
 			if err := oneOf("phase", contract.Phase(phase), contract.Phases()); err != nil {
 				return err
 			}
 			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d store.RunDetails) error {
+				if environment {
+					return a.printSetupLogs(cmd.Context(), h, d)
+				}
 				if err := a.printConversations(cmd.Context(), h, d.ID, phase, step); err != nil {
 					return err
 				}
@@ -47,6 +63,8 @@ func newRunLogs(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&phase, "phase", "", "only of this phase")
 	cmd.Flags().StringVar(&step, "step", "", "only of this step")
+	cmd.Flags().BoolVar(&environment, "environment", false, "only the logs of set-ups")
+	cmd.Flags().BoolVar(&follow, "follow", false, "what set-ups, checks and commands print while the run goes on, to its end")
 	complete(cmd, "phase", contract.Phases())
 	return cmd
 }
@@ -68,7 +86,7 @@ func (a *app) printConversations(ctx context.Context, h house, id int64, phase, 
 // printOutputs prints what checks printed.
 func (a *app) printOutputs(ctx context.Context, h house, d store.RunDetails) error {
 	for _, f := range d.Artifacts {
-		if f.Type != contract.ArtifactLog {
+		if f.Type != contract.ArtifactLog || isSetupLog(f) {
 			continue
 		}
 		text, err := readFile(ctx, h, f)
@@ -116,5 +134,129 @@ func (a *app) printLog(e logEntry) {
 	}
 	for _, line := range strings.Split(strings.TrimRight(e.Text, "\n"), "\n") {
 		fmt.Fprintf(a.out, "%s #%d.%d %-9s %s\n", where, e.Attempt, e.Turn, e.Role, cleanLine(line))
+	}
+}
+
+// isSetupLog reports whether a file is the log of a set-up.
+func isSetupLog(f contract.Artifact) bool {
+	ok, err := path.Match("environment/*/setup.log", f.Name)
+	return ok && err == nil
+}
+
+// printSetupLogs prints the logs of the set-ups that a run carried out.
+func (a *app) printSetupLogs(ctx context.Context, h house, d store.RunDetails) error {
+	found := false
+	for _, f := range d.Artifacts {
+		if !isSetupLog(f) {
+			continue
+		}
+		found = true
+		text, err := readFile(ctx, h, f)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read %s: %w", f.Name, err)
+		case a.json:
+			a.printLog(logEntry{Step: f.Name, Role: "output", Text: string(text)})
+		default:
+			fmt.Fprintf(a.out, "%s\n%s\n", clean(f.Name), cleanLines(strings.TrimRight(string(text), "\n")))
+		}
+	}
+	if found {
+		return nil
+	}
+	why := "it was not set up by this run"
+	if d.Run.Environment != "" {
+		if e, err := h.Environment(ctx, d.Run.Environment); err == nil && e.RunID != 0 && e.RunID != d.ID {
+			why = fmt.Sprintf("its environment was made by run %d: rgpt run logs %d --environment", e.RunID, e.RunID)
+		}
+	}
+	fmt.Fprintf(a.errs, "Note: run %d has no log of a set-up: %s\n", d.ID, why)
+	return nil
+}
+
+// followOutput prints what a run's commands print, as it comes, until the run
+// has ended.
+func (a *app) followOutput(ctx context.Context, arg string) error {
+	id, err := runID(arg)
+	if err != nil {
+		return err
+	}
+	h, err := a.open(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	lines := outputLines{a: a, open: map[string]string{}}
+	defer lines.end()
+	for after := int64(0); ; {
+		// Whether it has ended is asked first, so that its last words are not missed.
+		run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, id) })
+		if err != nil {
+			return err
+		}
+		pieces, err := lasting(ctx, func() ([]store.Output, error) { return h.LiveOutput(ctx, id, after, outputPage) })
+		if err != nil {
+			return err
+		}
+		for _, p := range pieces {
+			lines.print(p)
+			after = p.ID
+		}
+		if len(pieces) > 0 {
+			continue
+		}
+		if run.Status.Terminal() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ended{exitError}
+		case <-time.After(outputPoll):
+		}
+	}
+}
+
+// outputLines prints pieces of output as lines, each with its source.
+type outputLines struct {
+	a    *app
+	open map[string]string // the line of each source that has not ended
+}
+
+// openLineMost is how long a line without an end may become before it is printed.
+const openLineMost = 8 << 10
+
+func (o *outputLines) print(p store.Output) {
+	if o.a.json {
+		if raw, err := json.Marshal(p); err == nil {
+			fmt.Fprintln(o.a.out, string(raw))
+		}
+		return
+	}
+	text := o.open[p.Source] + p.Text
+	for {
+		line, rest, ended := strings.Cut(text, "\n")
+		if !ended {
+			break
+		}
+		o.line(p.Source, line)
+		text = rest
+	}
+	if len(text) > openLineMost {
+		o.line(p.Source, text)
+		text = ""
+	}
+	o.open[p.Source] = text
+}
+
+func (o *outputLines) line(source, text string) {
+	fmt.Fprintf(o.a.out, "%s  %s\n", clean(source), cleanLine(text))
+}
+
+// end prints the lines that never ended.
+func (o *outputLines) end() {
+	for _, source := range slices.Sorted(maps.Keys(o.open)) {
+		if text := o.open[source]; text != "" {
+			o.line(source, text)
+		}
 	}
 }

@@ -156,6 +156,10 @@ func newRunInspect(a *app) *cobra.Command {
 
 func (a *app) printDetails(d store.RunDetails) {
 	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, clean(d.GoalTitle), clean(d.Repo), d.BaseCommit, clean(d.Project))
+	if d.Environment != nil {
+		a.printPreparation(d)
+		fmt.Fprintln(a.out)
+	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PHASE\tSTEP\tATTEMPT\tSTATUS\tTURNS\tTOKENS\tTOOK")
 	for _, e := range d.Executions {

@@ -45,6 +45,9 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		if problem == nil {
 			return r.why(workflow.Sleep(ctx, ownTask))
 		}
+		if r.in.Settings.PrepareOnly { // whoever asked for it has the answer
+			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
+		}
 		if problem.agent && s.AgentTurns > 0 && agent.tries > 0 {
 			proposed, failure := r.askEnvironmentAgent(ctx, &agent, problem)
 			if failure != nil {
@@ -63,10 +66,10 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 // setupProblem is why a run cannot begin.
 type setupProblem struct {
 	contract.Question
-	class  contract.Class
-	code   contract.Code
-	output string // the end of what failed
-	agent  bool   // an agent may find another set-up
+	class contract.Class
+	code  contract.Code
+	cause string // the end of what failed
+	agent bool   // an agent may find another set-up
 }
 
 // setUp gets the environment of the base commit.
@@ -95,7 +98,7 @@ func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	}))
 	return &setupProblem{
 		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
-		class:    env.Failure.Class, code: env.Failure.Code, output: env.Failure.Cause, agent: true,
+		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause, agent: true,
 	}, r.why(err)
 }
 
@@ -147,7 +150,7 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 		}
 	}
 	if _, err := r.transition(ctx, happened(contract.EventBaselineReady, map[string]any{
-		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key,
+		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key, "advice": b.Advice,
 	})); err != nil {
 		return nil, r.why(err)
 	}
@@ -194,7 +197,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 			},
 			class: contract.ClassConfig, code: contract.CodeMissing, agent: true,
 		}
-	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted:
+	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted && !r.in.Settings.PrepareOnly:
 		return &setupProblem{
 			Question: contract.Question{
 				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),

@@ -28,7 +28,7 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 		childOptions(ctx, contract.StepWorkflowID(r.in.RunID, contract.StepEnvironment), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
 			RunID: r.in.RunID, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Phase: contract.PhaseTester,
 			Workspace: r.in.Settings.Repo.Workspace(), Model: r.models[contract.AgentRepair], Settings: settings,
-			Setup: &contract.SetupTask{Problem: p.Reason, Output: p.output},
+			Setup: &contract.SetupTask{Problem: p.Reason, Output: p.cause},
 		}).Get(ctx, &result)
 	if err != nil && ctx.Err() != nil {
 		return false, r.why(err)

@@ -315,3 +315,54 @@ func TestAStepThatIsBlockedAsksAPersonAndNoRepairAgent(t *testing.T) {
 	require.Contains(t, result.Failure.Message, "the API key is not there")
 	require.NotContains(t, w.opened, contract.StepRepair)
 }
+
+func TestARunThatOnlyPreparesEndsBeforeItsFirstPhase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	withSite(w, &site{
+		envs:      []contract.EnvironmentResult{{Digest: "e1"}},
+		baselines: []contract.BaselineResult{{Key: "k1", Red: []string{"go test"}}},
+	})
+	result := w.orchestrate(t, prepared(func(s *contract.EnvironmentSettings) { s.AskIfRed = true }), func(s *contract.Settings) {
+		s.PrepareOnly, s.Models = true, nil
+	})
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Empty(t, w.planned)
+	require.Equal(t, []contract.EventType{"environment.started", "environment.ready", "baseline.ready", "run.updated"}, w.events())
+	require.True(t, canBecome(contract.StatusPending, contract.StatusDone))
+}
+
+func TestARunThatOnlyPreparesFailsWithoutAskingAnybody(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*site{
+		"set-up": {envs: []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeMissing, Message: "no npm", Cause: "sh: npm"}}}},
+		"check":  {envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{{Unavailable: []string{"no npm"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			withSite(w, s)
+			result := w.orchestrate(t, prepared(), func(s *contract.Settings) { s.PrepareOnly = true })
+			require.Equal(t, contract.StatusFailed, result.Status)
+			require.Contains(t, result.Failure.Message, "no npm")
+			require.NotContains(t, w.statuses(), contract.StatusWaitingForApproval)
+		})
+	}
+}
+
+func TestAPauseHoldsTheEndOfARunThatOnlyPrepares(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	withSite(w, &site{envs: []contract.EnvironmentResult{{}}, baselines: []contract.BaselineResult{{Key: "k"}}})
+	w.env.OnActivity(contract.ActivityEnvironment, anything, anything).After(time.Minute).Return(contract.EnvironmentResult{}, nil).Maybe()
+	w.after(time.Second, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
+	var at time.Time
+	w.after(time.Hour, func() {
+		at = w.env.Now()
+		w.update(contract.UpdateResume, contract.Command{ID: "2", By: "ann"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared(), func(s *contract.Settings) {
+		s.PrepareOnly, s.RunBudget.Time = true, 0
+	}).Status)
+	require.False(t, at.IsZero(), "it did not wait")
+}

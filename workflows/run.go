@@ -88,7 +88,9 @@ func (r *run) run(ctx, work workflow.Context) (contract.RunResult, error) {
 	r.deadline(work)
 
 	failure := r.prepare(work)
-	if failure == nil {
+	if in := r.in.Settings; in.PrepareOnly && failure == nil {
+		failure = r.unheld(work)
+	} else if failure == nil {
 		failure = r.passFrom(work, contract.PhasePlanner)
 	}
 	if failure == nil && r.stays() {
@@ -307,7 +309,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	case failure != nil:
 		r.status, r.pausedFrom, r.waitingFor = contract.StatusFailed, "", ""
 		events = []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}}
-	default: // a plan and nothing more
+	default: // a plan, or an environment, and nothing more
 		r.status = contract.StatusDone
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.status}}}
 	}

@@ -44,7 +44,8 @@ var follows = lifecycle()
 
 func lifecycle() map[contract.Status][]contract.Status {
 	next := map[contract.Status][]contract.Status{
-		contract.StatusPending: {contract.PhasePlanner.Running()},
+		// a run that only prepares ends before its first phase
+		contract.StatusPending: {contract.PhasePlanner.Running(), contract.StatusDone},
 	}
 	phases := contract.Phases()
 	for i, p := range phases {

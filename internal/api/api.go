@@ -82,12 +82,14 @@ type Links struct {
 type CreateRequest struct {
 	Repo           string            `json:"repo" minLength:"1" doc:"repository: a folder of the server's host or a URL"`
 	Base           string            `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-	Goal           string            `json:"goal" minLength:"1" doc:"what the change is to achieve; its first line is the title"`
+	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"what the change is to achieve; its first line is the title. Only a run that prepares needs none"`
 	Description    string            `json:"description,omitempty" doc:"more about the goal"`
 	Project        string            `json:"project,omitempty" doc:"default: the repository's name"`
 	Model          string            `json:"model,omitempty" doc:"model of all agents, as provider/model"`
 	Plan           *contract.Plan    `json:"plan,omitempty" doc:"carried out instead of asking the planner"`
 	PlanOnly       bool              `json:"plan_only,omitempty" doc:"end with the plan"`
+	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"end with the environment and the baseline; asks no model and no person"`
+	Environment    string            `json:"environment,omitempty" doc:"auto: as configured; none: neither environment nor baseline; else a YAML document with the section environment, for this run alone"`
 	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"who plans: the planner, a deliberation of ALPHA and BETA, or (auto) one where the planner finds the goal too complex; default: as configured"`
 	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for a person before building"`
 	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for a person before releasing"`
@@ -175,4 +177,25 @@ type SwitchModelRequest struct {
 type WentOn struct {
 	Answer *contract.Ack `json:"answer,omitempty"`
 	Replay *rerun.Result `json:"replay,omitempty"`
+}
+
+// EnvironmentList is a list of kept environments.
+type EnvironmentList struct {
+	Environments []control.Environment `json:"environments"`
+}
+
+// FindRequest asks how a repository would be set up.
+type FindRequest struct {
+	Repo string `json:"repo" minLength:"1" doc:"repository: a folder of the server's host or a URL"`
+	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: what is checked out, or the default branch"`
+}
+
+// SetupList is a list of stored setups, the newest first.
+type SetupList struct {
+	Setups []store.Setup `json:"setups"`
+}
+
+// OutputList is what commands of a run printed.
+type OutputList struct {
+	Output []store.Output `json:"output"`
 }

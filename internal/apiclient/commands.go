@@ -17,6 +17,7 @@ import (
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
 	r := command(api.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
+		PrepareOnly: n.PrepareOnly, Environment: n.Environment,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
 	}, "api", "runs")
 	r.key, r.time = cmp.Or(n.Key, r.key), createTime

@@ -67,6 +67,12 @@ func (c *Client) Run(ctx context.Context, id int64) (store.Run, error) {
 // RunDetails returns the whole run.
 func (c *Client) RunDetails(ctx context.Context, id int64) (store.RunDetails, error) {
 	d, err := ask[store.RunDetails](ctx, c, read(runPath(id)...))
+	if d.Environment != nil {
+		d.Run.Environment, d.Run.SetupID = d.Environment.Digest, d.Environment.SetupID
+	}
+	if d.Baseline != nil {
+		d.Run.Baseline = d.Baseline.Key
+	}
 	for _, output := range []*json.RawMessage{&d.PlannerOutput, &d.BuilderOutput, &d.TesterOutput, &d.ReleaserOutput} {
 		if string(*output) == "null" { // as JSON has what is not there yet
 			*output = nil

@@ -64,6 +64,41 @@ func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	return l.finish()
 }
 
+// LoadEnvironment reads a document with the section environment alone, such as
+// `rgpt env show --yaml` prints, which came with a request, and returns that
+// section merged over the operator's. The request may set of it what LoadRequest
+// lets it. The error is like that of Load and names the document by name.
+func LoadEnvironment(base *Config, data []byte, name string) (Environment, error) {
+	const section = "environment"
+	l := newLoader(base)
+	at := Origin{Source: SourceFile, File: name}
+	l.report.layer(at)
+	if len(data) > maxFile {
+		l.report.add(at, "", "is larger than %s", Size(maxFile))
+		return Environment{}, l.report.err()
+	}
+	tree, ok := l.decode(data, name)
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		if key != section {
+			l.report.add(l.origins[key], key, "is not part of an environment; only the section %s is read here", section)
+		}
+	}
+	if _, given := tree[section]; ok && !given {
+		l.report.add(at, "", "has no section %s", section)
+	}
+	if err := l.report.err(); err != nil {
+		return Environment{}, err
+	}
+	g := guard{loader: l, base: base, who: "a request", limits: true}
+	g.check(root(), tree, treeOf(base), "", "")
+	l.merge(tree)
+	c, err := l.finish()
+	if err != nil {
+		return Environment{}, err
+	}
+	return c.Environment, nil
+}
+
 // guard refuses what a repository, or a request, may not set.
 type guard struct {
 	*loader

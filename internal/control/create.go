@@ -16,6 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -35,6 +36,8 @@ type Creation struct {
 	Model          string         // of all agents, as provider/model; empty: those of the configuration
 	Plan           *contract.Plan // carried out instead of asking the planner
 	PlanOnly       bool           // the run ends with the plan
+	PrepareOnly    bool           `json:",omitempty"` // the run ends with environment and baseline; it needs no model, and no goal
+	Environment    string         `json:",omitempty"` // EnvironmentAuto, EnvironmentNone, or a YAML document with the section environment
 	PlanBy         string         `json:",omitempty"` // planner, deliberation or auto; empty: as configured (deliberation.plan_by)
 	ApprovePlan    bool           // a person approves it before it is built
 	ApproveRelease bool
@@ -43,6 +46,12 @@ type Creation struct {
 	Settings       map[string]string // of the configuration, by dotted key, for this run alone; see config.LoadRequest
 	Key            string            // of idempotency: the same makes one run, however often it is asked for
 }
+
+// What Creation.Environment may say beside a YAML document.
+const (
+	EnvironmentAuto = "auto" // as configured; so does an empty text
+	EnvironmentNone = "none" // neither environment nor baseline
+)
 
 // Created is a run that was made, or that the same key had made before.
 type Created struct {
@@ -57,6 +66,7 @@ type Created struct {
 // met by an error leaves nothing behind.
 func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	var out Created
+	c.nameGoal()
 	if err := c.Check(); err != nil {
 		return out, err
 	}
@@ -92,6 +102,17 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	}
 	r.start(ctx, &out)
 	return out, nil
+}
+
+// nameGoal gives a run that only prepares the goal that it has.
+func (c *Creation) nameGoal() {
+	if c.PrepareOnly && c.Goal == "" {
+		project := c.Project
+		if project == "" {
+			project = projectOf(c.Repo)
+		}
+		c.Goal = "Set up " + project
+	}
 }
 
 // settings are those of the configuration that hold for this run alone.
@@ -142,11 +163,15 @@ func (r *Runs) start(ctx context.Context, c *Created) {
 
 // Check says what can be seen to be wrong without looking anywhere.
 func (c Creation) Check() error {
+	c.nameGoal()
 	if _, _, err := c.goal(); err != nil {
 		return err
 	}
 	if c.Repo == "" {
 		return wrong("no repository is named; name a folder or a URL (--repo)")
+	}
+	if c.PrepareOnly && c.Environment == EnvironmentNone {
+		return wrong("a run that only prepares needs an environment; leave --env none out")
 	}
 	if c.Model != "" {
 		return CheckModel(c.Model)
@@ -183,11 +208,14 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	settings, spec, err := setup.Freeze(cfg, repo)
+	settings, spec, err := freeze(cfg, repo, c)
 	if err != nil {
 		return store.NewRun{}, err
 	}
 	s := &settings
+	if err := r.chooseEnvironment(c, s, &spec); err != nil {
+		return store.NewRun{}, err
+	}
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
 	if c.Push || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote
@@ -195,15 +223,7 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	if s.Release.Push && s.Release.Remote == "" {
 		s.Release.Remote = "origin"
 	}
-	if err := chooseModel(cfg, s, c.Model); err != nil {
-		return store.NewRun{}, err
-	}
-	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
-		if err := verdict.Plan(*c.Plan); err != nil {
-			return store.NewRun{}, err
-		}
-	}
-	if err := probe(ctx, cfg, *s); err != nil {
+	if err := choosePlanner(ctx, cfg, c, s); err != nil {
 		return store.NewRun{}, err
 	}
 	project := c.Project
@@ -214,6 +234,59 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 		Tenant: store.DefaultTenant, Project: project, MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
 		GivenPlan: c.Plan, Settings: settings, Spec: spec,
 	}, nil
+}
+
+// freeze resolves the inputs of a run: without models where it asks none.
+func freeze(cfg *config.Config, repo contract.Repo, c Creation) (contract.Settings, setup.RunSpec, error) {
+	if !c.PrepareOnly {
+		return setup.Freeze(cfg, repo)
+	}
+	settings, spec := setup.FreezeWithoutModels(cfg, repo)
+	settings.PrepareOnly = true
+	return settings, spec, nil
+}
+
+// choosePlanner sets models and plan, and sees that the models can be reached. A
+// run that only prepares has neither.
+func choosePlanner(ctx context.Context, cfg *config.Config, c Creation, s *contract.Settings) error {
+	if s.PrepareOnly {
+		return nil
+	}
+	if err := chooseModel(cfg, s, c.Model); err != nil {
+		return err
+	}
+	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
+		if err := verdict.Plan(*c.Plan); err != nil {
+			return err
+		}
+	}
+	return probe(ctx, cfg, *s)
+}
+
+// chooseEnvironment sets which environment a run has where its creation says so.
+func (r *Runs) chooseEnvironment(c Creation, s *contract.Settings, spec *setup.RunSpec) error {
+	switch c.Environment {
+	case "", EnvironmentAuto:
+	case EnvironmentNone:
+		s.Environment, spec.Environment = nil, environment.Settings{}
+		return nil
+	default:
+		given, err := config.LoadEnvironment(r.Config, []byte(c.Environment), "the environment of this run")
+		if err != nil {
+			return err
+		}
+		spec.Environment = setup.EnvironmentSettings(given)
+		if s.Environment != nil && given.Timeout != r.Config.Environment.Timeout {
+			s.Environment.Timeout = given.Timeout
+		}
+		if s.Environment != nil && given.AgentTurns != r.Config.Environment.AgentTurns {
+			s.Environment.AgentTurns = given.AgentTurns
+		}
+	}
+	if s.Environment == nil && (c.PrepareOnly || c.Environment != "" && c.Environment != EnvironmentAuto) {
+		return wrong("environments are switched off in the operator's configuration (environment.enabled); nothing can be set up")
+	}
+	return nil
 }
 
 // resolve finds the repository and the commit, and the configuration that the

@@ -14,6 +14,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
+func TestToolChainsAreToldWithThoseThatAreRefused(t *testing.T) {
+	t.Parallel()
+	got := Toolchains(func() sandbox.Toolchains {
+		return sandbox.Toolchains{Found: []string{"go 1.26 at /usr/local/go"}, Refused: []string{"node: it lies in a home folder"}}
+	}).Run(t.Context())
+	require.Equal(t, []Status{OK, Warn}, []Status{got[0].Status, got[1].Status})
+	require.Contains(t, got[1].Message, "node: it lies in a home folder")
+	require.Equal(t, Warn, Toolchains(func() sandbox.Toolchains { return sandbox.Toolchains{} }).Run(t.Context())[0].Status)
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestACheckThatHangsFailsAndHoldsUpNothing(t *testing.T) {

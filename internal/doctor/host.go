@@ -129,6 +129,25 @@ func Sandbox(build func() (*sandbox.Process, error), allowed bool) Check {
 	}}
 }
 
+// Toolchains tells which compilers and interpreters commands find in the sandbox,
+// and which this host has and cannot show them.
+func Toolchains(detect func() sandbox.Toolchains) Check {
+	return Check{Name: "tool chains", Run: func(context.Context) []Result {
+		t := detect()
+		var out []Result
+		for _, found := range t.Found {
+			out = append(out, Result{Status: OK, Message: found})
+		}
+		for _, refused := range t.Refused {
+			out = append(out, Result{Status: Warn, Message: "refused: " + refused, Mend: "install it in a folder of its own that holds nothing else, or for all users; then start the worker again"})
+		}
+		if len(out) == 0 {
+			return Warned("none is found", "install what your projects need and put it into the worker's PATH")
+		}
+		return out
+	}}
+}
+
 // features tells what is missing.
 func features(all []sandbox.Feature, status Status) []Result {
 	var out []Result

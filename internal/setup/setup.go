@@ -179,10 +179,13 @@ func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environme
 		return nil, environment.Settings{}
 	}
 	return &contract.EnvironmentSettings{
-			Timeout: e.Timeout, Baseline: cfg.Verification.Baseline == "on", AskIfRed: cfg.Verification.BaselineRed == "ask", AgentTurns: e.AgentTurns,
-		}, environment.Settings{
-			Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables,
-		}
+		Timeout: e.Timeout, Baseline: cfg.Verification.Baseline == "on", AskIfRed: cfg.Verification.BaselineRed == "ask", AgentTurns: e.AgentTurns,
+	}, EnvironmentSettings(e)
+}
+
+// EnvironmentSettings returns what the section environment says of a set-up.
+func EnvironmentSettings(e config.Environment) environment.Settings {
+	return environment.Settings{Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables}
 }
 
 // RunSpec is what a run's row keeps of its inputs beside the settings that its
@@ -218,17 +221,22 @@ var agents = []contract.Agent{
 // Freeze resolves the inputs of a run. What the caller was asked on top of the
 // configuration it sets afterwards.
 func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec, error) {
-	models, err := Models(cfg)
-	if err != nil {
+	settings, spec := FreezeWithoutModels(cfg, repo)
+	var err error
+	if settings.Models, err = Models(cfg); err != nil {
 		return contract.Settings{}, RunSpec{}, err
 	}
-	fallbacks, err := Fallbacks(cfg)
-	if err != nil {
+	if settings.Fallbacks, err = Fallbacks(cfg); err != nil {
 		return contract.Settings{}, RunSpec{}, err
 	}
+	return settings, spec, planBy(cfg, &settings)
+}
+
+// FreezeWithoutModels resolves the inputs of a run that asks no model.
+func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec) {
 	e := cfg.Execution
 	settings := contract.Settings{
-		Repo: repo, Models: models, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
+		Repo: repo, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
 		StepBudget: contract.StepBudget{
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
@@ -240,7 +248,6 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 		ApprovePlan:      e.ApprovePlan,
 		ApproveRelease:   e.ApproveRelease,
 		ApprovalWait:     e.Approval.Wait,
-		Fallbacks:        fallbacks,
 		InterventionWait: e.Intervention.Wait,
 		QuotaWait:        e.QuotaWait,
 		CommandTimeout:   e.CommandTimeout,
@@ -249,7 +256,7 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	}
 	spec := RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}
 	settings.Environment, spec.Environment = environmentOf(cfg)
-	return settings, spec, planBy(cfg, &settings)
+	return settings, spec
 }
 
 // Fallbacks returns the models that self-heal may change to, in order.

@@ -120,6 +120,10 @@ type ModelUsage struct {
 // gives.
 type RunDetails struct {
 	Run
+	// Environment and Baseline stand in JSON where a run has only their digest and
+	// key; Run has these.
+	Environment    *RunEnvironment     `json:"environment,omitempty"`
+	Baseline       *RunBaseline        `json:"baseline,omitempty"`
 	PlannerOutput  json.RawMessage     `json:"planner_output"`
 	BuilderOutput  json.RawMessage     `json:"builder_output"`
 	TesterOutput   json.RawMessage     `json:"tester_output"`
@@ -177,6 +181,11 @@ func (s *Store) details(ctx context.Context, id int64, events func(*Store, Run) 
 	if d.Events, err = events(s, d.Run); err != nil {
 		return d, err
 	}
+	prepared, err := s.Preparation(ctx, d.Run)
+	if err != nil {
+		return d, err
+	}
+	d.Environment, d.Baseline = prepared.Environment, prepared.Baseline
 	if d.Findings, err = s.Findings(ctx, id); err != nil {
 		return d, err
 	}
@@ -277,6 +286,8 @@ type Timing struct {
 	ModelCalls []ModelCall `json:"model_calls"`
 	ToolCalls  []ToolCall  `json:"tool_calls"`
 	Checks     []Check     `json:"checks"` // without their cases
+	// Preparing are the events of environment and baseline.
+	Preparing []contract.Event `json:"preparing,omitempty"`
 }
 
 // Timing returns where the time of a run went. A run that does not exist took none.
@@ -297,7 +308,10 @@ func (s *Store) Timing(ctx context.Context, runID int64) (t Timing, err error) {
 	for i := range rows {
 		rows[i].Cases = nil
 	}
-	t.Checks, err = checksOf(rows)
+	if t.Checks, err = checksOf(rows); err != nil {
+		return t, err
+	}
+	t.Preparing, err = s.PreparationEvents(ctx, runID)
 	return t, err
 }
 

@@ -42,6 +42,8 @@ type Group struct {
 
 // The names of the parts.
 const (
+	Environment   = "environment"
+	Baseline      = "baseline"
 	Model         = "model"
 	Tools         = "tools"
 	Tests         = "tests"
@@ -59,13 +61,39 @@ func Of(run store.Run, plan contract.Plan, rows store.Timing, more ...Group) Tim
 		end = *run.FinishedAt
 	}
 	whole := Span{run.CreatedAt, end}
-	groups := append([]Group{modelCalls(rows), toolCalls(rows), checks(rows)}, more...)
+	groups := append(preparing(rows.Preparing, end), modelCalls(rows), toolCalls(rows), checks(rows))
+	groups = append(groups, more...)
 	t := Timing{RunID: run.ID, WallMS: end.Sub(run.CreatedAt).Milliseconds(), CriticalMS: critical(plan, rows).Milliseconds()}
 	t.Parts = attribute(whole, groups)
 	if t.CriticalMS > 0 {
 		t.Ratio = float64(t.WallMS) / float64(t.CriticalMS)
 	}
 	return t
+}
+
+// preparing returns when the environment was made or fetched, and when the checks
+// ran on the base commit. What has not ended lasts until end.
+func preparing(events []contract.Event, end time.Time) []Group {
+	environment, baseline := Group{Name: Environment}, Group{Name: Baseline}
+	var open *Group
+	var from time.Time
+	ended := func(at time.Time) {
+		if open != nil {
+			open.Spans = append(open.Spans, Span{from, at})
+			open = nil
+		}
+	}
+	for _, e := range events {
+		ended(e.CreatedAt)
+		switch e.Type {
+		case contract.EventEnvironmentStarted:
+			open, from = &environment, e.CreatedAt
+		case contract.EventBaselineStarted:
+			open, from = &baseline, e.CreatedAt
+		}
+	}
+	ended(end)
+	return []Group{environment, baseline}
 }
 
 func modelCalls(rows store.Timing) Group {

@@ -3,6 +3,8 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,4 +145,21 @@ func compareVersions(a, b string) int {
 		}
 	}
 	return len(x) - len(y)
+}
+
+// Named returns the name under which runs of a repository are kept: the top of
+// the work tree of a folder, else the address as git gets it. Nothing is asked
+// over a network. A folder that is gone has the name that it is asked by.
+func (m *Manager) Named(ctx context.Context, repo string) (string, error) {
+	src, err := parseSource(repo)
+	if err != nil {
+		return "", err
+	}
+	if !src.local {
+		return src.address, nil
+	}
+	if _, err := os.Stat(src.address); errors.Is(err, fs.ErrNotExist) {
+		return src.address, nil
+	}
+	return m.workTree(ctx, src.address)
 }

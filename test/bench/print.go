@@ -60,7 +60,7 @@ func (r results) printParts(out io.Writer) error {
 	if len(r.Phases) == 0 {
 		return nil
 	}
-	parts := []string{timing.Model, timing.Tools, timing.Tests, timing.Git, timing.Queue, timing.Orchestration}
+	parts := []string{timing.Environment, timing.Baseline, timing.Model, timing.Tools, timing.Tests, timing.Git, timing.Queue, timing.Orchestration}
 	t := newTable(out, "Where the wall time of a run went (medians; a moment belongs to the first column that was at work)",
 		append([]string{"LATENCY", "RUNS", "WHAT"}, upper(parts)...)...)
 	for _, p := range r.Phases {

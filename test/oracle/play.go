@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -214,8 +215,8 @@ func (s *Stack) judge(ctx context.Context, script *Script, clone string, r *Resu
 }
 
 // BuildEnvironment clones a commit's parent and has the product build its
-// environment and run the checks there, with `rgpt env build`. What that prints
-// is the result's Environment.
+// environment and run the checks there, with `rgpt env build`, twice. What that
+// prints is the result's Built.
 func (s *Stack) BuildEnvironment(ctx context.Context, script *Script) Result {
 	s.played++
 	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
@@ -225,12 +226,39 @@ func (s *Stack) BuildEnvironment(ctx context.Context, script *Script) Result {
 		return r
 	}
 	begun := time.Now()
-	err := s.read(ctx, s.options.RunTime, &r.Environment, "env", "build", "--repo", clone, "--base", script.Parent)
+	built, err := s.build(ctx, script, clone)
 	r.Seconds = time.Since(begun).Seconds()
 	if err != nil {
 		r.wrong("%v", err)
 		return r
 	}
-	r.Status, r.OK = "built", true
+	r.RunID, r.Status, r.Failure, r.Built = built.RunID, string(built.Status), built.Failure, &built
+	if built.Baseline != nil {
+		r.Tests = contract.TestSummary{Passed: built.Baseline.Passed, Failed: built.Baseline.Failed, Skipped: built.Baseline.Skipped}
+	}
+	if built.Failure != nil {
+		r.wrong("%s", built.Failure.Message)
+		return r
+	}
+	begun = time.Now()
+	if _, err := s.build(ctx, script, clone); err != nil {
+		r.wrong("the second time: %v", err)
+		return r
+	}
+	r.WarmSeconds, r.OK = time.Since(begun).Seconds(), true
 	return r
+}
+
+// build runs `rgpt env build` on a clone. A set-up that fails is a result.
+func (s *Stack) build(ctx context.Context, script *Script, clone string) (Built, error) {
+	var b Built
+	out, err := s.run(ctx, s.options.RunTime, "env", "build", "--repo", clone, "--base", script.Parent, "--json")
+	var exit *exited
+	if err != nil && !errors.As(err, &exit) {
+		return b, err
+	}
+	if wrong := json.Unmarshal(out, &b); wrong != nil || b.RunID == 0 {
+		return b, cmp.Or(err, fmt.Errorf("rgpt env build printed what is no JSON of its kind"))
+	}
+	return b, nil
 }

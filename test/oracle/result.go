@@ -8,6 +8,7 @@ import (
 	"text/template"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // Statuses of results besides those of runs.
@@ -44,11 +45,20 @@ type Result struct {
 	Differs []string `json:"differs,omitempty"`
 	Clone   string   `json:"clone,omitempty"`    // kept where something is wrong
 	DataDir string   `json:"data_dir,omitempty"` // kept where something is wrong
-	// Environment is what `rgpt env build` printed, in the mode -base.
-	Environment json.RawMessage `json:"environment,omitempty"`
+	// Built is what `rgpt env build` printed the first time, in the mode -base.
+	Built *Built `json:"built,omitempty"`
 
 	branch string              // that was released
 	cases  []contract.TestCase // that ran
+}
+
+// Built is what `rgpt env build --json` prints.
+type Built struct {
+	RunID       int64                 `json:"runId"`
+	Status      contract.Status       `json:"status"`
+	Environment *store.RunEnvironment `json:"environment"`
+	Baseline    *store.RunBaseline    `json:"baseline"`
+	Failure     *contract.Failure     `json:"failure"`
 }
 
 // Phase is an attempt of a phase.
@@ -143,4 +153,26 @@ func WriteMarkdown(w io.Writer, results []Result) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%d of %d commits are fine.\n", fine, len(results))
 	return err
+}
+
+var markdownOfBases = template.Must(template.New("bases").Funcs(template.FuncMap{
+	"subject": func(s string) string { return cell(s, subjectWidth) },
+	"problem": func(r Result) string { return cell(strings.Join(r.Problems, "; "), problemWidth) },
+	"size": func(r Result) string {
+		if r.Built == nil || r.Built.Environment == nil {
+			return "–"
+		}
+		return fmt.Sprintf("%.1f", float64(r.Built.Environment.Bytes)/(1<<20))
+	},
+}).Parse(`| Repository | Commit | Ecosystem | Cold s | Warm s | Size MiB | Passed | Failed | Skipped | Failure |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+{{range .}}| {{subject .Repo}} | {{printf "%.12s" .ID}} | {{.Ecosystem}} | {{printf "%.1f" .Seconds}} | {{printf "%.1f" .WarmSeconds}} | {{size .}} | {{.Tests.Passed}} | {{.Tests.Failed}} | {{.Tests.Skipped}} | {{problem .}} |
+{{end}}`))
+
+// WriteBases writes results of the mode -base as a table.
+func WriteBases(w io.Writer, results []Result) error {
+	if err := markdownOfBases.Execute(w, results); err != nil {
+		return fmt.Errorf("write the table of environments: %w", err)
+	}
+	return nil
 }

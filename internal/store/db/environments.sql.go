@@ -202,6 +202,50 @@ func (q *Queries) Environments(ctx context.Context, arg EnvironmentsParams) ([]E
 	return items, nil
 }
 
+const environmentsBegin = `-- name: EnvironmentsBegin :many
+SELECT digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at FROM orchestrator_environments WHERE starts_with(digest, $1::text) ORDER BY digest LIMIT $2::int
+`
+
+type EnvironmentsBeginParams struct {
+	Prefix string
+	Most   int32
+}
+
+// Those whose digest begins with a prefix of hexadecimal digits.
+func (q *Queries) EnvironmentsBegin(ctx context.Context, arg EnvironmentsBeginParams) ([]Environment, error) {
+	rows, err := q.db.Query(ctx, environmentsBegin, arg.Prefix, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Environment{}
+	for rows.Next() {
+		var i Environment
+		if err := rows.Scan(
+			&i.Digest,
+			&i.Repo,
+			&i.BaseCommit,
+			&i.Source,
+			&i.Recipe,
+			&i.Archive,
+			&i.ArchiveSize,
+			&i.Bytes,
+			&i.Files,
+			&i.DurationMs,
+			&i.RunID,
+			&i.CreatedAt,
+			&i.UsedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const environmentsInUse = `-- name: EnvironmentsInUse :many
 SELECT DISTINCT environment FROM orchestrator_runs
 WHERE environment <> '' AND status NOT IN ('done', 'failed', 'cancelled')

@@ -216,6 +216,54 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, er
 	return items, nil
 }
 
+const eventsOf = `-- name: EventsOf :many
+SELECT run_id, seq, event_type, payload, created_at FROM orchestrator_events
+WHERE run_id = $1 AND event_type = ANY($2::text[])
+ORDER BY seq
+LIMIT $3::int
+`
+
+type EventsOfParams struct {
+	RunID int64
+	Types []string
+	Most  int32
+}
+
+type EventsOfRow struct {
+	RunID     int64
+	Seq       int64
+	EventType string
+	Payload   json.RawMessage
+	CreatedAt time.Time
+}
+
+// Those of some types, in order.
+func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]EventsOfRow, error) {
+	rows, err := q.db.Query(ctx, eventsOf, arg.RunID, arg.Types, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EventsOfRow{}
+	for rows.Next() {
+		var i EventsOfRow
+		if err := rows.Scan(
+			&i.RunID,
+			&i.Seq,
+			&i.EventType,
+			&i.Payload,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const eventsSince = `-- name: EventsSince :many
 SELECT n.upto::text::bigint AS upto, coalesce(e.run_id, 0)::bigint AS run_id, coalesce(e.seq, 0)::bigint AS seq
 FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS upto) n

@@ -81,3 +81,7 @@ DELETE FROM orchestrator_baselines WHERE key = @key;
 
 -- name: DropBaselinesOf :execrows
 DELETE FROM orchestrator_baselines WHERE environment = @environment::text AND environment <> '';
+
+-- name: EnvironmentsBegin :many
+-- Those whose digest begins with a prefix of hexadecimal digits.
+SELECT * FROM orchestrator_environments WHERE starts_with(digest, @prefix::text) ORDER BY digest LIMIT @most::int;

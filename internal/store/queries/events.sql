@@ -130,3 +130,10 @@ SELECT * FROM orchestrator_checks WHERE execution_id = @execution_id ORDER BY st
 
 -- name: Findings :many
 SELECT * FROM orchestrator_findings WHERE run_id = @run_id ORDER BY id;
+
+-- name: EventsOf :many
+-- Those of some types, in order.
+SELECT run_id, seq, event_type, payload, created_at FROM orchestrator_events
+WHERE run_id = @run_id AND event_type = ANY(@types::text[])
+ORDER BY seq
+LIMIT @most::int;

@@ -120,7 +120,11 @@ func (o *options) run(ctx context.Context) (fine bool, err error) {
 		return false, err
 	}
 	results, err = o.playAll(ctx, scripts, results)
-	return allFine(results), errors.Join(err, oracle.WriteMarkdown(o.stdout, results))
+	write := oracle.WriteMarkdown
+	if o.base {
+		write = oracle.WriteBases
+	}
+	return allFine(results), errors.Join(err, write(o.stdout, results))
 }
 
 func allFine(results []oracle.Result) bool {

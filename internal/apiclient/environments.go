@@ -1,0 +1,78 @@
+package apiclient
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// outputMost is how many pieces of output one request asks for.
+const outputMost = 500
+
+// Environments returns kept environments, the last used first, at most limit:
+// those of one repository, or all where repo is empty.
+func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error) {
+	r := read("api", "environments")
+	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
+	list, err := ask[api.EnvironmentList](ctx, c, r)
+	return list.Environments, err
+}
+
+// Environment returns the environment whose digest is, or begins with, a text.
+func (c *Client) Environment(ctx context.Context, digest string) (control.Environment, error) {
+	return ask[control.Environment](ctx, c, read("api", "environments", digest))
+}
+
+// RemoveEnvironment forgets an environment and the baselines that ran in it.
+func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error) {
+	e, err := c.Environment(ctx, digest)
+	if err != nil {
+		return e, err
+	}
+	order := command(nil, "api", "environments", e.Digest)
+	order.method, order.silent = http.MethodDelete, true
+	_, err = ask[struct{}](ctx, c, order)
+	return e, err
+}
+
+// FindEnvironment says how a commit would be set up, from its files.
+func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error) {
+	r := command(api.FindRequest{Repo: repo, Base: base}, "api", "environments", "find")
+	r.time = createTime // its repository may have to be fetched first
+	return ask[control.FoundEnvironment](ctx, c, r)
+}
+
+// Setups returns stored setups from new to old, at most limit: those of one
+// repository, or all where repo is empty.
+func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
+	r := read("api", "setups")
+	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
+	list, err := ask[api.SetupList](ctx, c, r)
+	return list.Setups, err
+}
+
+// AddSetup stores how a repository is set up.
+func (c *Client) AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error) {
+	return ask[store.Setup](ctx, c, command(n, "api", "setups"))
+}
+
+// RevokeSetup takes a stored setup back. Who does it, the server says.
+func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Setup, error) {
+	order := command(nil, "api", "setups", strconv.FormatInt(id, 10))
+	order.method, order.silent = http.MethodDelete, true
+	_, err := ask[struct{}](ctx, c, order)
+	return store.Setup{ID: id}, err
+}
+
+// LiveOutput returns what a run's commands printed after the piece with the id
+// after, at most limit pieces.
+func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error) {
+	r := read(runPath(id, "output")...)
+	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, outputMost)))
+	list, err := ask[api.OutputList](ctx, c, r)
+	return list.Output, err
+}

@@ -1,0 +1,386 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// Environment is a kept environment.
+type Environment struct {
+	store.Environment
+	// Recipe is left out: Found says the same for readers.
+	Recipe json.RawMessage `json:"recipe,omitempty" hidden:"true"`
+
+	What  string `json:"what" doc:"what was set up, such as: go, node (pnpm)"`
+	InUse bool   `json:"in_use" doc:"a run that has not ended has it"`
+	// Found is what it was made of, where one environment is asked for.
+	Found *FoundEnvironment `json:"found,omitempty"`
+}
+
+// FoundEnvironment is what the files of a repository say about its set-up, as
+// documents and people have it.
+type FoundEnvironment struct {
+	Repo        string            `json:"repo"`
+	Base        string            `json:"base" doc:"the commit"`
+	Source      string            `json:"source" doc:"detected, configured, agent or person"`
+	What        string            `json:"what"`
+	Projects    []FoundProject    `json:"projects"`
+	Commands    []FoundCommand    `json:"commands"`
+	Hosts       []string          `json:"hosts" doc:"that the set-up may reach"`
+	Variables   map[string]string `json:"variables"`
+	Path        []string          `json:"path,omitempty" doc:"folders before PATH"`
+	Missing     []FoundTool       `json:"missing"`
+	Hints       []FoundHint       `json:"hints" doc:"lines of the repository about its set-up; nobody has checked them"`
+	TestCommand string            `json:"test_command,omitempty"`
+	SetupID     int64             `json:"setup_id,omitempty" doc:"the stored setup that counts for the repository"`
+	YAML        string            `json:"yaml" doc:"the same as the section environment of rgpt.yaml"`
+	Notes       []string          `json:"notes,omitempty"`
+}
+
+// FoundProject is a folder with a manifest.
+type FoundProject struct {
+	Dir            string `json:"dir"`
+	Ecosystem      string `json:"ecosystem"`
+	Manager        string `json:"manager"`
+	ManagerVersion string `json:"manager_version,omitempty" doc:"that the repository asks for"`
+	Manifest       string `json:"manifest"`
+	Lock           string `json:"lock,omitempty"`
+}
+
+// FoundCommand is one step of a set-up.
+type FoundCommand struct {
+	Dir      string `json:"dir"`
+	Shell    string `json:"shell"`
+	Optional bool   `json:"optional,omitempty" doc:"its failure does not end the set-up"`
+}
+
+// FoundTool is a tool that the repository asks for and the worker lacks.
+type FoundTool struct {
+	Name   string `json:"name"`
+	Wanted string `json:"wanted,omitempty"`
+	Have   string `json:"have,omitempty"`
+	From   string `json:"from" doc:"the file that asks"`
+}
+
+// FoundHint is a line of the repository that tells how its authors set it up.
+type FoundHint struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Text string `json:"text"`
+}
+
+func foundOf(repo, base string, r environment.Recipe) *FoundEnvironment {
+	f := &FoundEnvironment{
+		Repo: repo, Base: base, Source: string(r.Source), What: r.Describe(), Hosts: store.NotNil(r.Hosts), Variables: r.Variables, Path: r.Path,
+		TestCommand: r.TestCommand, YAML: string(r.YAML()),
+		Projects: []FoundProject{}, Commands: []FoundCommand{}, Missing: []FoundTool{}, Hints: []FoundHint{},
+	}
+	for _, p := range r.Projects {
+		f.Projects = append(f.Projects, FoundProject{p.Dir, p.Ecosystem, p.Manager, p.ManagerVersion, p.Manifest, p.Lock})
+	}
+	for _, c := range r.Setup {
+		f.Commands = append(f.Commands, FoundCommand{c.Dir, c.Shell, c.Optional})
+	}
+	for _, m := range r.Missing {
+		f.Missing = append(f.Missing, FoundTool{m.Name, m.Wanted, m.Have, m.From})
+	}
+	for _, h := range r.Hints {
+		f.Hints = append(f.Hints, FoundHint{h.File, h.Line, h.Text})
+	}
+	return f
+}
+
+// Environments returns kept environments, the last used first, at most limit:
+// those of one repository, or all where repo is empty.
+func (r *Runs) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
+	repo, err := r.named(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.Store.Environments(ctx, repo, limit)
+	if err != nil {
+		return nil, err
+	}
+	used, err := r.Store.EnvironmentsInUse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Environment, 0, len(rows))
+	for _, row := range rows {
+		e, err := environmentOf(row, used)
+		if err != nil {
+			return nil, err
+		}
+		e.Found = nil // a list is to be short
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Environment returns the environment whose digest is, or begins with, a text.
+func (r *Runs) Environment(ctx context.Context, digest string) (Environment, error) {
+	row, err := r.Store.FindEnvironment(ctx, digest)
+	if err != nil {
+		return Environment{}, err
+	}
+	used, err := r.Store.EnvironmentsInUse(ctx)
+	if err != nil {
+		return Environment{}, err
+	}
+	return environmentOf(row, used)
+}
+
+func environmentOf(row store.Environment, used []string) (Environment, error) {
+	e := Environment{Environment: row, InUse: slices.Contains(used, row.Digest)}
+	var recipe environment.Recipe
+	if err := json.Unmarshal(row.Recipe, &recipe); err != nil {
+		return e, fmt.Errorf("read the recipe of environment %.12s: %w", row.Digest, err)
+	}
+	e.Found, e.What = foundOf(row.Repo, row.BaseCommit, recipe), recipe.Describe()
+	return e, nil
+}
+
+// RemoveEnvironment forgets an environment, the baselines that ran in it, and this
+// host's copy. The next run that wants it makes it again. While a run that has
+// not ended uses it, it stays.
+func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environment, error) {
+	e, err := r.Environment(ctx, digest)
+	if err != nil {
+		return e, err
+	}
+	if e.InUse {
+		return e, refused("environment %.12s is used by a run that has not ended; wait for its end, or stop it", e.Digest)
+	}
+	if _, err := r.Store.RemoveEnvironment(ctx, e.Digest); err != nil {
+		return e, err
+	}
+	if _, err := setup.Environments(r.DataDir).Remove(e.Digest); err != nil {
+		return e, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "environment %.12s is forgotten, but this host's copy could not be removed; the worker's sweep will", e.Digest)
+	}
+	return e, nil
+}
+
+// FindEnvironment reads the files of a repository's commit and says how it would
+// be set up: nothing is executed, and nothing kept.
+func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnvironment, error) {
+	if repo == "" {
+		return FoundEnvironment{}, wrong("no repository is named; name a folder or a URL (--repo)")
+	}
+	repo, err := located(repo)
+	if err != nil {
+		return FoundEnvironment{}, err
+	}
+	var notes Created
+	at, cfg, err := r.resolve(ctx, Creation{Repo: repo, Base: base}, &notes)
+	if err != nil {
+		return FoundEnvironment{}, err
+	}
+	settings, known, err := r.settingsOf(ctx, at.URL, cfg)
+	if err != nil {
+		return FoundEnvironment{}, err
+	}
+	recipe, err := r.find(ctx, at, settings)
+	if err != nil {
+		return FoundEnvironment{}, err
+	}
+	if known.ID != 0 {
+		recipe.Source = environment.Source(known.Source)
+	}
+	out := foundOf(at.URL, at.Base, recipe)
+	out.SetupID, out.Notes = known.ID, notes.Notes
+	if !cfg.Environment.Enabled {
+		out.Notes = append(out.Notes, "environments are switched off in the operator's configuration (environment.enabled): runs do not set this up")
+	}
+	return *out, nil
+}
+
+// settingsOf returns how a repository is set up where its files do not say: by
+// the configuration, else by the stored setup that counts for it.
+func (r *Runs) settingsOf(ctx context.Context, repo string, cfg *config.Config) (environment.Settings, store.Setup, error) {
+	settings := setup.EnvironmentSettings(cfg.Environment)
+	if len(settings.Setup) > 0 {
+		return settings, store.Setup{}, nil
+	}
+	known, err := r.Store.SetupOf(ctx, repo)
+	if errors.Is(err, store.ErrNotFound) {
+		return settings, store.Setup{}, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(known.Settings, &settings); err != nil {
+			err = fmt.Errorf("read setup %d: %w", known.ID, err)
+		}
+	}
+	return settings, known, err
+}
+
+// find reads a commit's files in a directory of its own, which goes again.
+func (r *Runs) find(ctx context.Context, at contract.Repo, s environment.Settings) (recipe environment.Recipe, err error) {
+	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
+	if err != nil {
+		return recipe, err
+	}
+	key := "find/" + uuid.NewString()
+	view, err := workspaces.View(ctx, at.Workspace(), key)
+	if err != nil {
+		return recipe, err
+	}
+	defer func() {
+		view.Close()
+		err = errors.Join(err, workspaces.CleanUp(context.WithoutCancel(ctx), key))
+	}()
+	facts, err := factsOf(ctx, workspaces, at)
+	if err != nil {
+		return recipe, err
+	}
+	root, err := os.OpenRoot(view.Path())
+	if err != nil {
+		return recipe, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
+	}
+	defer root.Close()
+	recipe, err = environment.Find(root, s, sandbox.DetectToolchains().Versions, facts)
+	if err != nil {
+		return recipe, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
+	}
+	return recipe, nil
+}
+
+func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Repo) (environment.Facts, error) {
+	version, err := workspaces.Version(ctx, at.URL, at.Base)
+	if err != nil {
+		return environment.Facts{}, err
+	}
+	made, err := workspaces.CommitTime(ctx, at.URL, at.Base)
+	return environment.Facts{Version: version, Time: made}, err
+}
+
+// NewSetup says how a repository is set up. At least one of commands, hosts and
+// variables is given.
+type NewSetup struct {
+	Repo      string            `json:"repo" minLength:"1" doc:"a folder of the server's host or a URL"`
+	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, run in this order in the root of the repository; none: what its files suggest"`
+	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"that the set-up may reach: public registries, and what the operator allows; none: as configured"`
+	Variables map[string]string `json:"variables,omitempty" doc:"for the set-up, agents and checks"`
+	Reason    string            `json:"reason,omitempty"`
+	By        string            `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
+}
+
+// AddSetup stores how a repository is set up, as a person says. It counts for
+// runs that are made ready from now on, unless configuration says otherwise.
+func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
+	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 {
+		return store.Setup{}, wrong("nothing is said; give at least one command, host or variable (--command, --host, --variable)")
+	}
+	if n.Repo == "" {
+		return store.Setup{}, wrong("no repository is named; name a folder or a URL (--repo)")
+	}
+	repo, err := r.named(ctx, n.Repo)
+	if err != nil {
+		return store.Setup{}, err
+	}
+	if err := r.checkSetup(n); err != nil {
+		return store.Setup{}, err
+	}
+	// What is not said stays as configured: environment.Settings is read over that.
+	settings, err := json.Marshal(struct {
+		Setup     []string          `json:",omitempty"`
+		Hosts     []string          `json:",omitempty"`
+		Variables map[string]string `json:",omitempty"`
+	}{n.Commands, n.Hosts, n.Variables})
+	if err != nil {
+		return store.Setup{}, fmt.Errorf("write the setup of %s: %w", repo, err)
+	}
+	return r.Store.AddSetup(ctx, store.Setup{Repo: repo, Source: "person", Settings: settings, Reason: n.Reason, CreatedBy: n.By})
+}
+
+// checkSetup checks a setup as the section environment of a request is checked.
+func (r *Runs) checkSetup(n NewSetup) error {
+	if text := n.Reason + n.By; strings.ContainsRune(text, 0) {
+		return wrong("the reason is no text: it holds NUL")
+	}
+	section := map[string]any{}
+	if len(n.Commands) > 0 {
+		section["setup"] = n.Commands
+	}
+	if len(n.Hosts) > 0 {
+		section["network"] = map[string]any{"hosts": n.Hosts}
+	}
+	if len(n.Variables) > 0 {
+		section["variables"] = n.Variables
+	}
+	document, err := yaml.Marshal(map[string]any{"environment": section})
+	if err != nil {
+		return wrong("the setup cannot be written as YAML: %v", err)
+	}
+	_, err = config.LoadEnvironment(r.Config, document, "the setup")
+	return err
+}
+
+// Setups returns stored setups from new to old, at most limit: those of one
+// repository, or all where repo is empty.
+func (r *Runs) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
+	repo, err := r.named(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	return r.Store.Setups(ctx, repo, limit)
+}
+
+// RevokeSetup takes a stored setup back. It is refused for one that was revoked
+// before, and ErrNotFound for one that never was.
+func (r *Runs) RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error) {
+	revoked, err := r.Store.RevokeSetup(ctx, id, by)
+	if err != nil {
+		return store.Setup{}, err
+	}
+	known, err := r.Store.SetupByID(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return known, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "there is no setup %d; rgpt env setups shows those there are", id)
+	}
+	if err == nil && !revoked {
+		err = refused("setup %d was revoked before", id)
+	}
+	return known, err
+}
+
+// named is the name of a repository by which what concerns it is kept; empty
+// stays empty.
+func (r *Runs) named(ctx context.Context, repo string) (string, error) {
+	if repo == "" {
+		return "", nil
+	}
+	repo, err := located(repo)
+	if err != nil {
+		return "", err
+	}
+	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
+	if err != nil {
+		return "", err
+	}
+	return workspaces.Named(ctx, repo)
+}
+
+// LiveOutput returns what a run's commands printed after the piece with the id
+// after, at most limit pieces. Pieces older than an hour may be gone.
+func (r *Runs) LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error) {
+	if _, err := r.Store.Run(ctx, id); err != nil {
+		return nil, err
+	}
+	return r.Store.LiveOutput(ctx, id, after, limit)
+}

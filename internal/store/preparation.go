@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// PreparationState is how far a run's environment or baseline is.
+type PreparationState string
+
+// The states of an environment or a baseline.
+const (
+	PreparationRunning PreparationState = "running"
+	PreparationReady   PreparationState = "ready"
+	PreparationFailed  PreparationState = "failed"
+)
+
+// RunEnvironment is what became of the environment of a run's base commit.
+type RunEnvironment struct {
+	State      PreparationState  `json:"state" enum:"running,ready,failed"`
+	Digest     string            `json:"digest" doc:"empty: there is none, or none yet"`
+	Kept       bool              `json:"kept" doc:"it was there already"`
+	Bytes      int64             `json:"bytes" doc:"on disk, unpacked"`
+	Files      int64             `json:"files"`
+	DurationMS int64             `json:"duration_ms" doc:"of the set-up, or of fetching what was kept"`
+	Summary    string            `json:"summary" doc:"what was set up, such as: go, node (pnpm)"`
+	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository asks for and the worker lacks"`
+	SetupID    int64             `json:"setup_id,omitempty" doc:"the stored setup that it was made by"`
+	Failure    *contract.Failure `json:"failure,omitempty"`
+	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
+}
+
+// RunBaseline is what the project's own checks came to on a run's base commit.
+type RunBaseline struct {
+	State       PreparationState `json:"state" enum:"running,ready"`
+	Key         string           `json:"key"`
+	Passed      int              `json:"passed"`
+	Failed      int              `json:"failed"`
+	Skipped     int              `json:"skipped"`
+	Red         []string         `json:"red,omitempty" doc:"names of the checks that fail"`
+	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, with the reason"`
+	DurationMS  int64            `json:"duration_ms" doc:"of all checks, as they ran"`
+	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
+}
+
+// Preparation is what a run had before its first phase; a part is nil where it
+// has none.
+type Preparation struct {
+	Environment *RunEnvironment `json:"environment,omitempty"`
+	Baseline    *RunBaseline    `json:"baseline,omitempty"`
+}
+
+// preparationEvents bounds how many events of a run's preparation are read. Each
+// try of a person adds at most five.
+const preparationEvents = 1000
+
+// PreparationEvents returns the events of a run's environment and baseline, in
+// order.
+func (s *Store) PreparationEvents(ctx context.Context, runID int64) ([]contract.Event, error) {
+	rows, err := s.q.EventsOf(ctx, db.EventsOfParams{RunID: runID, Most: preparationEvents, Types: []string{
+		string(contract.EventEnvironmentStarted), string(contract.EventEnvironmentReady), string(contract.EventEnvironmentError),
+		string(contract.EventBaselineStarted), string(contract.EventBaselineReady),
+	}})
+	if err != nil {
+		return nil, explain(err, "read the events of run %d", runID)
+	}
+	return convert(rows, func(r db.EventsOfRow) contract.Event {
+		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
+	}), nil
+}
+
+// Preparation returns what became of a run's environment and baseline.
+func (s *Store) Preparation(ctx context.Context, run Run) (Preparation, error) {
+	events, err := s.PreparationEvents(ctx, run.ID)
+	p := PreparationOf(events)
+	if p.Environment != nil {
+		p.Environment.SetupID = run.SetupID
+	}
+	return p, err
+}
+
+// PreparationOf reads what events say of a run's environment and baseline. The
+// last ones count; others are passed over.
+func PreparationOf(events []contract.Event) (p Preparation) {
+	for _, e := range events {
+		switch e.Type {
+		case contract.EventEnvironmentStarted:
+			p = Preparation{Environment: &RunEnvironment{State: PreparationRunning}}
+		case contract.EventEnvironmentReady:
+			var payload struct {
+				Digest string `json:"environment"`
+			}
+			p.Environment = &RunEnvironment{}
+			readPayload(e, &payload)
+			readPayload(e, p.Environment)
+			p.Environment.State, p.Environment.Digest = PreparationReady, payload.Digest
+		case contract.EventEnvironmentError:
+			var payload struct {
+				Code contract.Code `json:"error_code"`
+			}
+			p.Environment = &RunEnvironment{Failure: &contract.Failure{}}
+			readPayload(e, &payload)
+			readPayload(e, p.Environment)
+			readPayload(e, p.Environment.Failure)
+			p.Environment.State, p.Environment.Failure.Code = PreparationFailed, payload.Code
+		case contract.EventBaselineStarted:
+			p.Baseline = &RunBaseline{State: PreparationRunning}
+		case contract.EventBaselineReady:
+			var payload struct {
+				Summary contract.TestSummary `json:"summary"`
+				Key     string               `json:"baseline"`
+			}
+			p.Baseline = &RunBaseline{}
+			readPayload(e, &payload)
+			readPayload(e, p.Baseline)
+			p.Baseline.State, p.Baseline.Key = PreparationReady, payload.Key
+			p.Baseline.Passed, p.Baseline.Failed, p.Baseline.Skipped = payload.Summary.Passed, payload.Summary.Failed, payload.Summary.Skipped
+		}
+	}
+	return p
+}
+
+// readPayload reads what an event says; what is of another kind is left out.
+func readPayload(e contract.Event, into any) {
+	_ = json.Unmarshal(e.Payload, into) // written from these very fields
+}
+
+var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
+
+// IsDigest reports whether a text is the digest of an environment or the
+// beginning of one, at least six digits.
+func IsDigest(text string) bool { return digestPrefix.MatchString(text) }
+
+// FindEnvironment returns the environment whose digest is, or begins with, a
+// text. It is ErrNotFound where there is none, and refused where several begin so. It
+// does not count as a use.
+func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment, error) {
+	if !IsDigest(digest) {
+		return Environment{}, noEnvironment(digest)
+	}
+	rows, err := s.q.EnvironmentsBegin(ctx, db.EnvironmentsBeginParams{Prefix: digest, Most: 2})
+	if err != nil {
+		return Environment{}, explain(err, "look for environment %s", digest)
+	}
+	if len(rows) == 0 {
+		return Environment{}, noEnvironment(digest)
+	}
+	if len(rows) > 1 && rows[0].Digest != digest {
+		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "more than one environment has a digest that begins with %s; give more of it", digest)
+	}
+	return environmentOf(rows[0]), nil
+}
+
+func noEnvironment(digest string) error {
+	return notFound("there is no environment %.64s; rgpt env list shows those there are", digest)
+}

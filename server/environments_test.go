@@ -1,0 +1,136 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+var keptDigest = strings.Repeat("0a1b2c3d", 8)
+
+// keepEnvironment stores an environment under keptDigest.
+func (b *bundle) keepEnvironment(tb testing.TB) {
+	tb.Helper()
+	recipe, err := environment.Recipe{
+		Source: environment.SourceDetected, Projects: []environment.Project{{Dir: ".", Ecosystem: "go", Manager: "go", Manifest: "go.mod"}},
+		Setup: []environment.Command{{Dir: ".", Shell: "go mod download <script>"}},
+	}.Encode()
+	require.NoError(tb, err)
+	require.NoError(tb, b.SaveEnvironment(tb.Context(), store.Environment{
+		Digest: keptDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: "sha256:a", Bytes: 3 << 20, Files: 9, DurationMS: 1500,
+	}))
+}
+
+func TestTheClientSeesAndSteersEnvironmentsAsTheServerDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.keepEnvironment(t)
+	c, _ := clientOf(t, b.handler, quietly)
+	list, err := c.Environments(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "go", list[0].What)
+	require.Nil(t, list[0].Found)
+	one, err := c.Environment(t.Context(), keptDigest[:8])
+	require.NoError(t, err)
+	require.Equal(t, keptDigest, one.Digest)
+	require.Equal(t, "go mod download <script>", one.Found.Commands[0].Shell)
+
+	id := b.run(t, "x")
+	require.NoError(t, b.SetRunEnvironment(t.Context(), id, keptDigest, 0))
+	_, err = c.RemoveEnvironment(t.Context(), keptDigest)
+	require.Equal(t, contract.CodeRejected, fault.Of(err).Code)
+	b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
+	_, err = c.RemoveEnvironment(t.Context(), keptDigest)
+	require.NoError(t, err)
+	_, err = c.Environment(t.Context(), keptDigest)
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"go.mod": "module x\n\ngo 1.26\n", "go.sum": "\n"})
+	found, err := c.FindEnvironment(t.Context(), repo, "")
+	require.NoError(t, err)
+	require.Equal(t, "go", found.What)
+	made, err := c.AddSetup(t.Context(), control.NewSetup{Repo: repo, Commands: []string{"make deps"}})
+	require.NoError(t, err)
+	require.Equal(t, "api", made.CreatedBy)
+	_, err = c.AddSetup(t.Context(), control.NewSetup{Repo: repo, Hosts: []string{"evil.example.com"}})
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	setups, err := c.Setups(t.Context(), repo, 10)
+	require.NoError(t, err)
+	require.Len(t, setups, 1)
+	_, err = c.RevokeSetup(t.Context(), made.ID, "")
+	require.NoError(t, err)
+	_, err = c.RevokeSetup(t.Context(), made.ID, "")
+	require.Equal(t, contract.CodeRejected, fault.Of(err).Code)
+}
+
+func TestASetupIsAddedOnceUnderAKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	body := fmt.Sprintf(`{"repo": %q, "commands": ["make deps"]}`, harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"}))
+	first := b.send(t, http.MethodPost, "/api/setups", body, "Idempotency-Key", "k")
+	require.Equal(t, http.StatusCreated, first.Code, first.Body)
+	again := b.send(t, http.MethodPost, "/api/setups", body, "Idempotency-Key", "k")
+	require.Equal(t, first.Body.String(), again.Body.String())
+	setups, err := b.Setups(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Len(t, setups, 1)
+}
+
+func TestOutputIsReadFromWhereItWasReadBefore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "x")
+	for _, text := range []string{"one\n", "two\n"} {
+		require.NoError(t, b.AppendOutput(t.Context(), id, "environment", text))
+	}
+	c, _ := clientOf(t, b.handler, quietly)
+	all, err := c.LiveOutput(t.Context(), id, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	rest, err := c.LiveOutput(t.Context(), id, all[0].ID, 10)
+	require.NoError(t, err)
+	require.Equal(t, all[1:], rest)
+	_, err = c.LiveOutput(t.Context(), 999999, 0, 10)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestTheClientKnowsARunsEnvironmentAsTheServerDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.prepared(t)
+	c, _ := clientOf(t, b.handler, quietly)
+	here, err := b.RunDetails(t.Context(), id)
+	require.NoError(t, err)
+	there, err := c.RunDetails(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, here.Environment, there.Environment)
+	require.Equal(t, keptDigest, there.Run.Environment)
+	require.Equal(t, "k1", there.Run.Baseline)
+}
+
+// prepared makes a run that has an environment, a baseline with a failure, and
+// output.
+func (b *bundle) prepared(tb testing.TB) int64 {
+	tb.Helper()
+	b.keepEnvironment(tb)
+	id := b.run(tb, "Set up app")
+	require.NoError(tb, b.SetRunEnvironment(tb.Context(), id, keptDigest, 0))
+	b.record(tb, contract.Record{RunID: id, Events: []contract.EventDraft{
+		{Type: contract.EventEnvironmentStarted},
+		{Type: contract.EventEnvironmentReady, Payload: map[string]any{"environment": keptDigest, "bytes": 3 << 20, "files": 9, "duration_ms": 1500, "summary": "go", "missing": []string{"<b>node</b> >=22"}}},
+		{Type: contract.EventBaselineReady, Payload: map[string]any{"summary": contract.TestSummary{Passed: 3, Failed: 1}, "red": []string{"Go tests"}, "duration_ms": 400, "baseline": "k1"}},
+	}})
+	return id
+}

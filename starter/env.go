@@ -1,0 +1,483 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// environmentHouse is what commands about environments need of a house.
+type environmentHouse interface {
+	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
+	Environment(ctx context.Context, digest string) (control.Environment, error)
+	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
+	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
+	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
+	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)
+	RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error)
+	LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error)
+}
+
+func newEnv(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "env", Short: "See and say how repositories are set up",
+		Long: `An environment is what the builds and tests of a repository need: its installed
+dependencies, made once and kept by digest. What is found out, how it is made and
+what to do when that fails is told in docs/ENVIRONMENTS.md.`,
+	}
+	cmd.AddCommand(newEnvList(a), newEnvShow(a), newEnvBuild(a), newEnvRemove(a), newEnvSet(a), newEnvUnset(a), newEnvSetups(a))
+	return cmd
+}
+
+// shortDigest is how much of a digest people are shown.
+const shortDigest = 12
+
+func short(digest string) string { return digest[:min(len(digest), shortDigest)] }
+
+// withEnvironments opens a house for a command about a repository, empty for all.
+func (a *app) withEnvironments(ctx context.Context, repo string, do func(house) error) error {
+	if a.server() != "" && repo != "" {
+		if err := checkRemote(repo); err != nil {
+			return err
+		}
+	}
+	h, err := a.open(ctx, needArtifacts)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return do(h)
+}
+
+func newEnvList(a *app) *cobra.Command {
+	var repo string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List kept environments, the last used first", Args: noArgs,
+		Example: `  rgpt env list
+  rgpt env list --repo . --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one environment", limit)}
+			}
+			return a.withEnvironments(cmd.Context(), repo, func(h house) error {
+				list, err := h.Environments(cmd.Context(), repo, limit)
+				if err == nil {
+					a.printEnvironments(list)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&repo, "repo", "", "only of this repository: a folder or a URL")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	return cmd
+}
+
+func (a *app) printEnvironments(list []control.Environment) {
+	if a.json {
+		a.printJSON(map[string]any{"environments": list})
+		return
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "There are no environments. Each run makes what it needs; now and without a run: rgpt env build --repo .")
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "DIGEST\tREPOSITORY\tWHAT\tSIZE\tFILES\tTOOK\tMADE\tUSED\tIN USE")
+	for _, e := range list {
+		used := ""
+		if e.InUse {
+			used = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s ago\t%s ago\t%s\n",
+			short(e.Digest), clean(e.Repo), clean(e.What), size(e.Bytes), e.Files, lasted(e.DurationMS), age(e.CreatedAt), age(e.UsedAt), used)
+	}
+	_ = w.Flush()
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	const unit = 1 << 10
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, name := float64(n)/unit, "KiB"
+	for _, next := range []string{"MiB", "GiB", "TiB"} {
+		if value < unit {
+			break
+		}
+		value, name = value/unit, next
+	}
+	return fmt.Sprintf("%.1f %s", value, name)
+}
+
+// lasted writes milliseconds for people.
+func lasted(n int64) string {
+	return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond).String()
+}
+
+// shown is what `env show` was asked.
+type shown struct {
+	repo, base string
+	yaml       bool
+}
+
+func newEnvShow(a *app) *cobra.Command {
+	var s shown
+	cmd := &cobra.Command{
+		Use: "show [DIGEST | RUN]", Short: "Show what was found about a set-up, or what would be",
+		Long: `Shows projects, commands, hosts, variables, missing tools and hints: of a kept
+environment, of a run, or with --repo as a new run would find them in its files. Nothing is
+executed.`,
+		Example: `  rgpt env show 3f2a9c1b7d10
+  rgpt env show 42
+  rgpt env show --repo . --yaml > rgpt.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1, (len(args) == 1) == (s.repo != ""):
+				return usageError{fmt.Errorf("%s needs either the digest of an environment, the id of a run, or --repo", cmd.CommandPath())}
+			case s.base != "" && s.repo == "":
+				return usageError{fmt.Errorf("--base goes with --repo")}
+			case s.yaml && a.json:
+				return usageError{fmt.Errorf("--yaml and --json do not go together")}
+			}
+			return a.withEnvironments(cmd.Context(), s.repo, func(h house) error { return a.showEnvironment(cmd.Context(), h, s, args) })
+		},
+	}
+	cmd.Flags().StringVar(&s.repo, "repo", "", "find it now in this repository: a folder or a URL")
+	cmd.Flags().StringVar(&s.base, "base", "", "branch, tag or commit of --repo (default: what is checked out, or the default branch)")
+	cmd.Flags().BoolVar(&s.yaml, "yaml", false, "print it as the section environment of rgpt.yaml")
+	cmd.ValidArgsFunction = a.completeEnvironment
+	return cmd
+}
+
+func (a *app) showEnvironment(ctx context.Context, h house, s shown, args []string) error {
+	if s.repo != "" {
+		return a.findEnvironment(ctx, h, s.repo, s.base, s.yaml)
+	}
+	digest := args[0]
+	if id, err := runID(digest); err == nil {
+		run, err := h.Run(ctx, id)
+		switch {
+		case err == nil && run.Environment == "":
+			fmt.Fprintf(a.errs, "Note: run %d has no environment; this is what is found at its base commit now\n", id)
+			return a.findEnvironment(ctx, h, run.Repo, run.BaseCommit, s.yaml)
+		case err == nil:
+			digest = run.Environment
+		case fault.Of(err).Code != store.CodeNotFound || !store.IsDigest(digest):
+			return err
+		}
+	}
+	e, err := h.Environment(ctx, digest)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		a.printJSON(e)
+	case e.Found == nil: // of a server that does not tell
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not say what environment %s was made of", short(e.Digest))
+	case s.yaml:
+		fmt.Fprint(a.out, cleanLines(e.Found.YAML))
+	default:
+		fmt.Fprintf(a.out, "Environment %s: %s, %d files, made in %s\n", e.Digest, size(e.Bytes), e.Files, lasted(e.DurationMS))
+		a.printFound(*e.Found)
+	}
+	return nil
+}
+
+func (a *app) findEnvironment(ctx context.Context, h house, repo, base string, asYAML bool) error {
+	f, err := h.FindEnvironment(ctx, repo, base)
+	if err != nil {
+		return err
+	}
+	for _, note := range f.Notes {
+		fmt.Fprintln(a.errs, "Note:", clean(note))
+	}
+	switch {
+	case a.json:
+		a.printJSON(f)
+	case asYAML:
+		fmt.Fprint(a.out, cleanLines(f.YAML))
+	default:
+		a.printFound(f)
+	}
+	return nil
+}
+
+// printFound prints what is found about a set-up, section after section.
+func (a *app) printFound(f control.FoundEnvironment) {
+	what := clean(f.What)
+	if what == "" {
+		what = "nothing to set up"
+	}
+	fmt.Fprintf(a.out, "%s at %.12s: %s (%s)\n", clean(f.Repo), f.Base, what, f.Source)
+	section := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(a.out, "\n%s\n", title)
+		for _, l := range lines {
+			fmt.Fprintf(a.out, "  %s\n", clean(l))
+		}
+	}
+	var projects, commands, variables, missing, hints []string
+	for _, p := range f.Projects {
+		projects = append(projects, strings.TrimSpace(fmt.Sprintf("%s: %s (%s %s), from %s %s", p.Dir, p.Ecosystem, p.Manager, p.ManagerVersion, p.Manifest, p.Lock)))
+	}
+	for _, c := range f.Commands {
+		line := c.Shell
+		if c.Dir != "." && c.Dir != "" {
+			line = c.Dir + "$ " + line
+		}
+		if c.Optional {
+			line += "   (optional)"
+		}
+		commands = append(commands, line)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Variables)) {
+		variables = append(variables, name+"="+f.Variables[name])
+	}
+	for _, m := range f.Missing {
+		have := "not installed"
+		if m.Have != "" {
+			have = m.Have + " is installed"
+		}
+		missing = append(missing, fmt.Sprintf("%s %s: %s (%s)", m.Name, m.Wanted, have, m.From))
+	}
+	for _, hint := range f.Hints {
+		hints = append(hints, fmt.Sprintf("%s:%d: %s", hint.File, hint.Line, hint.Text))
+	}
+	section("Projects", projects)
+	section("Commands", commands)
+	section("Hosts that the set-up may reach", f.Hosts)
+	section("Variables", variables)
+	section("Folders before PATH", f.Path)
+	section("Missing on this worker", missing)
+	section("Hints of the repository, which nobody has checked", hints)
+	if f.TestCommand != "" {
+		section("Its own test command", []string{f.TestCommand})
+	}
+}
+
+func newEnvRemove(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rm DIGEST", Short: "Forget an environment and its baselines", Example: "  rgpt env rm 3f2a9c1b7d10",
+		Long: `Forgets an environment, the baselines that ran in it, and the copy on this host; copies on
+other hosts go with their next sweep. The next run that wants it makes it again.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%s needs the digest of one environment; rgpt env list shows them", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withEnvironments(cmd.Context(), "", func(h house) error {
+				e, err := h.RemoveEnvironment(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(map[string]any{"removed": e.Digest})
+				} else {
+					fmt.Fprintf(a.out, "Environment %s of %s is removed\n", short(e.Digest), clean(e.Repo))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.ValidArgsFunction = a.completeEnvironment
+	return cmd
+}
+
+// completeEnvironment offers the last used environments to a shell.
+func (a *app) completeEnvironment(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.offer(cmd, func(ctx context.Context, h house) (out []cobra.Completion, err error) {
+		list, err := h.Environments(ctx, "", completeMost)
+		for _, e := range list {
+			out = append(out, cobra.CompletionWithDesc(short(e.Digest), clean(e.Repo+": "+e.What)))
+		}
+		return out, err
+	})
+}
+
+func newEnvSet(a *app) *cobra.Command {
+	var n control.NewSetup
+	var variables []string
+	cmd := &cobra.Command{
+		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Say how a repository is set up, where its files do not",
+		Long: `Says how a repository is set up, from its next run on. The commands run in this order in its
+root, instead of what would be found. An rgpt.yaml with environment.setup, of the operator or of the
+repository, counts more. Hosts are those of public registries, or hosts that the operator allows.`,
+		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
+  rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if n.Variables, err = pairs("variable", variables); err != nil {
+				return err
+			}
+			n.By = caller()
+			return a.withEnvironments(cmd.Context(), n.Repo, func(h house) error {
+				made, err := h.AddSetup(cmd.Context(), n)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(made)
+				} else {
+					fmt.Fprintf(a.out, "Setup %d counts for %s from its next run on. Try it: rgpt env build --repo %s\n", made.ID, clean(made.Repo), clean(made.Repo))
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&n.Repo, "repo", "", "repository: a folder or a URL")
+	f.StringArrayVar(&n.Commands, "command", nil, "shell command of the set-up; repeatable, in order")
+	f.StringArrayVar(&n.Hosts, "host", nil, "host that the set-up may reach, instead of those that are found; repeatable")
+	f.StringArrayVar(&variables, "variable", nil, "variable of the set-up, agents and checks: name=value; repeatable")
+	f.StringVar(&n.Reason, "reason", "", "for the record")
+	return cmd
+}
+
+// pairs reads flags of the form name=value.
+func pairs(flag string, list []string) (map[string]string, error) {
+	var out map[string]string
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("--%s %q is not of the form name=value", flag, text)}
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func newEnvUnset(a *app) *cobra.Command {
+	var repo string
+	var id int64
+	cmd := &cobra.Command{
+		Use: "unset --repo PATH_OR_URL | --id N", Short: "Revoke what was said about a set-up",
+		Example: `  rgpt env unset --repo .
+  rgpt env unset --id 3`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if (repo != "") == (id > 0) || id < 0 {
+				return usageError{fmt.Errorf("%s needs either --repo or --id; rgpt env setups shows them", cmd.CommandPath())}
+			}
+			return a.withEnvironments(cmd.Context(), repo, func(h house) error {
+				revoked, err := revokeSetups(cmd.Context(), h, repo, id)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(map[string]any{"revoked": revoked})
+					return nil
+				}
+				for _, id := range revoked {
+					fmt.Fprintf(a.out, "Setup %d is revoked\n", id)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&repo, "repo", "", "all that was said about this repository: its files count again")
+	cmd.Flags().Int64Var(&id, "id", 0, "this setup; an older one of its repository counts again")
+	return cmd
+}
+
+// setupsMost is how many setups of a repository are looked through.
+const setupsMost = 1000
+
+// revokeSetups revokes one setup, or all of a repository, and returns which.
+func revokeSetups(ctx context.Context, h house, repo string, id int64) ([]int64, error) {
+	open := []int64{id}
+	if repo != "" {
+		list, err := h.Setups(ctx, repo, setupsMost)
+		if err != nil {
+			return nil, err
+		}
+		open = []int64{}
+		for _, s := range list {
+			if s.RevokedAt == nil {
+				open = append(open, s.ID)
+			}
+		}
+		if len(open) == 0 {
+			return nil, fault.New(contract.ClassHuman, store.CodeNotFound, "nothing is said about how %s is set up; see rgpt env setups", repo)
+		}
+	}
+	for _, id := range open {
+		if _, err := h.RevokeSetup(ctx, id, caller()); err != nil {
+			return nil, err
+		}
+	}
+	return open, nil
+}
+
+func newEnvSetups(a *app) *cobra.Command {
+	var repo string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "setups", Short: "List what was said about set-ups, by people and agents", Args: noArgs,
+		Example: `  rgpt env setups --repo .`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one setup", limit)}
+			}
+			return a.withEnvironments(cmd.Context(), repo, func(h house) error {
+				list, err := h.Setups(cmd.Context(), repo, limit)
+				if err == nil {
+					a.printSetups(list)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&repo, "repo", "", "only of this repository: a folder or a URL")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many")
+	return cmd
+}
+
+func (a *app) printSetups(list []store.Setup) {
+	if a.json {
+		a.printJSON(map[string]any{"setups": list})
+		return
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "Nothing was said about set-ups. Say how a repository is set up: rgpt env set --repo . --command '…'")
+		return
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SETUP\tREPOSITORY\tSOURCE\tBY\tAGE\tREVOKED\tSETTINGS\tREASON")
+	for _, s := range list {
+		by, revoked := s.CreatedBy, ""
+		if s.RunID != 0 {
+			by = "run " + strconv.FormatInt(s.RunID, 10)
+		}
+		if s.RevokedAt != nil {
+			revoked = "by " + s.RevokedBy
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, clean(s.Repo), s.Source, clean(by), age(s.CreatedAt), clean(revoked), clean(string(s.Settings)), clean(s.Reason))
+	}
+	_ = w.Flush()
+}

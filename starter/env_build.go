@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// built is what `env build` came to.
+type built struct {
+	RunID       int64                 `json:"runId"`
+	Status      contract.Status       `json:"status"`
+	Environment *store.RunEnvironment `json:"environment"`
+	Baseline    *store.RunBaseline    `json:"baseline"`
+	Failure     *contract.Failure     `json:"failure"`
+}
+
+func newEnvBuild(a *app) *cobra.Command {
+	c := control.Creation{PrepareOnly: true}
+	var env string
+	wait := true
+	cmd := &cobra.Command{
+		Use: "build --repo PATH_OR_URL", Short: "Set a repository up and run its checks, without a change",
+		Long: `Makes the environment of a commit, unless it is kept, and runs the project's own checks there:
+what each run does before anything is paid for. It asks no model and no person.
+
+Exit codes: 0 it is set up (checks may fail all the same), 2 it could not be set up, or a check could not start.`,
+		Example: `  rgpt env build --repo .
+  rgpt env build --repo https://example.com/app.git --base v2 --json
+  rgpt env build --repo . --env my-environment.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if c.Environment, err = a.readEnvironment(env); err != nil {
+				return err
+			}
+			return a.buildEnvironment(cmd.Context(), c, wait)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Repo, "repo", "", "repository: a folder or a URL; with --server a folder of the server's host")
+	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: what is checked out, or the default branch)")
+	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
+	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")
+	f.StringVar(&env, "env", control.EnvironmentAuto, "auto, or a file with the section environment, such as rgpt env show --yaml prints")
+	f.BoolVar(&wait, "wait", true, "follow it to its end")
+	return cmd
+}
+
+// readEnvironment reads the flag --env: a word, or a file.
+func (a *app) readEnvironment(flag string) (string, error) {
+	switch flag {
+	case "", control.EnvironmentAuto:
+		return "", nil
+	case control.EnvironmentNone:
+		return flag, nil
+	}
+	text, err := a.read(flag)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = usageError{fmt.Errorf("%s is empty; --env takes auto, none, or a file with the section environment", flag)}
+	}
+	return text, err
+}
+
+func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait bool) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	if a.server() != "" {
+		if err := checkRemote(c.Repo); err != nil {
+			return err
+		}
+	}
+	h, err := a.open(ctx, needTemporal|needArtifacts)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	created, err := h.Create(ctx, c)
+	if err != nil {
+		return err
+	}
+	a.tellCreated(created)
+	if !wait {
+		if a.json {
+			a.printJSON(built{RunID: created.Run.ID, Status: created.Run.Status})
+			return nil
+		}
+		return a.reportCreated(ctx, h, created.Run, created.Fresh, false)
+	}
+	return a.followBuild(ctx, h, created.Run)
+}
+
+// followBuild follows a run that only prepares to its end, and says what it came to.
+func (a *app) followBuild(ctx context.Context, h house, run store.Run) error {
+	var show *progress
+	if !a.json {
+		show = a.newProgress(run)
+		defer show.close()
+		show.tail(ctx, h)
+	}
+	if err := a.untilEnd(ctx, h, run.ID, 0, show); err != nil {
+		return err
+	}
+	d, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+	if err != nil {
+		return err
+	}
+	b := built{RunID: d.ID, Status: d.Status, Environment: d.Environment, Baseline: d.Baseline, Failure: d.Failure}
+	if a.json {
+		a.printJSON(b)
+	} else {
+		show.close()
+		fmt.Fprintf(a.out, "\nRun %d is %s.\n", d.ID, d.Status)
+		a.printPreparation(d)
+		if f := d.Failure; f != nil {
+			fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+		}
+	}
+	code := contract.Code("")
+	if d.Failure != nil {
+		code = d.Failure.Code
+	}
+	if exit := exitOf(d.Status, code); exit != exitDone {
+		return ended{exit}
+	}
+	return nil
+}
+
+// printPreparation prints what a run had before its first phase; nothing where it
+// has nothing.
+func (a *app) printPreparation(d store.RunDetails) {
+	if e := d.Environment; e != nil {
+		fmt.Fprintf(a.out, "  environment  %s\n", clean(environmentLine(*e)))
+		for _, m := range e.Missing {
+			fmt.Fprintf(a.out, "    missing    %s\n", clean(m))
+		}
+		if e.Failure != nil {
+			fmt.Fprintf(a.out, "    failed     %s\n    to do      %s\n", clean(e.Failure.Message), clean(e.Advice))
+			if e.Failure.Cause != "" {
+				fmt.Fprintf(a.out, "    output     %s\n", strings.ReplaceAll(cleanLines(strings.TrimSpace(e.Failure.Cause)), "\n", "\n               "))
+			}
+		}
+	}
+	b := d.Baseline
+	if b == nil {
+		return
+	}
+	fmt.Fprintf(a.out, "  baseline     %s\n", baselineLine(*b))
+	if len(b.Red) > 0 {
+		fmt.Fprintf(a.out, "    fails      %s\n", clean(strings.Join(b.Red, ", ")))
+	}
+	for _, u := range b.Unavailable {
+		fmt.Fprintf(a.out, "    cannot run %s\n", clean(u))
+	}
+	if b.Advice != "" {
+		fmt.Fprintf(a.out, "    to do      %s\n", clean(b.Advice))
+	}
+}
+
+// environmentLine says in one line what became of an environment.
+func environmentLine(e store.RunEnvironment) string {
+	switch {
+	case e.State == store.PreparationRunning:
+		return "is being set up"
+	case e.State == store.PreparationFailed:
+		return "could not be set up"
+	case e.Digest == "":
+		return "there is nothing to set up"
+	}
+	how := "made"
+	if e.Kept {
+		how = "kept"
+	}
+	return fmt.Sprintf("%s  %s: %s, %d files, %s in %s", short(e.Digest), e.Summary, size(e.Bytes), e.Files, how, lasted(e.DurationMS))
+}
+
+// baselineLine says in one line what became of a baseline.
+func baselineLine(b store.RunBaseline) string {
+	if b.State == store.PreparationRunning {
+		return "the checks run on the base commit"
+	}
+	return fmt.Sprintf("%d passed, %d failed, %d skipped in %s", b.Passed, b.Failed, b.Skipped, lasted(b.DurationMS))
+}
