@@ -180,6 +180,11 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	if err != nil {
 		return err
 	}
+	if c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
+		// The base commit has all that the check needs: what is missing the change
+		// took away, or forgot to declare. An agent can fix that.
+		c.result.Code = contract.CodeCheckFailed
+	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
 	compared := verdict.Compare(base, now, pins, spec.Verification.PinnedTests)
 	c.result, c.outcome.Findings = compared.Result, compared.Findings

@@ -77,6 +77,9 @@ func (a *Activities) goOnFrom(ctx context.Context, execution contract.ExecutionR
 
 func (a *Activities) stepPrompt(ctx context.Context, execution contract.ExecutionRef, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
 	planID := in.PlanID
+	if in.Setup != nil {
+		return a.setupPrompt(ctx, execution.RunID, *in.Setup, start)
+	}
 	if in.Heal != nil {
 		return a.repairPrompt(ctx, execution.RunID, planID, *in.Heal, in.Lessons.Generation, start)
 	}

@@ -94,6 +94,11 @@ func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.Run
 	if len(spec.Environment.Setup) > 0 {
 		return store.Setup{}, nil
 	}
+	if run.SetupID != 0 { // that an agent proposed for this run
+		if own, err := a.Store.SetupByID(ctx, run.SetupID); err != nil || own.RevokedAt == nil {
+			return own, err
+		}
+	}
 	known, err := a.Store.SetupOf(ctx, run.Repo)
 	if errors.Is(err, store.ErrNotFound) {
 		return store.Setup{}, nil
@@ -285,7 +290,10 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 		Runner: a.Sandbox, Command: command, Proxy: egress.serve, OnOutput: out.write, Timeout: timeout,
 	}, w.recipe, draft)
 	out.close()
-	kept := a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), egress.records())
+	requests, kept := egress.records()
+	if kept == nil {
+		kept = a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), requests)
+	}
 	if err != nil {
 		return nil, setupError(ctx, err)
 	}

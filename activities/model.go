@@ -30,7 +30,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		return a.deliberate(ctx, in)
 	}
 	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.Tools.Definitions(), strict: in.Schema,
+		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model was told and may mend it; the workflow counts.
@@ -45,7 +45,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		return out, nil
 	}
 	for i, call := range answer.ToolCalls {
-		def, known := a.Tools.Definition(call.Name)
+		def, known := a.toolsOf(in.Execution).Definition(call.Name)
 		if call.Name == tool.Finish {
 			out.Finish, out.Summary, out.Blocked = true, summaryOf(call.Arguments), blockedOf(call.Arguments)
 		}

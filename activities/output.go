@@ -173,16 +173,18 @@ func (e *egress) record(r proxy.Record) {
 }
 
 // records are all requests, one JSON object a line; empty for none.
-func (e *egress) records() []byte {
+func (e *egress) records() ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out bytes.Buffer
 	lines := json.NewEncoder(&out)
 	for _, r := range e.log {
-		_ = lines.Encode(r) // of plain values, into memory
+		if err := lines.Encode(r); err != nil {
+			return nil, fmt.Errorf("keep the requests of a sandbox: %w", err)
+		}
 	}
 	if e.dropped > 0 {
-		_ = lines.Encode(map[string]int{"more_requests": e.dropped})
+		fmt.Fprintf(&out, "{\"more_requests\":%d}\n", e.dropped)
 	}
-	return out.Bytes()
+	return out.Bytes(), nil
 }

@@ -30,7 +30,8 @@ type Activities struct {
 	Store      *store.Store
 	Model      *model.Client
 	Workspaces *workspace.Manager
-	Tools      *tool.Set
+	Tools      *tool.Set // of agents that work on a goal
+	SetupTools *tool.Set // of the environment agent
 	Sandbox    sandbox.Runner
 	Proxy      *proxy.Proxy // the way out of sandboxes; nil: there is none
 	Artifacts  *artifact.Store
@@ -92,6 +93,8 @@ func Roles() []Role {
 		{"tester", contract.QueueTester, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityEnvironment, a.Environment)
 			register(r, contract.ActivityBaseline, a.Baseline)
+			register(r, contract.ActivityProposal, a.Proposal)
+			register(r, contract.ActivityJudgeSetup, a.JudgeSetup)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityVerify, a.Verify)
 		}},

@@ -89,15 +89,7 @@ func (a *Activities) quick(ctx context.Context, ws contract.Workspace) (bool, er
 	return len(files) <= quickFiles, err
 }
 
-// spec reads the frozen inputs of a run.
-func (a *Activities) spec(ctx context.Context, runID int64) (setup.RunSpec, error) {
-	run, err := a.Store.Run(ctx, runID)
-	if err != nil {
-		return setup.RunSpec{}, err
-	}
-	return specOf(run)
-}
-
+// specOf reads the frozen inputs of a run.
 func specOf(run store.Run) (setup.RunSpec, error) {
 	var spec setup.RunSpec
 	if err := json.Unmarshal(run.Spec, &spec); err != nil {

@@ -65,7 +65,8 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 // carryOut runs the tool on a directory of the workspace and returns the
 // workspace as it is afterwards.
 func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, contract.Workspace, error) {
-	def, known := a.Tools.Definition(call.Name)
+	tools := a.toolsOf(in.Execution)
+	def, known := tools.Definition(call.Name)
 	open := a.Workspaces.Open
 	if !known || def.ReadOnly {
 		open = a.Workspaces.View
@@ -82,7 +83,11 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	defer cache.Close()
 	env := a.toolEnv(in, dir.Path(), cache)
 	note := ""
-	if def.Long {
+	if in.Execution.Agent == contract.AgentEnvironment {
+		if err := a.setupEnv(ctx, in, &env, dir.Path(), cache); err != nil {
+			return tool.Result{}, in.Workspace, err
+		}
+	} else if def.Long {
 		around, err := a.agentSurroundings(ctx, in, dir, cache)
 		if err != nil {
 			return tool.Result{}, in.Workspace, err
@@ -93,11 +98,13 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 			note = setupNote(around.failed)
 		}
 		env.Base = func(ctx context.Context) (sandbox.Command, func(), error) { return a.baseCommand(ctx, in, cache) }
+	}
+	if def.Long {
 		out := a.output(ctx, in.Execution.RunID, nameOf(in.Execution))
 		defer out.close()
 		env.OnOutput = func(_ sandbox.Stream, chunk []byte) { out.write(chunk) }
 	}
-	result, err := a.Tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
+	result, err := tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
 	result.Text = note + result.Text
 	if err != nil || !known || def.ReadOnly {
 		return result, in.Workspace, err
@@ -131,6 +138,14 @@ func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcac
 		Root: root, Runner: a.Sandbox, Command: command,
 		Limits: tool.Limits{CommandTimeout: in.Timeout, MaxTimeout: in.Timeout},
 	}
+}
+
+// toolsOf returns the tools of the agent of an execution.
+func (a *Activities) toolsOf(e contract.ExecutionRef) *tool.Set {
+	if e.Agent == contract.AgentEnvironment {
+		return a.SetupTools
+	}
+	return a.Tools
 }
 
 // agentSurroundings are what the commands of an agent's attempt run in.

@@ -112,6 +112,7 @@ type StepInput struct {
 	Talk      *ConversationFork `json:"talk,omitempty"` // set for the step that a fork goes on with
 	GoOn      *GoOn             `json:"go_on,omitempty"`
 	Worker    string            `json:"worker,omitempty"` // that does the step's work; empty: any of the role
+	Setup     *SetupTask        `json:"setup,omitempty"`  // of the environment agent
 }
 
 // LoopSettings bound an agent loop.
@@ -168,6 +169,7 @@ type OpenStepInput struct {
 	Heal      *HealTask         `json:"heal,omitempty"`
 	Talk      *ConversationFork `json:"talk,omitempty"`
 	GoOn      *GoOn             `json:"go_on,omitempty"`
+	Setup     *SetupTask        `json:"setup,omitempty"` // of the environment agent
 }
 
 // OpenStepResult is where a step starts.

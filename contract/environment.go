@@ -7,7 +7,44 @@ import "time"
 const (
 	ActivityEnvironment = "rgpt.tester.Environment"
 	ActivityBaseline    = "rgpt.tester.Baseline"
+	ActivityProposal    = "rgpt.tester.Proposal"
+	ActivityJudgeSetup  = "rgpt.tester.JudgeSetup"
 )
+
+// AgentEnvironment finds out how a repository is set up where its files do not
+// tell or what they tell fails. It proposes commands; the baseline decides.
+const AgentEnvironment Agent = "environment"
+
+// StepEnvironment names the executions of the environment agent, as a step's id
+// names those of the builder.
+const StepEnvironment = "environment"
+
+// SetupTask is what the environment agent is asked: why the repository cannot be
+// set up, or its checks cannot run, as it is.
+type SetupTask struct {
+	Problem string `json:"problem"`
+	Output  string `json:"output,omitempty"` // the end of what the command printed that failed
+}
+
+// ProposalInput asks for the setup that an execution of the environment agent
+// proposed last, to be tried by its run.
+type ProposalInput struct {
+	Execution ExecutionRef `json:"execution"`
+}
+
+// ProposalResult is a proposed setup; its id is 0 where none was proposed.
+type ProposalResult struct {
+	Setup int64 `json:"setup,omitempty"`
+}
+
+// JudgeSetupInput says what became of a proposed setup: proven by the baseline, it
+// counts for its repository from now on; else it is revoked.
+type JudgeSetupInput struct {
+	RunID  int64  `json:"run_id"`
+	Setup  int64  `json:"setup"`
+	Proven bool   `json:"proven,omitempty"`
+	Why    string `json:"why,omitempty"` // it did not work
+}
 
 // Events of a run's environment and baseline.
 const (
@@ -16,6 +53,8 @@ const (
 	EventEnvironmentError   EventType = "environment.error"
 	EventBaselineStarted    EventType = "baseline.started"
 	EventBaselineReady      EventType = "baseline.ready"
+	EventSetupProposed      EventType = "environment.proposed" // by the environment agent
+	EventSetupJudged        EventType = "environment.judged"   // by the baseline
 )
 
 // EnvironmentSettings say how a run gets its environment and its baseline. They

@@ -22,13 +22,15 @@ CREATE INDEX orchestrator_environments_repo ON orchestrator_environments (repo, 
 CREATE INDEX orchestrator_environments_used ON orchestrator_environments (used_at);
 
 -- How to set up a repository, where its files do not tell: found by an agent and
--- proven by a baseline, or said by a person. The newest that is not revoked counts.
+-- proven by a baseline, or said by a person. The newest that is proven and not
+-- revoked counts.
 CREATE TABLE orchestrator_setups (
     id         BIGSERIAL PRIMARY KEY,
     repo       TEXT NOT NULL,
     source     TEXT NOT NULL CHECK (source IN ('agent', 'person')),
     settings   JSONB NOT NULL,
     reason     TEXT NOT NULL DEFAULT '',
+    proven     BOOLEAN NOT NULL DEFAULT true, -- false: proposed by an agent, and tried by its run alone
     run_id     BIGINT REFERENCES orchestrator_runs ON DELETE SET NULL,
     created_by TEXT NOT NULL DEFAULT '',
     created_at TIMESTAMPTZ NOT NULL DEFAULT now(),

@@ -134,7 +134,7 @@ func (l *agentLoop) open(ctx workflow.Context) *contract.Failure {
 		var err error
 		result, err = quickly(ctx, l.place, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
 			return contract.OpenStepInput{
-				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk, GoOn: l.in.GoOn,
+				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk, GoOn: l.in.GoOn, Setup: l.in.Setup,
 			}
 		}, func(r contract.OpenStepResult) bool { return r.Cold })
 		return result.Execution, err

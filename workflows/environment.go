@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -14,6 +15,10 @@ import (
 // cannot be set up.
 const kindEnvironment = contract.InterventionEnvironment
 
+// ownTask lets the planner begin in a workflow task of its own. A replay forgets
+// all of the task in which its phase began, and would prepare the run again.
+const ownTask = time.Millisecond
+
 // prepare gives a run what its commands need before anything is paid for: the
 // environment of its base commit, and the outcome of the project's own checks
 // there. What cannot be had is asked of a person.
@@ -22,6 +27,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 	if s == nil {
 		return nil
 	}
+	agent := environmentAgent{tries: environmentTries}
 	for {
 		if failure := r.unheld(ctx); failure != nil {
 			return failure
@@ -30,11 +36,26 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		if failure == nil && problem == nil && s.Baseline {
 			problem, failure = r.baseline(ctx)
 		}
-		if failure != nil || problem == nil {
+		if failure == nil {
+			failure = r.judgeSetup(ctx, &agent, problem)
+		}
+		if failure != nil {
 			return failure
+		}
+		if problem == nil {
+			return r.why(workflow.Sleep(ctx, ownTask))
 		}
 		if r.in.Settings.PrepareOnly { // whoever asked for it has the answer
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
+		}
+		if problem.agent && s.AgentTurns > 0 && agent.tries > 0 {
+			proposed, failure := r.askEnvironmentAgent(ctx, &agent, problem)
+			if failure != nil {
+				return failure
+			}
+			if proposed {
+				continue
+			}
 		}
 		if failure := r.askAboutEnvironment(ctx, *problem); failure != nil {
 			return failure
@@ -47,7 +68,8 @@ type setupProblem struct {
 	contract.Question
 	class contract.Class
 	code  contract.Code
-	cause string
+	cause string // the end of what failed
+	agent bool   // an agent may find another set-up
 }
 
 // setUp gets the environment of the base commit.
@@ -76,7 +98,7 @@ func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	}))
 	return &setupProblem{
 		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
-		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause,
+		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause, agent: true,
 	}, r.why(err)
 }
 
@@ -173,7 +195,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 				Reason:         "checks of the project cannot run on the base commit: " + strings.Join(b.Unavailable, "; "),
 				ActionRequired: b.Advice,
 			},
-			class: contract.ClassConfig, code: contract.CodeMissing,
+			class: contract.ClassConfig, code: contract.CodeMissing, agent: true,
 		}
 	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.held.redAccepted && !r.in.Settings.PrepareOnly:
 		return &setupProblem{

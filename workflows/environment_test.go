@@ -37,6 +37,24 @@ func withSite(w *world, s *site) {
 	}, activity.RegisterOptions{Name: contract.ActivityBaseline})
 }
 
+// setupAgent answers for the environment agent.
+type setupAgent struct {
+	proposes int64 // 0: nothing
+	judged   []contract.JudgeSetupInput
+}
+
+func withSetupAgent(w *world, s *setupAgent) {
+	w.env.RegisterActivityWithOptions(func(context.Context, contract.ProposalInput) (contract.ProposalResult, error) {
+		return contract.ProposalResult{Setup: s.proposes}, nil
+	}, activity.RegisterOptions{Name: contract.ActivityProposal})
+	w.env.RegisterActivityWithOptions(func(_ context.Context, in contract.JudgeSetupInput) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.judged = append(s.judged, in)
+		return nil
+	}, activity.RegisterOptions{Name: contract.ActivityJudgeSetup})
+}
+
 func prepared(more ...func(*contract.EnvironmentSettings)) func(*contract.Settings) {
 	return func(s *contract.Settings) {
 		s.InterventionWait = time.Hour
@@ -222,6 +240,80 @@ func TestWorkThatCannotBePreparedIsAQuestionThatARunCanGoOnFrom(t *testing.T) {
 	})
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared()).Status)
 	require.Contains(t, w.events(), contract.EventEnvironmentError)
+}
+
+func TestTheEnvironmentAgentIsAskedBeforeAPersonAndItsSetupCountsOnceTheBaselineRan(t *testing.T) {
+	t.Parallel()
+	failed := contract.EnvironmentResult{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "`make deps` failed", Cause: "no such file"}}
+	missing := contract.BaselineResult{Key: "k0", Unavailable: []string{"npm test: jest: not found"}}
+	for name, c := range map[string]struct {
+		site    site
+		agent   setupAgent
+		status  contract.Status
+		judged  []bool
+		planned int
+	}{
+		"a set-up that works": {
+			site{envs: []contract.EnvironmentResult{failed, {Digest: "e2"}}, baselines: []contract.BaselineResult{{Key: "k"}}},
+			setupAgent{proposes: 5}, contract.StatusDone, []bool{true}, 1,
+		},
+		"checks that can start then": {
+			site{envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{missing, {Key: "k"}}},
+			setupAgent{proposes: 5}, contract.StatusDone, []bool{true}, 1,
+		},
+		"one that does not work, twice": {
+			site{envs: []contract.EnvironmentResult{failed}, baselines: []contract.BaselineResult{{Key: "k"}}},
+			setupAgent{proposes: 5}, contract.StatusFailed, []bool{false, false}, 0,
+		},
+		"no proposal": {
+			site{envs: []contract.EnvironmentResult{failed}, baselines: []contract.BaselineResult{{Key: "k"}}},
+			setupAgent{}, contract.StatusFailed, nil, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			withSite(w, &c.site)
+			withSetupAgent(w, &c.agent)
+			result := w.orchestrate(t, prepared(func(s *contract.EnvironmentSettings) { s.AgentTurns = 3 }))
+			require.Equal(t, c.status, result.Status)
+			var proven []bool
+			for _, j := range c.agent.judged {
+				proven = append(proven, j.Proven)
+			}
+			require.Equal(t, c.judged, proven)
+			require.Len(t, w.planned, c.planned)
+			require.Contains(t, w.opened, contract.StepEnvironment)
+			require.NotEmpty(t, w.opened[contract.StepEnvironment].Setup.Problem)
+			require.Equal(t, contract.AgentEnvironment, w.opened[contract.StepEnvironment].Record.Begin.Agent)
+		})
+	}
+}
+
+func TestAnEnvironmentAgentThatIsBlockedTellsThePersonWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	withSite(w, &site{
+		envs:      []contract.EnvironmentResult{{Failure: &contract.Failure{Class: contract.ClassConfig, Message: "`make deps` failed"}}},
+		baselines: []contract.BaselineResult{{}},
+	})
+	withSetupAgent(w, &setupAgent{})
+	w.answers[contract.StepEnvironment] = []contract.ThinkResult{{Finish: true, Blocked: "libfoo must be installed by root", Calls: []contract.ToolCallRef{{Tool: "finish"}}}}
+	result := w.orchestrate(t, prepared(func(s *contract.EnvironmentSettings) { s.AgentTurns = 3 }))
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Contains(t, result.Failure.Message, "libfoo must be installed by root")
+	require.Empty(t, w.planned)
+}
+
+func TestAStepThatIsBlockedAsksAPersonAndNoRepairAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.answers["step-001"] = []contract.ThinkResult{{Finish: true, Blocked: "the API key is not there", Calls: []contract.ToolCallRef{{Tool: "finish"}}}}
+	result := w.orchestrate(t, func(s *contract.Settings) { s.MaxRetries, s.InterventionWait = 3, time.Hour })
+	require.Equal(t, contract.StatusFailed, result.Status)
+	require.Equal(t, contract.CodeBlocked, result.Failure.Code)
+	require.Contains(t, result.Failure.Message, "the API key is not there")
+	require.NotContains(t, w.opened, contract.StepRepair)
 }
 
 func TestARunThatOnlyPreparesEndsBeforeItsFirstPhase(t *testing.T) {

@@ -121,6 +121,20 @@ func isVariable(name string) bool {
 	return !slices.ContainsFunc(deniedPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
+// VariableProblem says why a variable may not be among environment.variables,
+// empty where it may.
+func VariableProblem(name, value string) string {
+	switch denied := deniedWords[name]; {
+	case !isVariable(name):
+		return "may not be set: it changes which programs and libraries are loaded, or is not a name"
+	case denied != nil && denied.MatchString(value):
+		return "has an option that loads other programs or code, which is not allowed here"
+	case strings.ContainsRune(value, 0):
+		return "has a NUL byte"
+	}
+	return ""
+}
+
 // environmentProblems are settings of the section that contradict each other.
 func environmentProblems(e Environment) []problem {
 	var out []problem

@@ -78,7 +78,7 @@ func (p *packer) add(at string, d fs.DirEntry) error {
 
 func (p *packer) file(at string, info fs.FileInfo, header *tar.Header) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 {
-		id := inode{uint64(stat.Dev), stat.Ino}
+		id := inode{stat.Dev, stat.Ino}
 		if first, known := p.names[id]; known {
 			header.Typeflag, header.Linkname = tar.TypeLink, first
 			return p.out.WriteHeader(header)

@@ -164,7 +164,7 @@ func (s Store) New() (*Draft, error) {
 	return d, nil
 }
 
-// Home, Work and Tmp are the folders to fill; Tmp goes with the draft.
+// Home is the folder for what sandboxes will see below their home.
 func (d *Draft) Home() string { return filepath.Join(d.dir, "home") }
 
 // Work is the folder for what set-up added to the work tree.
@@ -431,7 +431,7 @@ func usage(ctx context.Context, dir string) (bytes, files int64) {
 			return nil //nolint:nilerr // likewise
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			id := inode{uint64(stat.Dev), stat.Ino}
+			id := inode{stat.Dev, stat.Ino}
 			if stat.Nlink > 1 && !d.IsDir() {
 				if seen[id] {
 					return nil

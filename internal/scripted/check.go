@@ -14,7 +14,7 @@ import (
 )
 
 // agents are the names that a rule may ask for.
-var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "alpha", "beta", "gamma"}
+var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "environment", "alpha", "beta", "gamma"}
 
 // checker turns documents into rules and collects every mistake on its way.
 type checker struct {

@@ -7,7 +7,7 @@
 //
 //	rules:                     # from top to bottom; the first that matches and is not used up answers
 //	  - when:                  # every key is optional; all that are given must match
-//	      agent: planner       # planner, builder, tester, releaser, analyzer, repair, alpha, beta or gamma
+//	      agent: planner       # planner, builder, tester, releaser, analyzer, repair, environment, alpha, beta or gamma
 //	      phase: planner_running   # or planner
 //	      step: step-001       # "" matches requests that belong to no step
 //	      attempt: 1           # execution of that phase or step, from 1

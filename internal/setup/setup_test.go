@@ -133,7 +133,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
 		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
 		Environment: &contract.EnvironmentSettings{Timeout: 91 * time.Second, Baseline: true, AskIfRed: true, AgentTurns: 19},
-		PlanBy: contract.PlanByDeliberation,
+		PlanBy:      contract.PlanByDeliberation,
 		Deliberation: &contract.DeliberationSettings{
 			Mode: contract.ModeOpenRouter, AutoContinue: true,
 			Models: map[contract.Agent]contract.ModelChoice{

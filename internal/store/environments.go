@@ -89,6 +89,7 @@ type Setup struct {
 	Source    string          `json:"source"` // agent, person
 	Settings  json.RawMessage `json:"settings"`
 	Reason    string          `json:"reason,omitempty"`
+	Proven    bool            `json:"proven"` // it counts; else its run alone tries it
 	RunID     int64           `json:"run_id,omitempty"`
 	CreatedBy string          `json:"created_by,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -96,7 +97,8 @@ type Setup struct {
 	RevokedBy string          `json:"revoked_by,omitempty"`
 }
 
-// AddSetup stores a setup, which counts for its repository from now on.
+// AddSetup stores a setup. That of a person counts for its repository from now on,
+// that of an agent once it is proven.
 func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 	settings, err := document(n.Settings)
 	if err != nil {
@@ -104,6 +106,7 @@ func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 	}
 	row, err := s.q.AddSetup(ctx, db.AddSetupParams{
 		Repo: text(n.Repo), Source: n.Source, Settings: settings, Reason: text(n.Reason), RunID: reference(n.RunID), CreatedBy: text(n.CreatedBy),
+		Proven: n.Source != "agent",
 	})
 	if err != nil {
 		return Setup{}, explain(err, "store how %s is set up", n.Repo)
@@ -144,9 +147,24 @@ func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, err
 	return n > 0, explain(err, "revoke setup %d", id)
 }
 
+// ProveSetup lets a setup count for its repository, and reports whether it may.
+func (s *Store) ProveSetup(ctx context.Context, id int64) (bool, error) {
+	n, err := s.q.ProveSetup(ctx, id)
+	return n > 0, explain(err, "note that setup %d works", id)
+}
+
+// SetRunSetup notes which setup a run tries; 0 is none.
+func (s *Store) SetRunSetup(ctx context.Context, runID, setupID int64) error {
+	n, err := s.q.SetRunSetup(ctx, db.SetRunSetupParams{SetupID: reference(setupID), RunID: runID})
+	if err == nil && n == 0 {
+		return noRun(runID)
+	}
+	return explain(err, "note the setup of run %d", runID)
+}
+
 func setupOf(r db.Setup) Setup {
 	return Setup{
-		ID: r.ID, Repo: r.Repo, Source: r.Source, Settings: r.Settings, Reason: r.Reason, RunID: deref(r.RunID),
+		ID: r.ID, Repo: r.Repo, Source: r.Source, Settings: r.Settings, Reason: r.Reason, Proven: r.Proven, RunID: deref(r.RunID),
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt, RevokedBy: r.RevokedBy,
 	}
 }

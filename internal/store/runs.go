@@ -60,10 +60,10 @@ type Run struct {
 	UpdatedAt       time.Time         `json:"updated_at"`
 	StartedAt       *time.Time        `json:"started_at"`
 	FinishedAt      *time.Time        `json:"finished_at"`
-	StayingUntil    *time.Time        `json:"staying_until,omitempty"` // of a run that stays with its branch
-	Environment     string            `json:"environment,omitempty"`   // digest of the environment of its base commit
-	Baseline        string            `json:"baseline,omitempty"`      // key of the baseline of its base commit
-	SetupID         int64             `json:"setup_id,omitempty"`      // of the setup that its environment was made by, in place of what its files say
+	StayingUntil    *time.Time        `json:"staying_until,omitempty"`      // of a run that stays with its branch
+	Environment     string            `json:"environment_digest,omitempty"` // of the environment of its base commit
+	Baseline        string            `json:"baseline_key,omitempty"`       // of the baseline of its base commit
+	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup that its environment was made by, in place of what its files say
 }
 
 // Cursor returns the place of the run in lists.

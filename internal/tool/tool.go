@@ -29,7 +29,9 @@ const (
 	DeleteFile = "delete_file"
 	RunCommand = "run_command"
 	CheckBase  = "check_base"
-	Finish     = "finish"
+	// ProposeSetup is for the environment agent alone.
+	ProposeSetup = "propose_setup"
+	Finish       = "finish"
 )
 
 // Definition is what a model is told of a tool, and how a call of it is
@@ -70,6 +72,9 @@ type Env struct {
 	// Base lays out the repository as it was before any change, for one command:
 	// the command to complete, and what to do when it has ended. nil: there is none.
 	Base func(ctx context.Context) (c sandbox.Command, done func(), err error)
+	// Propose judges the form of a proposed setup and says what is wrong with it,
+	// empty for nothing. nil: none is wanted.
+	Propose func(p SetupProposal) string
 	// Limits bound what a call reads, writes and answers.
 	Limits Limits
 	// OnOutput receives a command's output as it comes. May be nil.
@@ -169,7 +174,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 
 // Builtin returns the registry of the built-in tools.
 func Builtin() *Registry {
-	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), checkBase(), finish())
+	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), checkBase(), proposeSetup(), finish())
 	if err != nil {
 		panic(err) //nolint:forbidigo // a mistake in this package, which its tests find
 	}
@@ -191,6 +196,19 @@ func (r *Registry) Names() []string {
 		names[i] = e.definition.Name
 	}
 	return names
+}
+
+// ForWork returns the names of the tools of agents that work on a goal.
+func (r *Registry) ForWork() []string {
+	return slices.DeleteFunc(r.Names(), func(name string) bool { return name == ProposeSetup })
+}
+
+// ForSetup returns the names of the tools of the environment agent, which changes
+// no file of the repository.
+func (r *Registry) ForSetup() []string {
+	return slices.DeleteFunc(r.Names(), func(name string) bool {
+		return slices.Contains([]string{EditFile, CreateFile, DeleteFile, CheckBase}, name)
+	})
 }
 
 // Set returns the tools that an agent may use; all when no name is given.

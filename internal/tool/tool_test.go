@@ -105,8 +105,8 @@ func TestDefinitionsAreWhatModelsAreToldOfEachTool(t *testing.T) {
 		require.False(t, *schema.Additional)
 		require.NotContains(t, string(d.Parameters), "$ref")
 	}
-	require.Equal(t, []string{ReadFile, ListFiles, Search, EditFile, CreateFile, DeleteFile, RunCommand, CheckBase, Finish}, names)
-	require.Equal(t, []string{ReadFile, ListFiles, Search, Finish}, readOnly)
+	require.Equal(t, []string{ReadFile, ListFiles, Search, EditFile, CreateFile, DeleteFile, RunCommand, CheckBase, ProposeSetup, Finish}, names)
+	require.Equal(t, []string{ReadFile, ListFiles, Search, ProposeSetup, Finish}, readOnly)
 	require.Equal(t, []string{RunCommand, CheckBase}, long)
 }
 
@@ -116,7 +116,7 @@ func TestSchemasSayWhatIsRequired(t *testing.T) {
 	require.NoError(t, err)
 	want := map[string][]string{
 		ReadFile: {"path"}, ListFiles: nil, Search: {"pattern"}, EditFile: {"path", "old_text", "new_text"},
-		CreateFile: {"path", "content"}, DeleteFile: {"path"}, RunCommand: {"command"}, CheckBase: {"command"}, Finish: {"summary"},
+		CreateFile: {"path", "content"}, DeleteFile: {"path"}, RunCommand: {"command"}, CheckBase: {"command"}, ProposeSetup: {"commands", "reason"}, Finish: {"summary"},
 	}
 	for _, d := range set.Definitions() {
 		var schema struct{ Required []string }

@@ -140,13 +140,18 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
-	tools, err := tool.Builtin().Set()
+	tools, err := tool.Builtin().Set(tool.Builtin().ForWork()...)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	setupTools, err := tool.Builtin().Set(tool.Builtin().ForSetup()...)
 	if err != nil {
 		closeAll()
 		return nil, nil, err
 	}
 	return &activities.Activities{
-		Store: db, Model: models, Workspaces: workspaces, Tools: tools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
+		Store: db, Model: models, Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
 		ToolVersions: environment.Tools(toolchains.Versions), Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }

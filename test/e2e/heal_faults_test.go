@@ -189,10 +189,12 @@ func (w *faultWorld) killedAt(t *testing.T, m moment) {
 	harness.CheckInvariants(t, w.Stack, id)
 }
 
-// toldOf lists what was told of a run: the types of its events and their steps.
+// toldOf lists what was told of a run since it was prepared: the types of its
+// events and their steps. What was prepared is kept, so later runs tell less of it.
 func toldOf(run store.RunDetails) []string {
 	var out []string
-	for _, e := range run.Events {
+	begun := slices.IndexFunc(run.Events, func(e contract.Event) bool { return e.Type == contract.PhasePlanner.Started() })
+	for _, e := range run.Events[max(0, begun):] {
 		text := string(e.Type)
 		for _, step := range []string{"step-001", contract.StepRepair} {
 			if strings.Contains(string(e.Payload), `"step": "`+step+`"`) || strings.Contains(string(e.Payload), `"step":"`+step+`"`) {

@@ -28,7 +28,7 @@ func (w *world) misbehaviour(t *testing.T) {
 		"escape-by-symlink":  {class: contract.ClassSafety, code: contract.CodePathEscape},
 		"red-command":        {check: w.wrote("after.txt", "it went on")},
 		"needless-step":      {check: w.wrote("step-002.txt", "made by step-002")},
-		"deletes-everything": {class: contract.ClassRuntime, code: contract.CodeCommandCrashed, says: "test.sh"},
+		"deletes-everything": {class: contract.ClassAssertion, code: contract.CodeCheckFailed, says: "test.sh"},
 	}
 	for name := range escapes() {
 		expected["escape-"+name] = outcome{class: contract.ClassSafety, code: contract.CodePathEscape}

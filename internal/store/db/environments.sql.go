@@ -11,9 +11,9 @@ import (
 )
 
 const addSetup = `-- name: AddSetup :one
-INSERT INTO orchestrator_setups (repo, source, settings, reason, run_id, created_by)
-VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING id, repo, source, settings, reason, run_id, created_by, created_at, revoked_at, revoked_by
+INSERT INTO orchestrator_setups (repo, source, settings, reason, run_id, created_by, proven)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+RETURNING id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by
 `
 
 type AddSetupParams struct {
@@ -23,6 +23,7 @@ type AddSetupParams struct {
 	Reason    string
 	RunID     *int64
 	CreatedBy string
+	Proven    bool
 }
 
 func (q *Queries) AddSetup(ctx context.Context, arg AddSetupParams) (Setup, error) {
@@ -33,6 +34,7 @@ func (q *Queries) AddSetup(ctx context.Context, arg AddSetupParams) (Setup, erro
 		arg.Reason,
 		arg.RunID,
 		arg.CreatedBy,
+		arg.Proven,
 	)
 	var i Setup
 	err := row.Scan(
@@ -41,6 +43,7 @@ func (q *Queries) AddSetup(ctx context.Context, arg AddSetupParams) (Setup, erro
 		&i.Source,
 		&i.Settings,
 		&i.Reason,
+		&i.Proven,
 		&i.RunID,
 		&i.CreatedBy,
 		&i.CreatedAt,
@@ -314,6 +317,18 @@ func (q *Queries) OpenBaseline(ctx context.Context, arg OpenBaselineParams) (Bas
 	return i, err
 }
 
+const proveSetup = `-- name: ProveSetup :execrows
+UPDATE orchestrator_setups SET proven = true WHERE id = $1 AND revoked_at IS NULL
+`
+
+func (q *Queries) ProveSetup(ctx context.Context, id int64) (int64, error) {
+	result, err := q.db.Exec(ctx, proveSetup, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const removeEnvironment = `-- name: RemoveEnvironment :execrows
 DELETE FROM orchestrator_environments WHERE digest = $1
 `
@@ -446,8 +461,25 @@ func (q *Queries) SetRunEnvironment(ctx context.Context, arg SetRunEnvironmentPa
 	return result.RowsAffected(), nil
 }
 
+const setRunSetup = `-- name: SetRunSetup :execrows
+UPDATE orchestrator_runs SET setup_id = $1, updated_at = clock_timestamp() WHERE id = $2
+`
+
+type SetRunSetupParams struct {
+	SetupID *int64
+	RunID   int64
+}
+
+func (q *Queries) SetRunSetup(ctx context.Context, arg SetRunSetupParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setRunSetup, arg.SetupID, arg.RunID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const setupByID = `-- name: SetupByID :one
-SELECT id, repo, source, settings, reason, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups WHERE id = $1
+SELECT id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups WHERE id = $1
 `
 
 func (q *Queries) SetupByID(ctx context.Context, id int64) (Setup, error) {
@@ -459,6 +491,7 @@ func (q *Queries) SetupByID(ctx context.Context, id int64) (Setup, error) {
 		&i.Source,
 		&i.Settings,
 		&i.Reason,
+		&i.Proven,
 		&i.RunID,
 		&i.CreatedBy,
 		&i.CreatedAt,
@@ -469,7 +502,7 @@ func (q *Queries) SetupByID(ctx context.Context, id int64) (Setup, error) {
 }
 
 const setupOf = `-- name: SetupOf :one
-SELECT id, repo, source, settings, reason, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups WHERE repo = $1 AND revoked_at IS NULL ORDER BY id DESC LIMIT 1
+SELECT id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups WHERE repo = $1 AND proven AND revoked_at IS NULL ORDER BY id DESC LIMIT 1
 `
 
 // The one that counts for a repository.
@@ -482,6 +515,7 @@ func (q *Queries) SetupOf(ctx context.Context, repo string) (Setup, error) {
 		&i.Source,
 		&i.Settings,
 		&i.Reason,
+		&i.Proven,
 		&i.RunID,
 		&i.CreatedBy,
 		&i.CreatedAt,
@@ -492,7 +526,7 @@ func (q *Queries) SetupOf(ctx context.Context, repo string) (Setup, error) {
 }
 
 const setups = `-- name: Setups :many
-SELECT id, repo, source, settings, reason, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups
+SELECT id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups
 WHERE $1::text IS NULL OR repo = $1
 ORDER BY id DESC
 LIMIT $2::int
@@ -518,6 +552,7 @@ func (q *Queries) Setups(ctx context.Context, arg SetupsParams) ([]Setup, error)
 			&i.Source,
 			&i.Settings,
 			&i.Reason,
+			&i.Proven,
 			&i.RunID,
 			&i.CreatedBy,
 			&i.CreatedAt,

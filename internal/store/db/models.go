@@ -511,6 +511,7 @@ type Setup struct {
 	Source    string
 	Settings  json.RawMessage
 	Reason    string
+	Proven    bool
 	RunID     *int64
 	CreatedBy string
 	CreatedAt time.Time

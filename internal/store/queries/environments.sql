@@ -23,13 +23,13 @@ SELECT DISTINCT environment FROM orchestrator_runs
 WHERE environment <> '' AND status NOT IN ('done', 'failed', 'cancelled');
 
 -- name: AddSetup :one
-INSERT INTO orchestrator_setups (repo, source, settings, reason, run_id, created_by)
-VALUES (@repo, @source, @settings, @reason, sqlc.narg(run_id), @created_by)
+INSERT INTO orchestrator_setups (repo, source, settings, reason, run_id, created_by, proven)
+VALUES (@repo, @source, @settings, @reason, sqlc.narg(run_id), @created_by, @proven)
 RETURNING *;
 
 -- name: SetupOf :one
 -- The one that counts for a repository.
-SELECT * FROM orchestrator_setups WHERE repo = @repo AND revoked_at IS NULL ORDER BY id DESC LIMIT 1;
+SELECT * FROM orchestrator_setups WHERE repo = @repo AND proven AND revoked_at IS NULL ORDER BY id DESC LIMIT 1;
 
 -- name: SetupByID :one
 SELECT * FROM orchestrator_setups WHERE id = @id;
@@ -42,6 +42,12 @@ LIMIT @most::int;
 
 -- name: RevokeSetup :execrows
 UPDATE orchestrator_setups SET revoked_at = now(), revoked_by = @revoked_by WHERE id = @id AND revoked_at IS NULL;
+
+-- name: ProveSetup :execrows
+UPDATE orchestrator_setups SET proven = true WHERE id = @id AND revoked_at IS NULL;
+
+-- name: SetRunSetup :execrows
+UPDATE orchestrator_runs SET setup_id = sqlc.narg(setup_id), updated_at = clock_timestamp() WHERE id = @run_id;
 
 -- name: SetRunEnvironment :execrows
 UPDATE orchestrator_runs

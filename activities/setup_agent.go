@@ -1,0 +1,215 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/buildcache"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/tool"
+)
+
+// setupEnv is what the tools of the environment agent work with: a shell on the
+// base commit, as a set-up has it, and the form of a proposal.
+func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache) error {
+	recipe, err := a.detected(ctx, in.Execution.RunID, checkout)
+	if err != nil {
+		return err
+	}
+	home, tmp, err := cache.Home(fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt))
+	if err != nil {
+		return err
+	}
+	c := a.limited()
+	recipe.Outfit(&c)
+	c.Home, c.Tmp = home, tmp
+	egress := a.egress("environment agent of run "+fmt.Sprint(in.Execution.RunID), "environment.network.hosts")
+	c.Proxy, c.CACertificates = egress.serve(recipe.Hosts), a.Proxy.CACertificate()
+	env.Command = c
+	env.Propose = badProposal
+	return nil
+}
+
+// detected is what the files of a run's base commit tell of its set-up.
+func (a *Activities) detected(ctx context.Context, runID int64, checkout string) (environment.Recipe, error) {
+	run, err := a.Store.Run(ctx, runID)
+	if err != nil {
+		return environment.Recipe{}, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return environment.Recipe{}, err
+	}
+	facts, err := a.factsOf(ctx, run)
+	if err != nil {
+		return environment.Recipe{}, err
+	}
+	root, err := os.OpenRoot(checkout)
+	if err != nil {
+		return environment.Recipe{}, fmt.Errorf("open the checkout: %w", err)
+	}
+	defer root.Close()
+	settings := spec.Environment
+	settings.Setup = nil
+	recipe, err := environment.Find(root, settings, a.ToolVersions, facts)
+	if err == nil && len(recipe.Hosts) == 0 { // nothing was found: what it takes is for the agent to find out
+		for _, hosts := range config.RegistryHosts() {
+			recipe.Hosts = append(recipe.Hosts, hosts...)
+		}
+		slices.Sort(recipe.Hosts)
+		recipe.Hosts = slices.Compact(recipe.Hosts)
+	}
+	return recipe, err
+}
+
+const (
+	proposedCommand = 4 << 10 // bytes of one command
+	hintsTold       = 80
+)
+
+// badProposal says what is wrong with the form of a proposal.
+func badProposal(p tool.SetupProposal) string {
+	for _, c := range p.Commands {
+		switch {
+		case strings.TrimSpace(c) == "":
+			return "a command is empty"
+		case len(c) > proposedCommand:
+			return fmt.Sprintf("a command has %d bytes, more than the %d allowed", len(c), proposedCommand)
+		case strings.ContainsRune(c, 0):
+			return "a command has a NUL byte"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Variables)) {
+		if wrong := config.VariableProblem(name, p.Variables[name]); wrong != "" {
+			return "the variable " + name + " " + wrong
+		}
+	}
+	return ""
+}
+
+// setupPrompt makes the prompt of the environment agent.
+func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract.SetupTask, start contract.Workspace) (prompt.Prompt, error) {
+	view, err := a.Workspaces.View(ctx, start, fmt.Sprintf("%d/source", runID))
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	defer view.Close()
+	recipe, err := a.detected(ctx, runID, view.Path())
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	run, err := a.Store.Run(ctx, runID)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	project, err := a.project(ctx, run)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	if project == nil {
+		project = &prompt.Project{}
+	}
+	files, err := a.Workspaces.Files(ctx, start)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	var hints []string
+	for _, h := range recipe.Hints[:min(len(recipe.Hints), hintsTold)] {
+		hints = append(hints, fmt.Sprintf("%s:%d: %s", h.File, h.Line, h.Text))
+	}
+	var commands []string
+	for _, c := range recipe.Setup {
+		commands = append(commands, c.String())
+	}
+	return prompt.Environment(prompt.EnvironmentTask{
+		Problem: task.Problem, Output: task.Output, Tools: project.Tools, Missing: recipe.Absent(), Checks: project.Checks,
+		Commands: commands, Hosts: recipe.Hosts, Hints: hints, Files: listing(files),
+	})
+}
+
+// Proposal stores the setup that the environment agent proposed last, for its run
+// to try.
+func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (contract.ProposalResult, error) {
+	proposal, err := a.lastProposal(ctx, in.Execution)
+	if err != nil || proposal == nil {
+		return contract.ProposalResult{}, err
+	}
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.ProposalResult{}, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return contract.ProposalResult{}, err
+	}
+	settings := spec.Environment
+	settings.Setup, settings.Variables = proposal.Commands, mergedVariables(settings.Variables, proposal.Variables)
+	doc, err := json.Marshal(settings)
+	if err != nil {
+		return contract.ProposalResult{}, fmt.Errorf("store a proposed setup: %w", err)
+	}
+	made, err := a.Store.AddSetup(ctx, store.Setup{
+		Repo: run.Repo, Source: string(environment.SourceAgent), Settings: doc, Reason: clipped(proposal.Reason, 2000), RunID: run.ID, CreatedBy: "environment agent",
+	})
+	if err != nil {
+		return contract.ProposalResult{}, err
+	}
+	return contract.ProposalResult{Setup: made.ID}, a.Store.SetRunSetup(ctx, run.ID, made.ID)
+}
+
+// mergedVariables are those that are configured, which win, with the proposed ones.
+func mergedVariables(configured, proposed map[string]string) map[string]string {
+	out := maps.Clone(proposed)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, configured)
+	return out
+}
+
+// lastProposal reads the last proposal that was taken out of a conversation, nil
+// for none.
+func (a *Activities) lastProposal(ctx context.Context, e contract.ExecutionRef) (*tool.SetupProposal, error) {
+	messages, err := a.Store.Conversation(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Backward(messages) {
+		if m.Role != string(model.RoleAssistant) {
+			continue
+		}
+		var said model.Message
+		if err := json.Unmarshal(m.Content, &said); err != nil {
+			return nil, fmt.Errorf("read the conversation of execution %d: %w", e.ID, err)
+		}
+		for _, call := range slices.Backward(said.ToolCalls) {
+			var p tool.SetupProposal
+			if call.Name == tool.ProposeSetup && json.Unmarshal([]byte(call.Arguments), &p) == nil && len(p.Commands) > 0 && badProposal(p) == "" {
+				return &p, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// JudgeSetup lets a proposed setup count, or takes it back.
+func (a *Activities) JudgeSetup(ctx context.Context, in contract.JudgeSetupInput) error {
+	if in.Proven {
+		_, err := a.Store.ProveSetup(ctx, in.Setup)
+		return err
+	}
+	if _, err := a.Store.RevokeSetup(ctx, in.Setup, "the baseline: "+clipped(in.Why, 500)); err != nil {
+		return err
+	}
+	return a.Store.SetRunSetup(ctx, in.RunID, 0)
+}

@@ -1,0 +1,31 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed propose_setup.md
+var proposeSetupDescription string
+
+// SetupProposal is how a repository is set up, as the environment agent says.
+type SetupProposal struct {
+	Commands  []string          `json:"commands" jsonschema:"minItems=1,maxItems=30" jsonschema_description:"Shell commands, in their order."`
+	Variables map[string]string `json:"variables,omitempty" jsonschema_description:"Variables for the set-up and for every later command."`
+	Reason    string            `json:"reason" jsonschema:"minLength=1" jsonschema_description:"What was in the way, and why this solves it."`
+}
+
+func proposeSetup() Tool {
+	return define(Definition{Name: ProposeSetup, Description: proposeSetupDescription, ReadOnly: true},
+		func(_ context.Context, env Env, p SetupProposal) (Result, error) {
+			if env.Propose == nil {
+				return failed(contract.CodeForbidden, "No set-up is to be proposed here."), nil
+			}
+			if wrong := env.Propose(p); wrong != "" {
+				return failed(contract.CodeInvalidOutput, "The proposal was not taken: %s.", wrong), nil
+			}
+			return Result{OK: true, Text: "Noted. Call finish, and it is tried."}, nil
+		})
+}

@@ -1,0 +1,74 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// environmentTries is how often the environment agent is asked in one run. What
+// it did not find the second time, a person has to say.
+const environmentTries = 2
+
+// environmentAgent is what a run knows of its environment agent.
+type environmentAgent struct {
+	tries    int
+	proposed int64 // the setup that is being tried; 0: none
+}
+
+// askEnvironmentAgent lets an agent look for a set-up that works, and reports
+// whether it proposed one. An agent that fails is no failure of the run: a person
+// is asked then.
+func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent, p *setupProblem) (bool, *contract.Failure) {
+	agent.tries--
+	settings := r.loopSettings()
+	settings.Budget.Turns = r.in.Settings.Environment.AgentTurns
+	var result contract.StepResult
+	err := workflow.ExecuteChildWorkflow(
+		childOptions(ctx, contract.StepWorkflowID(r.in.RunID, contract.StepEnvironment), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
+			RunID: r.in.RunID, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Phase: contract.PhaseTester,
+			Workspace: r.in.Settings.Repo.Workspace(), Model: r.models[contract.AgentRepair], Settings: settings,
+			Setup: &contract.SetupTask{Problem: p.Reason, Output: p.cause},
+		}).Get(ctx, &result)
+	if err != nil && ctx.Err() != nil {
+		return false, r.why(err)
+	}
+	r.usage = r.usage.Add(result.Usage)
+	if err != nil || result.ExecutionID == 0 {
+		r.log.Warn("The environment agent failed; a person is asked", "error", err)
+		return false, nil
+	}
+	if f := result.Failure; f != nil {
+		p.Reason += "; the environment agent: " + f.Message
+	}
+	var proposal contract.ProposalResult
+	execution := contract.ExecutionRef{
+		ID: result.ExecutionID, RunID: r.in.RunID, Phase: contract.PhaseTester, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Attempt: result.Attempt,
+	}
+	if err := r.placeOf(contract.PhaseTester, "").activity(ctx, longWork, contract.ActivityProposal, contract.ProposalInput{Execution: execution}).Get(ctx, &proposal); err != nil {
+		return false, r.why(err)
+	}
+	if proposal.Setup == 0 {
+		return false, nil
+	}
+	agent.proposed = proposal.Setup
+	_, err = r.transition(ctx, happened(contract.EventSetupProposed, map[string]any{"setup": proposal.Setup}))
+	return true, r.why(err)
+}
+
+// judgeSetup says of a proposed setup whether the baseline could run with it.
+func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
+	if agent.proposed == 0 {
+		return nil
+	}
+	in := contract.JudgeSetupInput{RunID: r.in.RunID, Setup: agent.proposed, Proven: problem == nil || !problem.agent}
+	if !in.Proven {
+		in.Why = problem.Reason
+	}
+	agent.proposed = 0
+	if err := r.placeOf(contract.PhaseTester, "").activity(ctx, longWork, contract.ActivityJudgeSetup, in).Get(ctx, nil); err != nil {
+		return r.why(err)
+	}
+	_, err := r.transition(ctx, happened(contract.EventSetupJudged, map[string]any{"setup": in.Setup, "proven": in.Proven, "why": in.Why}))
+	return r.why(err)
+}
