@@ -38,7 +38,7 @@ func (s *Store) Environment(ctx context.Context, digest string) (Environment, er
 // Environments returns environments, the last used first: those of one
 // repository, or all where repo is empty.
 func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
-	rows, err := s.q.Environments(ctx, db.EnvironmentsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
+	rows, err := s.lists.ListEnvironments(ctx, db.ListEnvironmentsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
 	if err != nil {
 		return nil, explain(err, "list environments")
 	}
@@ -134,7 +134,7 @@ func (s *Store) SetupByID(ctx context.Context, id int64) (Setup, error) {
 
 // Setups returns setups from new to old: those of one repository, or all.
 func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, error) {
-	rows, err := s.q.Setups(ctx, db.SetupsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
+	rows, err := s.lists.ListSetups(ctx, db.ListSetupsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
 	if err != nil {
 		return nil, explain(err, "list setups")
 	}

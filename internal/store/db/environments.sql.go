@@ -156,54 +156,8 @@ func (q *Queries) Environment(ctx context.Context, digest string) (Environment, 
 	return i, err
 }
 
-const environments = `-- name: Environments :many
-SELECT digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at FROM orchestrator_environments
-WHERE ($1::text IS NULL OR repo = $1)
-ORDER BY used_at DESC, digest
-LIMIT $2::int
-`
-
-type EnvironmentsParams struct {
-	Repo *string
-	Most int32
-}
-
-func (q *Queries) Environments(ctx context.Context, arg EnvironmentsParams) ([]Environment, error) {
-	rows, err := q.db.Query(ctx, environments, arg.Repo, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Environment{}
-	for rows.Next() {
-		var i Environment
-		if err := rows.Scan(
-			&i.Digest,
-			&i.Repo,
-			&i.BaseCommit,
-			&i.Source,
-			&i.Recipe,
-			&i.Archive,
-			&i.ArchiveSize,
-			&i.Bytes,
-			&i.Files,
-			&i.DurationMs,
-			&i.RunID,
-			&i.CreatedAt,
-			&i.UsedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const environmentsBegin = `-- name: EnvironmentsBegin :many
-SELECT digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at FROM orchestrator_environments WHERE starts_with(digest, $1::text) ORDER BY digest LIMIT $2::int
+SELECT digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at FROM orchestrator_environments WHERE digest >= $1::text AND digest <= $1 || repeat('f', 64) ORDER BY digest LIMIT $2::int
 `
 
 type EnvironmentsBeginParams struct {
@@ -265,6 +219,96 @@ func (q *Queries) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		items = append(items, environment)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listEnvironments = `-- name: ListEnvironments :many
+SELECT digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at FROM orchestrator_environments
+WHERE ($1::text IS NULL OR repo = $1)
+ORDER BY used_at DESC, digest
+LIMIT $2::int
+`
+
+type ListEnvironmentsParams struct {
+	Repo *string
+	Most int32
+}
+
+func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsParams) ([]Environment, error) {
+	rows, err := q.db.Query(ctx, listEnvironments, arg.Repo, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Environment{}
+	for rows.Next() {
+		var i Environment
+		if err := rows.Scan(
+			&i.Digest,
+			&i.Repo,
+			&i.BaseCommit,
+			&i.Source,
+			&i.Recipe,
+			&i.Archive,
+			&i.ArchiveSize,
+			&i.Bytes,
+			&i.Files,
+			&i.DurationMs,
+			&i.RunID,
+			&i.CreatedAt,
+			&i.UsedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listSetups = `-- name: ListSetups :many
+SELECT id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups
+WHERE $1::text IS NULL OR repo = $1
+ORDER BY id DESC
+LIMIT $2::int
+`
+
+type ListSetupsParams struct {
+	Repo *string
+	Most int32
+}
+
+func (q *Queries) ListSetups(ctx context.Context, arg ListSetupsParams) ([]Setup, error) {
+	rows, err := q.db.Query(ctx, listSetups, arg.Repo, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Setup{}
+	for rows.Next() {
+		var i Setup
+		if err := rows.Scan(
+			&i.ID,
+			&i.Repo,
+			&i.Source,
+			&i.Settings,
+			&i.Reason,
+			&i.Proven,
+			&i.RunID,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.RevokedAt,
+			&i.RevokedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -523,48 +567,4 @@ func (q *Queries) SetupOf(ctx context.Context, repo string) (Setup, error) {
 		&i.RevokedBy,
 	)
 	return i, err
-}
-
-const setups = `-- name: Setups :many
-SELECT id, repo, source, settings, reason, proven, run_id, created_by, created_at, revoked_at, revoked_by FROM orchestrator_setups
-WHERE $1::text IS NULL OR repo = $1
-ORDER BY id DESC
-LIMIT $2::int
-`
-
-type SetupsParams struct {
-	Repo *string
-	Most int32
-}
-
-func (q *Queries) Setups(ctx context.Context, arg SetupsParams) ([]Setup, error) {
-	rows, err := q.db.Query(ctx, setups, arg.Repo, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Setup{}
-	for rows.Next() {
-		var i Setup
-		if err := rows.Scan(
-			&i.ID,
-			&i.Repo,
-			&i.Source,
-			&i.Settings,
-			&i.Reason,
-			&i.Proven,
-			&i.RunID,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.RevokedAt,
-			&i.RevokedBy,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

@@ -2,7 +2,7 @@
 -- Reading one counts as its use.
 UPDATE orchestrator_environments SET used_at = now() WHERE digest = @digest RETURNING *;
 
--- name: Environments :many
+-- name: ListEnvironments :many
 SELECT * FROM orchestrator_environments
 WHERE (sqlc.narg(repo)::text IS NULL OR repo = sqlc.narg(repo))
 ORDER BY used_at DESC, digest
@@ -34,7 +34,7 @@ SELECT * FROM orchestrator_setups WHERE repo = @repo AND proven AND revoked_at I
 -- name: SetupByID :one
 SELECT * FROM orchestrator_setups WHERE id = @id;
 
--- name: Setups :many
+-- name: ListSetups :many
 SELECT * FROM orchestrator_setups
 WHERE sqlc.narg(repo)::text IS NULL OR repo = sqlc.narg(repo)
 ORDER BY id DESC
@@ -84,4 +84,4 @@ DELETE FROM orchestrator_baselines WHERE environment = @environment::text AND en
 
 -- name: EnvironmentsBegin :many
 -- Those whose digest begins with a prefix of hexadecimal digits.
-SELECT * FROM orchestrator_environments WHERE starts_with(digest, @prefix::text) ORDER BY digest LIMIT @most::int;
+SELECT * FROM orchestrator_environments WHERE digest >= @prefix::text AND digest <= @prefix || repeat('f', 64) ORDER BY digest LIMIT @most::int;
