@@ -23,44 +23,52 @@ const ownTask = time.Millisecond
 // environment of its base commit, and the outcome of the project's own checks
 // there. What cannot be had is asked of a person.
 func (r *run) prepare(ctx workflow.Context) *contract.Failure {
-	s := r.in.Settings.Environment
-	if s == nil {
+	if r.in.Settings.Environment == nil {
 		return nil
 	}
 	agent := environmentAgent{tries: environmentTries}
 	for {
-		if failure := r.unheld(ctx); failure != nil {
+		problem, failure := r.tryToPrepare(ctx, &agent)
+		switch {
+		case failure != nil:
 			return failure
-		}
-		problem, failure := r.setUp(ctx)
-		if failure == nil && problem == nil && s.Baseline {
-			problem, failure = r.baseline(ctx)
-		}
-		if failure == nil {
-			failure = r.judgeSetup(ctx, &agent, problem)
-		}
-		if failure != nil {
-			return failure
-		}
-		if problem == nil {
+		case problem == nil:
 			return r.why(workflow.Sleep(ctx, ownTask))
-		}
-		if r.in.Settings.PrepareOnly { // whoever asked for it has the answer
+		case r.in.Settings.PrepareOnly: // whoever asked for it has the answer
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
 		}
-		if problem.agent && s.AgentTurns > 0 && agent.tries > 0 {
-			proposed, failure := r.askEnvironmentAgent(ctx, &agent, problem)
-			if failure != nil {
-				return failure
-			}
-			if proposed {
-				continue
-			}
-		}
-		if failure := r.askAboutEnvironment(ctx, *problem); failure != nil {
+		if failure := r.solve(ctx, &agent, problem); failure != nil {
 			return failure
 		}
 	}
+}
+
+// tryToPrepare sets the base commit up and runs its checks once. It returns what
+// keeps the run from beginning, if anything does.
+func (r *run) tryToPrepare(ctx workflow.Context, agent *environmentAgent) (*setupProblem, *contract.Failure) {
+	if failure := r.unheld(ctx); failure != nil {
+		return nil, failure
+	}
+	problem, failure := r.setUp(ctx)
+	if failure == nil && problem == nil && r.in.Settings.Environment.Baseline {
+		problem, failure = r.baseline(ctx)
+	}
+	if failure == nil {
+		failure = r.judgeSetup(ctx, agent, problem)
+	}
+	return problem, failure
+}
+
+// solve asks the environment agent, then a person, what to do about a problem. It
+// returns a failure when nobody helps.
+func (r *run) solve(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
+	if problem.agent && r.in.Settings.Environment.AgentTurns > 0 && agent.tries > 0 {
+		proposed, failure := r.askEnvironmentAgent(ctx, agent, problem)
+		if failure != nil || proposed {
+			return failure
+		}
+	}
+	return r.askAboutEnvironment(ctx, *problem)
 }
 
 // setupProblem is why a run cannot begin.

@@ -73,15 +73,15 @@ func TestManyRunsOfAColdRepositoryMakeOneEnvironment(t *testing.T) {
 		s.AwaitEnd(t, db, id, longest)
 		run := s.Inspect(t, id)
 		require.Equal(t, contract.StatusDone, run.Status, "%v", run.Failure)
-		require.NotEmpty(t, run.Environment)
+		require.NotNil(t, run.Environment)
 		require.Equal(t, contract.EventBaselineReady, environmentEvents(run)[len(environmentEvents(run))-1])
-		digests[run.Environment]++
+		digests[run.Environment.Digest]++
 	}
 	require.Len(t, digests, 1)
 	made, err := db.Environments(t.Context(), repo, 10)
 	require.NoError(t, err)
 	require.Len(t, made, 1, "one set-up")
-	baseline, err := db.Baseline(t.Context(), s.Inspect(t, ids[0]).Baseline)
+	baseline, err := db.Baseline(t.Context(), s.Inspect(t, ids[0]).Baseline.Key)
 	require.NoError(t, err)
 	require.Len(t, baseline.Checks, 1, "one baseline")
 	harness.CheckInvariants(t, s, ids...)
