@@ -56,11 +56,13 @@ func unavailable(r contract.CheckResult) bool {
 // unavailableAdvice says what a person can do about a check that cannot start.
 func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
-		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or environment: {setup: ['…']} in its rgpt.yaml", run.Repo),
-		fmt.Sprintf("or say what checks it: verification: {%s: {command: '…'}} in its rgpt.yaml, {enabled: false} for nothing", r.Check.Category),
-		tryAgain(run),
+		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or install on the workers what is missing, ", run.Repo) + tryAgain(run),
+		fmt.Sprintf("or commit verification: {%s: {command: '…'}} in its rgpt.yaml ({enabled: false} for nothing) and start a new run", r.Check.Category),
 	}, "; ")
 }
+
+// passing are the outcomes of checks that are not kept for later runs.
+var passing = []contract.Code{contract.CodeMissing, contract.CodeTimeout, contract.CodeCommandCrashed, contract.CodeUnavailable}
 
 // openBaseline plans the checks of the base commit, and finds what is known of
 // them.
@@ -86,6 +88,11 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	}
 	key, err := baselineKey(run, ws, spec.Verification, pipeline, commands)
 	if err != nil {
+		return store.Baseline{}, err
+	}
+	// What could not start, crashed or took too long says more of a worker than of a
+	// commit: it is tried again.
+	if err := a.Store.DropBaselineChecks(ctx, key, passing); err != nil {
 		return store.Baseline{}, err
 	}
 	return a.Store.OpenBaseline(ctx, run.ID, store.Baseline{
@@ -179,6 +186,9 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	pins, err := a.pinFindings(ctx, in.Execution)
 	if err != nil {
 		return err
+	}
+	if c.result.Code == contract.CodeTimeout || c.result.Code == contract.CodeCommandCrashed {
+		return nil // how it would have ended is not known, so nothing of it is
 	}
 	if c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
 		// The base commit has all that the check needs: what is missing the change

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
@@ -62,7 +64,9 @@ func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 
 // outlet is the way out of one command to some hosts.
 func (a *Activities) outlet(who string, hosts []string) func(net.Listener) []string {
-	return a.Proxy.Outlet(proxy.Session{Hosts: hosts, Who: "run " + who}, a.Log)
+	return a.Proxy.Outlet(proxy.Session{
+		Hosts: hosts, Who: "run " + who, OnRequest: func(r proxy.Record) { telemetry.CountEgress(string(r.Verdict)) },
+	}, a.Log)
 }
 
 // fillBase compiles the commit that the run started from, once on a host for each
@@ -87,12 +91,30 @@ func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, chec
 		}
 		defer tree.Close()
 		env.GoCache = sandbox.GoCache{Dir: dir}
+		env.Outfit = compilerOutfit(env.Outfit)
 		env.Mounts = slices.DeleteFunc(slices.Clone(env.Mounts), func(m sandbox.Mount) bool { return m.Writable })
 		env.Limits.Timeout = in.Timeout / 2
 		return verify.Compile(ctx, tree.Path(), env)
 	})
 	if err != nil && ctx.Err() == nil {
 		a.Log.WarnContext(ctx, "Could not compile the base commit for the build cache", "run", in.Execution.RunID, "base", in.Workspace.Base, "error", err)
+	}
+}
+
+// compilerOutfit is what an environment brings for the compiler: its modules, and
+// nothing that chooses which program is the compiler or what it runs. All runs of
+// the repository rely on what it compiles.
+func compilerOutfit(all func(*sandbox.Command)) func(*sandbox.Command) {
+	return func(c *sandbox.Command) {
+		env := maps.Clone(c.Env)
+		if env == nil {
+			env = map[string]string{}
+		}
+		if all != nil {
+			all(c)
+		}
+		c.Env, c.Path = env, nil
+		c.Env["GOENV"] = "off"
 	}
 }
 

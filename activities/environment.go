@@ -32,6 +32,7 @@ type wanted struct {
 	digest    string // empty: there is nothing to set up
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none
+	private   bool  // it is that of a change, for its run on this host alone
 }
 
 // provided is an environment on this host, which the caller closes, or the
@@ -88,19 +89,18 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	return out, a.Store.SetRunEnvironment(ctx, run.ID, w.digest, w.setup)
 }
 
-// setupFor returns the stored setup that counts for a run's repository; none
-// where the configuration says how it is set up.
+// setupFor returns the stored setup that a run follows: the one that an agent
+// proposed for it, else the one that counts for its repository. What a person
+// stored wins over the configuration, which wins over what an agent found.
 func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.RunSpec) (store.Setup, error) {
-	if len(spec.Environment.Setup) > 0 {
-		return store.Setup{}, nil
-	}
-	if run.SetupID != 0 { // that an agent proposed for this run
-		if own, err := a.Store.SetupByID(ctx, run.SetupID); err != nil || own.RevokedAt == nil {
+	if run.SetupID != 0 {
+		own, err := a.Store.SetupByID(ctx, run.SetupID)
+		if err != nil || own.RevokedAt == nil && !own.Proven { // an agent proposed it for this run
 			return own, err
 		}
 	}
 	known, err := a.Store.SetupOf(ctx, run.Repo)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && len(spec.Environment.Setup) > 0 && known.Source == string(environment.SourceAgent) {
 		return store.Setup{}, nil
 	}
 	return known, err
@@ -111,8 +111,13 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	w := wanted{workspace: ws, setup: known.ID}
 	settings := spec.Environment
 	if known.ID != 0 {
-		if err := json.Unmarshal(known.Settings, &settings); err != nil {
+		var own environment.Settings
+		if err := json.Unmarshal(known.Settings, &own); err != nil {
 			return w, fmt.Errorf("read setup %d: %w", known.ID, err)
+		}
+		settings.Setup, settings.Variables = own.Setup, mergedVariables(settings.Variables, own.Variables)
+		if len(own.Hosts) > 0 {
+			settings.Hosts = own.Hosts
 		}
 	}
 	root, err := os.OpenRoot(checkout)
@@ -141,7 +146,7 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	// result; and what an agent's change set up is for its run alone.
 	w.digest = digestOf(run.Repo, digest)
 	if ws.Tree != run.Settings.Repo.Tree && w.digest != run.Environment {
-		w.digest = digestOf(run.Repo, digest, fmt.Sprint("run ", run.ID))
+		w.digest, w.private = digestOf(run.Repo, digest, fmt.Sprint("run ", run.ID)), true
 	}
 	return w, nil
 }
@@ -190,6 +195,31 @@ func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Fa
 	facts := environment.Facts{Version: version, Time: made}
 	a.facts.Store(key, facts)
 	return facts, nil
+}
+
+// keptEnvironment returns an environment that was made before: the one of this host,
+// else from the artifact store.
+func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*environment.Environment, error) {
+	env, err := a.environments().Open(digest)
+	if err == nil || !errors.Is(err, environment.ErrNotHere) {
+		return env, err
+	}
+	release, err := a.Store.Own(ctx, "environment/"+digest)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if env, err = a.environments().Open(digest); err == nil {
+		return env, nil
+	}
+	row, err := a.Store.Environment(ctx, digest)
+	if err == nil {
+		env, err = a.restore(ctx, row)
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the environment %s of the base commit is not on this host and cannot be restored", digest)
+	}
+	return env, nil
 }
 
 // provide returns an environment: the one of this host, else from the artifact
@@ -268,8 +298,14 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 	if err != nil {
 		return provided{}, environmentFault(err)
 	}
-	if err := a.keepArchive(ctx, runID, w, draft, manifest, started); err != nil {
-		return provided{}, err
+	if most := a.Config.Environment.Disk.Int64(); manifest.Bytes > most {
+		return provided{}, fault.New(contract.ClassConfig, contract.CodeTooLarge,
+			"the environment takes up %d bytes on disk, more than the %d that this host keeps of all (environment.disk)", manifest.Bytes, most)
+	}
+	if !w.private {
+		if err := a.keepArchive(ctx, runID, w, draft, manifest, started); err != nil {
+			return provided{}, err
+		}
 	}
 	env, err := draft.Commit(w.digest)
 	if err != nil {
@@ -405,10 +441,11 @@ func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) stri
 		for _, h := range f.Refused {
 			hosts = append(hosts, strings.TrimSuffix(h, ":443"))
 		}
-		out = append(out, fmt.Sprintf("allow the host in the operator's configuration (environment: {network: {hosts: [%s]}}), or say by hand how to set up without it", strings.Join(hosts, ", ")))
+		out = append(out, fmt.Sprintf("allow the host in the operator's configuration (environment: {network: {hosts: [%s]}}) and start a new run, or say how to set up without it", strings.Join(hosts, ", ")))
 	}
 	out = append(out,
-		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or environment: {setup: ['…']} in its rgpt.yaml", run.Repo),
-		tryAgain(run)+fmt.Sprintf("; the whole output: rgpt run logs %d --environment", run.ID))
+		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', ", run.Repo)+tryAgain(run),
+		"or commit environment: {setup: ['…']} in its rgpt.yaml and start a new run",
+		fmt.Sprintf("the whole output: rgpt run logs %d --environment", run.ID))
 	return strings.Join(slices.Compact(out), "; ")
 }

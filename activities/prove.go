@@ -104,7 +104,9 @@ func (a *Activities) runProof(
 ) (verify.Proof, error) {
 	env := a.verifyEnv(in, spec, cache, around)
 	started := time.Now()
-	a.fillBase(ctx, in, dir, env, cache)
+	if around.ofBase {
+		a.fillBase(ctx, in, dir, env, cache)
+	}
 	env.Limits.Timeout = timeLeft(in, started)
 	return verify.Prove(ctx, dir, tests, env)
 }

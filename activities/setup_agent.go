@@ -148,13 +148,7 @@ func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (c
 	if err != nil {
 		return contract.ProposalResult{}, err
 	}
-	spec, err := specOf(run)
-	if err != nil {
-		return contract.ProposalResult{}, err
-	}
-	settings := spec.Environment
-	settings.Setup, settings.Variables = proposal.Commands, mergedVariables(settings.Variables, proposal.Variables)
-	doc, err := json.Marshal(settings)
+	doc, err := json.Marshal(environment.Settings{Setup: proposal.Commands, Variables: proposal.Variables})
 	if err != nil {
 		return contract.ProposalResult{}, fmt.Errorf("store a proposed setup: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
@@ -20,6 +21,7 @@ type surroundings struct {
 	// failed is why the environment that the workspace's own manifests want could
 	// not be made; env is that of the base commit then.
 	failed    *environment.Failed
+	ofBase    bool // it is the environment of the base commit
 	home, tmp string
 }
 
@@ -49,7 +51,7 @@ func (s *surroundings) unignored() []string {
 // the change wants; it is made now unless it is there.
 func (a *Activities) surroundings(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*surroundings, error) {
 	if run.Settings.Environment == nil {
-		return &surroundings{}, nil
+		return &surroundings{ofBase: true}, nil
 	}
 	var known store.Setup
 	var err error
@@ -62,12 +64,16 @@ func (a *Activities) surroundings(ctx context.Context, run store.Run, spec setup
 	if err != nil {
 		return nil, err
 	}
-	s := &surroundings{recipe: w.recipe}
+	if ws.Tree == run.Settings.Repo.Tree {
+		// As it was set up for the run, whatever has changed on this host since.
+		w.digest = run.Environment
+	}
+	s := &surroundings{recipe: w.recipe, ofBase: w.digest == run.Environment}
 	if w.digest == "" {
 		return s, nil
 	}
-	if before, ok := a.failures.Load(w.digest); ok && w.digest != run.Environment {
-		s.failed = before.(*environment.Failed) //nolint:forcetypeassert // nothing else is stored
+	if before := a.failedBefore(w.digest + "@" + ws.Tree); before != nil && w.digest != run.Environment {
+		s.failed = before
 		return s, a.fallBack(ctx, run, s)
 	}
 	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
@@ -78,8 +84,32 @@ func (a *Activities) surroundings(ctx context.Context, run store.Run, spec setup
 	if s.failed == nil {
 		return s, nil
 	}
-	a.failures.Store(w.digest, s.failed)
+	a.failures.Store(w.digest+"@"+ws.Tree, failedSetup{s.failed, time.Now()})
 	return s, a.fallBack(ctx, run, s)
+}
+
+// failedSetup is a set-up that a change wanted, and when it failed.
+type failedSetup struct {
+	failed *environment.Failed
+	at     time.Time
+}
+
+// failedFor is how long a set-up that failed is not tried again for the next
+// command. It may have failed for want of a registry.
+const failedFor = 5 * time.Minute
+
+// failedBefore returns why a set-up failed a moment ago, nil where it did not.
+func (a *Activities) failedBefore(key string) *environment.Failed {
+	before, ok := a.failures.Load(key)
+	if !ok {
+		return nil
+	}
+	f := before.(failedSetup) //nolint:forcetypeassert // nothing else is stored
+	if time.Since(f.at) > failedFor {
+		a.failures.Delete(key)
+		return nil
+	}
+	return f.failed
 }
 
 // fallBack takes the environment of the base commit, where the one that is wanted
@@ -88,8 +118,8 @@ func (a *Activities) fallBack(ctx context.Context, run store.Run, s *surrounding
 	if run.Environment == "" {
 		return nil
 	}
-	p, err := a.provide(ctx, run.ID, wanted{digest: run.Environment, recipe: s.recipe, workspace: run.Settings.Repo.Workspace()}, run.Settings.Environment.Timeout)
-	s.env = p.env
+	env, err := a.keptEnvironment(ctx, run.Environment)
+	s.env = env
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -153,6 +154,10 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 		return checked{}, err
 	}
 	defer around.Close()
+	if around.failed != nil && in.Baseline != "" {
+		return checked{}, fault.New(contract.ClassInfra, contract.CodeUnavailable,
+			"the environment of the base commit could not be made again: `%s` failed (%s)", around.failed.Command, around.failed.Why)
+	}
 	outcome := brokenSetup(around)
 	if outcome == nil {
 		if outcome, err = a.runCheck(ctx, in, spec, dir.Path(), cache, around); err != nil {
@@ -202,7 +207,9 @@ func (a *Activities) runCheck(
 ) (*verify.Outcome, error) {
 	env := a.verifyEnv(in, spec, cache, around)
 	started := time.Now()
-	a.fillBase(ctx, in, checkout, env, cache)
+	if around.ofBase {
+		a.fillBase(ctx, in, checkout, env, cache)
+	}
 	env.Limits.Timeout = timeLeft(in, started)
 	if in.Check.Retest > 0 {
 		env.Settings.RerunFailed = 0 // a second try would hide what re-tests are to find

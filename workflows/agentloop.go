@@ -218,7 +218,7 @@ func (l *agentLoop) validate(ctx workflow.Context) *contract.Failure {
 	}
 	for _, check := range plan.Stages[0] {
 		var result contract.CheckResult
-		err := workflow.ExecuteActivity(long(ctx, queue, most), contract.ActivityVerify, contract.VerifyInput{
+		err := workflow.ExecuteActivity(long(ctx, queue, most+l.in.Settings.SetupTimeout), contract.ActivityVerify, contract.VerifyInput{
 			Execution: l.Execution, Workspace: l.Workspace, Check: check, Timeout: most,
 		}).Get(ctx, &result)
 		if err != nil {

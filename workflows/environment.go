@@ -78,6 +78,7 @@ type setupProblem struct {
 	code  contract.Code
 	cause string // the end of what failed
 	agent bool   // an agent may find another set-up
+	ran   bool   // the checks of the baseline could run
 }
 
 // setUp gets the environment of the base commit.
@@ -211,7 +212,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
 				ActionRequired: fmt.Sprintf("to go on all the same, with these failures known: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
 			},
-			class: contract.ClassHuman, code: contract.CodeCheckFailed,
+			class: contract.ClassHuman, code: contract.CodeCheckFailed, ran: true,
 		}
 	}
 	return nil

@@ -58,10 +58,11 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 
 // judgeSetup says of a proposed setup whether the baseline could run with it.
 func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
-	if agent.proposed == 0 {
-		return nil
+	ran := problem == nil && r.in.Settings.Environment.Baseline || problem != nil && problem.ran
+	if agent.proposed == 0 || !ran && (problem == nil || !problem.agent) {
+		return nil // nothing was proven: the machine failed, or there is no baseline
 	}
-	in := contract.JudgeSetupInput{RunID: r.in.RunID, Setup: agent.proposed, Proven: problem == nil || !problem.agent}
+	in := contract.JudgeSetupInput{RunID: r.in.RunID, Setup: agent.proposed, Proven: ran}
 	if !in.Proven {
 		in.Why = problem.Reason
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
@@ -158,7 +159,7 @@ func (f *finder) settle(s Settings) {
 		}
 	}
 	for _, p := range r.Projects {
-		r.Hosts = append(r.Hosts, registries[p.Ecosystem]...)
+		r.Hosts = append(r.Hosts, config.RegistryHosts()[p.Ecosystem]...)
 	}
 	if len(s.Hosts) > 0 {
 		r.Hosts = slices.Clone(s.Hosts)

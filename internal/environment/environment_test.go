@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 )
@@ -130,7 +132,7 @@ func TestEachManagerInstallsInItsWay(t *testing.T) {
 			if c.commands == nil {
 				require.Empty(t, lines)
 			}
-			require.Equal(t, unique(append([]string{}, registries[r.Projects[0].Ecosystem]...)), append([]string{}, r.Hosts...))
+			require.Equal(t, unique(append([]string{}, config.RegistryHosts()[r.Projects[0].Ecosystem]...)), append([]string{}, r.Hosts...))
 		})
 	}
 }

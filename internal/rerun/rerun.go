@@ -233,15 +233,22 @@ func resetPoint(ctx context.Context, temporal Temporal, o Order) (event int64, w
 	if err := closed(ctx, temporal, id, workflowRun); err != nil {
 		return 0, "", refuse("run %d has ended and its workflow is still at work: it is being replayed already, or cleans up; try again in a moment", o.RunID)
 	}
+	var first int64 // workflow task that was completed
 	history := temporal.GetWorkflowHistory(ctx, id, workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		e, err := history.Next()
 		if err != nil {
 			return 0, "", unreadable(err, o)
 		}
+		if first == 0 && e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			first = e.GetEventId()
+		}
 		if began(e, temporal.Converter) == o.Phase {
 			event = e.GetMarkerRecordedEventAttributes().GetWorkflowTaskCompletedEventId()
 		}
+	}
+	if event == 0 && o.Phase == contract.PhasePlanner {
+		event = first // it ended while it was prepared, which comes before the planner
 	}
 	if event == 0 {
 		return 0, "", refuse("run %d never came to its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())

@@ -45,8 +45,8 @@ func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Env
 	return convert(rows, environmentOf), nil
 }
 
-// SaveEnvironment stores an environment. Of several with one digest the first
-// counts.
+// SaveEnvironment stores an environment. Of several archives of one digest the
+// last counts.
 func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 	recipe, err := document(e.Recipe)
 	if err != nil {
@@ -291,6 +291,13 @@ func (s *Store) SaveBaselineCheck(ctx context.Context, key string, c BaselineChe
 		return err
 	}
 	return explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
+}
+
+// DropBaselineChecks forgets the outcomes of a baseline that have one of some
+// codes, so that these checks are carried out again.
+func (s *Store) DropBaselineChecks(ctx context.Context, key string, codes []contract.Code) error {
+	names := convert(codes, func(c contract.Code) string { return string(c) })
+	return explain(s.q.DropBaselineChecks(ctx, db.DropBaselineChecksParams{Key: key, Codes: names}), "remove outcomes of baseline %s", key)
 }
 
 // DropBaseline forgets a baseline, so that the next run makes it again, and

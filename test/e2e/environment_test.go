@@ -110,5 +110,10 @@ func TestASetupThatFailsIsAQuestionThatAPersonCanAnswer(t *testing.T) {
 	require.Equal(t, contract.StatusFailed, ended.Status)
 	require.Equal(t, contract.ClassConfig, ended.Failure.Class)
 	require.Empty(t, s.Requests(t, id))
+
+	s.OK(t, "env", "set", "--repo", repo, "--command", "mkdir -p node_modules/greeting ~/.local/bin && cat lock.txt > node_modules/greeting/version",
+		"--command", `printf '#!/bin/sh\necho tool\n' > ~/.local/bin/tool && chmod +x ~/.local/bin/tool`, "--reason", "libfoo is not needed")
+	s.OK(t, "run", "resume", fmt.Sprint(id))
+	s.AwaitStatus(t, db, id, contract.StatusDone, longest)
 	harness.CheckInvariants(t, s, id)
 }

@@ -118,6 +118,20 @@ func (q *Queries) DropBaseline(ctx context.Context, key string) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const dropBaselineChecks = `-- name: DropBaselineChecks :exec
+DELETE FROM orchestrator_baseline_checks WHERE key = $1 AND result ->> 'code' = ANY ($2::text[])
+`
+
+type DropBaselineChecksParams struct {
+	Key   string
+	Codes []string
+}
+
+func (q *Queries) DropBaselineChecks(ctx context.Context, arg DropBaselineChecksParams) error {
+	_, err := q.db.Exec(ctx, dropBaselineChecks, arg.Key, arg.Codes)
+	return err
+}
+
 const dropBaselinesOf = `-- name: DropBaselinesOf :execrows
 DELETE FROM orchestrator_baselines WHERE environment = $1::text AND environment <> ''
 `
@@ -433,7 +447,8 @@ func (q *Queries) SaveBaselineCheck(ctx context.Context, arg SaveBaselineCheckPa
 const saveEnvironment = `-- name: SaveEnvironment :exec
 INSERT INTO orchestrator_environments (digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-ON CONFLICT (digest) DO NOTHING
+ON CONFLICT (digest) DO UPDATE
+SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files, used_at = now()
 `
 
 type SaveEnvironmentParams struct {
@@ -450,7 +465,7 @@ type SaveEnvironmentParams struct {
 	RunID       *int64
 }
 
-// The first one of a digest counts.
+// The newest archive of a digest counts: the one before may be lost.
 func (q *Queries) SaveEnvironment(ctx context.Context, arg SaveEnvironmentParams) error {
 	_, err := q.db.Exec(ctx, saveEnvironment,
 		arg.Digest,

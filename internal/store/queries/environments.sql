@@ -9,10 +9,11 @@ ORDER BY used_at DESC, digest
 LIMIT @most::int;
 
 -- name: SaveEnvironment :exec
--- The first one of a digest counts.
+-- The newest archive of a digest counts: the one before may be lost.
 INSERT INTO orchestrator_environments (digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id)
 VALUES (@digest, @repo, @base_commit, @source, @recipe, @archive, @archive_size, @bytes, @files, @duration_ms, sqlc.narg(run_id))
-ON CONFLICT (digest) DO NOTHING;
+ON CONFLICT (digest) DO UPDATE
+SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files, used_at = now();
 
 -- name: RemoveEnvironment :execrows
 DELETE FROM orchestrator_environments WHERE digest = @digest;
@@ -75,6 +76,9 @@ INSERT INTO orchestrator_baseline_checks (key, check_id, result, cases, findings
 VALUES (@key, @check_id, @result, @cases, @findings, @log_digest)
 ON CONFLICT (key, check_id) DO UPDATE
 SET result = excluded.result, cases = excluded.cases, findings = excluded.findings, log_digest = excluded.log_digest, created_at = now();
+
+-- name: DropBaselineChecks :exec
+DELETE FROM orchestrator_baseline_checks WHERE key = @key AND result ->> 'code' = ANY (@codes::text[]);
 
 -- name: DropBaseline :execrows
 DELETE FROM orchestrator_baselines WHERE key = @key;
