@@ -350,6 +350,18 @@ func ObserveEnvironment(result string, took time.Duration) {
 	EnvironmentDuration.WithLabelValues(result).Observe(took.Seconds())
 }
 
+// ExpectEnvironments lets each count of environments and of requests from sandboxes
+// be served from the start, as 0, by the processes that count them.
+func ExpectEnvironments() {
+	for _, result := range []string{"kept", "made", "failed"} {
+		Environments.WithLabelValues(result)
+		EnvironmentDuration.WithLabelValues(result)
+	}
+	for _, verdict := range []string{"allowed", "refused", "failed"} {
+		Egress.WithLabelValues(verdict)
+	}
+}
+
 // CountEgress notes a request of a sandboxed command to the network.
 func CountEgress(verdict string) { Egress.WithLabelValues(verdict).Inc() }
 

@@ -77,6 +77,9 @@ func Run(ctx context.Context, o Options) error {
 	if has(o, "run") { // whose records are what is counted of pipelines
 		telemetry.ExpectPipelines()
 	}
+	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // whose commands run in sandboxes
+		telemetry.ExpectEnvironments()
+	}
 	workers, err := start(c, parts, o)
 	if err != nil {
 		return err
