@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rocketgpt/orchestrator/internal/config"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
 )
 
 // worker has what a worker usually has.
