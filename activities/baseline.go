@@ -155,7 +155,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	// A failure that is no property of the commit must not be known for ever.
+	// An infrastructure failure says nothing about the commit, so it is not stored.
 	if fails := checked.result.Code; fails == contract.CodeUnavailable {
 		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not be carried out: %s", in.Check.Name, checked.result.Message)
 	}

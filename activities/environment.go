@@ -314,8 +314,8 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 	return provided{env: env}, nil
 }
 
-// carryOutSetup runs a recipe's commands and keeps what they printed and whom
-// they asked as artifacts of the run.
+// carryOutSetup runs a recipe's commands and stores their output and network
+// requests as artifacts of the run.
 func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration) (*environment.Failed, error) {
 	out := a.output(ctx, runID, "environment")
 	egress := a.egress("environment of run "+fmt.Sprint(runID), "environment.network.hosts")

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// livePause is how long output gathers before those who watch see it.
+	// livePause is how long output is buffered before it is published.
 	livePause = 300 * time.Millisecond
 	// livePiece bounds one piece of it.
 	livePiece = 16 << 10
@@ -26,7 +26,7 @@ const (
 	loggedBytes = 4 << 20
 )
 
-// output takes what a command prints: for those who watch, and as a whole.
+// output collects a command's output, publishes it live, and keeps it for the log.
 type output struct {
 	a      *Activities
 	ctx    context.Context
@@ -146,8 +146,8 @@ type egress struct {
 // recordedRequests bounds the requests of one set-up or check that are kept.
 const recordedRequests = 20_000
 
-// egress returns a way out that says by whom it is used, and which setting names
-// its hosts.
+// egress returns network access labeled with its user (who) and the setting that
+// lists its hosts.
 func (a *Activities) egress(who, setting string) *egress {
 	return &egress{a: a, who: who, setting: setting}
 }

@@ -164,7 +164,7 @@ type Settings struct {
 	ModelTimeout     time.Duration         `json:"model_timeout"`          // longest single model call
 	Fork             *Fork                 `json:"fork,omitempty"`         // of an old run
 	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
-	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: commands have what the worker has, and there is no baseline
+	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
 	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, also where the planner finds it too complex
 }
 

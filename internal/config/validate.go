@@ -50,7 +50,7 @@ var forms = map[string]form{
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"urisource":   {"a URI or path without spaces such as /rgpt", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
-	"hostpattern": {"a host such as registry.npmjs.org, *.example.com or example.com:8443", isHostPattern},
+	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
 	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
