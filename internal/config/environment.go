@@ -40,7 +40,7 @@ type HostCredential struct {
 	Host   string `yaml:"host" secret:"true" validate:"required,hostpattern" doc:"The host, without a wildcard."`
 	Header string `yaml:"header" secret:"true" validate:"required,headername" doc:"Name of the header, such as Authorization."`
 	Env    string `yaml:"env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable of the worker that holds the header's value."`
-	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds it, where there is no variable."`
+	File   string `yaml:"file" secret:"true" validate:"omitempty,abspath" doc:"File on the worker's host that holds the header's value; read only when env is not given."`
 }
 
 // Value reads the header's value. getenv is usually os.Getenv. The error never
