@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,10 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
-	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
@@ -60,13 +57,6 @@ func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 	c := a.limited()
 	cache.Give(&c)
 	return c
-}
-
-// outlet is the way out of one command to some hosts.
-func (a *Activities) outlet(who string, hosts []string) func(net.Listener) []string {
-	return a.Proxy.Outlet(proxy.Session{
-		Hosts: hosts, Who: "run " + who, OnRequest: func(r proxy.Record) { telemetry.CountEgress(string(r.Verdict)) },
-	}, a.Log)
 }
 
 // fillBase compiles the commit that the run started from, once on a host for each

@@ -326,10 +326,7 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 		Runner: a.Sandbox, Command: command, Proxy: egress.serve, OnOutput: out.write, Timeout: timeout,
 	}, w.recipe, draft)
 	out.close()
-	requests, kept := egress.records()
-	if kept == nil {
-		kept = a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), requests)
-	}
+	kept := a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), egress)
 	if err != nil {
 		return nil, setupError(ctx, err)
 	}
@@ -362,23 +359,18 @@ func patterns(paths []string) []string {
 }
 
 // keepSetupFiles stores the log of a set-up and its requests to the network.
-func (a *Activities) keepSetupFiles(ctx context.Context, runID int64, digest string, log, requests []byte) error {
-	var kept []contract.Artifact
-	for _, f := range []struct {
-		name    string
-		kind    contract.ArtifactType
-		content []byte
-	}{{"setup.log", contract.ArtifactLog, log}, {"network.jsonl", contract.ArtifactJSON, requests}} {
-		if len(f.content) == 0 {
-			continue
-		}
-		put, err := a.Artifacts.Put(ctx, f.content)
+func (a *Activities) keepSetupFiles(ctx context.Context, runID int64, digest string, log []byte, way *egress) error {
+	folder := path.Join("environment", digest[:12])
+	kept, err := way.artifact(ctx, path.Join(folder, "network.jsonl"))
+	if err != nil {
+		return err
+	}
+	if len(log) > 0 {
+		put, err := a.Artifacts.Put(ctx, log)
 		if err != nil {
 			return err
 		}
-		kept = append(kept, contract.Artifact{
-			Name: path.Join("environment", digest[:12], f.name), Type: f.kind, Size: int64(len(f.content)), Digest: put,
-		})
+		kept = append(kept, contract.Artifact{Name: path.Join(folder, "setup.log"), Type: contract.ArtifactLog, Size: int64(len(log)), Digest: put})
 	}
 	return a.Store.AddArtifacts(ctx, runID, kept)
 }

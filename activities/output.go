@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -187,4 +188,18 @@ func (e *egress) records() ([]byte, error) {
 		fmt.Fprintf(&out, "{\"more_requests\":%d}\n", e.dropped)
 	}
 	return out.Bytes(), nil
+}
+
+// artifact stores the requests, and returns them as an artifact of that name; none
+// where nothing was asked.
+func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact, error) {
+	requests, err := e.records()
+	if err != nil || len(requests) == 0 {
+		return nil, err
+	}
+	digest, err := e.a.Artifacts.Put(ctx, requests)
+	if err != nil {
+		return nil, err
+	}
+	return []contract.Artifact{{Name: name, Type: contract.ArtifactJSON, Size: int64(len(requests)), Digest: digest}}, nil
 }

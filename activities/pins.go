@@ -2,12 +2,15 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
 // quickPins is how many changed files of tests short work compares. More may
@@ -15,13 +18,29 @@ import (
 const quickPins = 100
 
 // comparePins compares the tests of a workspace with those that its run began
-// with, by the files that differ, and stores what was done to them as the check
-// pinned-tests.
-func (a *Activities) comparePins(ctx context.Context, in contract.TestPlanInput, files []pin.File, mode verdict.PinnedTests, started time.Time) ([]contract.CheckResult, error) {
-	result, findings := verdict.Pinned(pin.Findings(pin.Check(files)), mode)
+// with, by the files that differ and the checks that are gone, and stores what was
+// done to them as the check pinned-tests.
+func (a *Activities) comparePins(
+	ctx context.Context, in contract.TestPlanInput, files []pin.File, lost []contract.Finding, mode verdict.PinnedTests, started time.Time,
+) ([]contract.CheckResult, error) {
+	result, findings := verdict.Pinned(slices.Concat(pin.Findings(pin.Check(files)), lost), mode)
 	result.DurationMS = time.Since(started).Milliseconds()
 	for _, f := range findings {
 		telemetry.CountFinding(f.Severity, f.Category)
 	}
 	return []contract.CheckResult{result}, a.Store.SaveCheck(ctx, in.Execution, result.Check.ID, result, nil, findings, "")
+}
+
+// lostChecks are findings about checks that ran tests on a run's base commit, and
+// that nothing runs any more.
+func (a *Activities) lostChecks(ctx context.Context, run store.Run, pipeline verify.Pipeline) ([]contract.Finding, error) {
+	b, err := a.baselineOf(ctx, run)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	results := make([]contract.CheckResult, len(b.Checks))
+	for i, c := range b.Checks {
+		results[i] = c.Result
+	}
+	return verdict.LostChecks(results, b.Commands, pipeline.Stages, pipeline.Command), nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/pin"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
@@ -78,13 +77,14 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 		return contract.CheckResult{}, err
 	}
 	defer around.Close()
-	proof, err := a.runProof(ctx, in, spec, dir.Path(), tests, cache, around)
+	way := a.checkWayOut(in)
+	proof, err := a.runProof(ctx, in, dir.Path(), tests, a.verifyEnv(spec, cache, around, way), cache, around.ofBase)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
 	// The log is kept for people, not as that of a red check: what failed there
 	// was meant to.
-	if _, err := a.keepFiles(ctx, in, dir.Path(), verify.Outcome{Log: proof.Log}); err != nil {
+	if _, err := a.keepFiles(ctx, in, dir.Path(), verify.Outcome{Log: proof.Log}, way); err != nil {
 		return contract.CheckResult{}, err
 	}
 	var found []contract.Finding
@@ -100,11 +100,10 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 }
 
 func (a *Activities) runProof(
-	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, dir string, tests []pin.Added, cache *buildcache.Cache, around *surroundings,
+	ctx context.Context, in contract.VerifyInput, dir string, tests []pin.Added, env verify.Env, cache *buildcache.Cache, ofBase bool,
 ) (verify.Proof, error) {
-	env := a.verifyEnv(in, spec, cache, around)
 	started := time.Now()
-	if around.ofBase {
+	if ofBase {
 		a.fillBase(ctx, in, dir, env, cache)
 	}
 	env.Limits.Timeout = timeLeft(in, started)

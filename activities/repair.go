@@ -54,22 +54,25 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		if c.Result.OK || c.LogDigest == "" {
 			continue
 		}
-		log, err := a.Artifacts.Get(ctx, c.LogDigest)
+		seen, err := a.readLog(ctx, c.Result.Check, c.LogDigest)
 		if err != nil {
 			// The failure is explained as far as it is known; healing goes on.
 			a.Log.WarnContext(ctx, "Could not read the log of a red check", "run", in.Execution.RunID, "check", c.Result.Check.ID, "error", err)
 			return out, nil
 		}
-		seen := fault.OfOutput(fault.Output{Command: c.Result.Check.Name, ExitCode: 1, Text: string(log[max(0, len(log)-logTail):])})
+		// A test that fails for want of configuration is no wrong code, nor is
+		// one that the network failed.
+		elsewhere := seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra
+		if elsewhere && a.goesWithBase(ctx, in.Execution.RunID, c.Result.Check, seen) {
+			elsewhere = false
+			if seen.Code != contract.CodeMissing { // the log's cause is a known one; the message tells what is new
+				seen = fault.OfOutput(fault.Output{Command: c.Result.Check.Name, ExitCode: 1, Text: c.Result.Message})
+			}
+		}
 		if seen.Cause != "" {
 			out.RootCause = clipped(telemetry.Redact(seen.Cause), causeBytes)
 		}
-		// A test that fails for want of configuration is no wrong code, nor is
-		// one that the network failed.
-		// Where the base commit has all that the check needs, what the change lacks
-		// is the change's fault: an agent can fix that.
-		mine := seen.Code == contract.CodeMissing && a.ranOnBase(ctx, in.Execution.RunID, c.Result.Check)
-		if (seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra) && !mine {
+		if elsewhere {
 			out.Failure.Class, out.Failure.Code = seen.Class, seen.Code
 		}
 		break // the first red check is the root of those after it
@@ -77,8 +80,20 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	return out, nil
 }
 
-// ranOnBase reports whether a check could run on the base commit of a run.
-func (a *Activities) ranOnBase(ctx context.Context, runID int64, check contract.Check) bool {
+// readLog says what the log of a red check tells of its failure.
+func (a *Activities) readLog(ctx context.Context, check contract.Check, digest string) (*contract.Failure, error) {
+	log, err := a.Artifacts.Get(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	return fault.OfOutput(fault.Output{Command: check.Name, ExitCode: 1, Text: string(log[max(0, len(log)-logTail):])}), nil
+}
+
+// goesWithBase reports whether what the log of a red check tells of this machine is
+// no reason for what is new in it: the base commit's log tells the same, so its
+// failures are known; or the base commit had what is missing now, so the change lost
+// it. Either way an agent can mend what is new.
+func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contract.Check, seen *contract.Failure) bool {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
 		return false
@@ -87,8 +102,18 @@ func (a *Activities) ranOnBase(ctx context.Context, runID int64, check contract.
 	if err != nil || b == nil {
 		return false
 	}
-	done, ok := b.Check(check.Original().ID)
-	return ok && done.Result.Code != contract.CodeMissing
+	base, ok := b.Check(check.Original().ID)
+	if !ok {
+		return false
+	}
+	if seen.Code == contract.CodeMissing {
+		return base.Result.Code != contract.CodeMissing
+	}
+	if base.Result.OK || base.LogDigest == "" {
+		return false
+	}
+	before, err := a.readLog(ctx, check, base.LogDigest)
+	return err == nil && before.Class == seen.Class && before.Code == seen.Code
 }
 
 // readRefusal tells a model that declined from one whose answers have the wrong

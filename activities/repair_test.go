@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
 // documented makes the run begin with examples of files, by name.
@@ -117,4 +120,63 @@ func TestARepairAgentThatFollowsARevokedOneIsToldItsHandoff(t *testing.T) {
 		}
 		require.Equal(t, told, strings.Contains(all, "it left its paths"))
 	}
+}
+
+func TestAFailureOfThisMachineThatTheBaseHasTooHidesNoNewOne(t *testing.T) {
+	t.Parallel()
+	const unreachable = "httpcore.ConnectError: [Errno -3] Temporary failure in name resolution\n"
+	check := contract.Check{ID: "test-1", Name: "pytest", Category: contract.CategoryTest}
+	diagnosed := func(baseLog string) contract.Diagnosis {
+		h := newHouse(t, "  []")
+		kept := func(log string) string {
+			digest, err := h.Artifacts.Put(t.Context(), []byte(log))
+			require.NoError(t, err)
+			return digest
+		}
+		base := contract.CheckResult{Check: check, Code: contract.CodeTestsFailed, Message: "1 of 3 tests failed"}
+		_, err := h.Store.OpenBaseline(t.Context(), h.run.ID, store.Baseline{Key: "k", Repo: h.run.Repo, Stages: [][]contract.Check{{check}}})
+		require.NoError(t, err)
+		require.NoError(t, h.Store.SaveBaselineCheck(t.Context(), "k", store.BaselineCheck{Result: base, LogDigest: kept(baseLog)}))
+		e := h.begin(contract.PhaseTester, "")
+		now := contract.CheckResult{Check: check, Code: contract.CodeTestsFailed, Message: "test_add failed: AssertionError: assert 3 == 4", Major: 1}
+		require.NoError(t, h.Store.SaveCheck(t.Context(), e, check.ID, now, nil, nil, kept("AssertionError: assert 3 == 4\n"+unreachable)))
+		out, err := h.Diagnose(t.Context(), contract.DiagnoseInput{
+			Execution: e, Failure: contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed, Message: "2 of 3 tests failed"},
+		})
+		require.NoError(t, err)
+		return out
+	}
+	known := diagnosed(unreachable)
+	require.Equal(t, contract.ClassAssertion, known.Failure.Class, "the network fails on the base, too: what is new is the change's")
+	require.Contains(t, known.RootCause, "assert 3 == 4")
+	require.NotContains(t, known.RootCause, "name resolution")
+
+	fresh := diagnosed("AssertionError: assert 1 == 2\n")
+	require.Equal(t, contract.ClassInfra, fresh.Failure.Class)
+}
+
+func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	e := h.begin(contract.PhaseTester, contract.StepEnvironment)
+	said, err := json.Marshal(model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{
+		ID: "c", Name: tool.ProposeSetup, Arguments: `{"commands":["make deps"],"variables":{"CI":"1"},"reason":"the Makefile says so"}`,
+	}}})
+	require.NoError(t, err)
+	require.NoError(t, h.Store.OpenConversation(t.Context(), e.ID, []store.Message{{Role: string(model.RoleAssistant), Content: said}}))
+	propose := func() int64 {
+		t.Helper()
+		out, err := h.Proposal(t.Context(), contract.ProposalInput{Execution: e})
+		require.NoError(t, err)
+		return out.Setup
+	}
+	first := propose()
+	require.NotZero(t, first)
+	require.Equal(t, first, propose())
+	all, err := h.Store.Setups(t.Context(), h.run.Repo, 10)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+
+	require.NoError(t, h.JudgeSetup(t.Context(), contract.JudgeSetupInput{RunID: h.run.ID, Setup: first, Why: "red"}))
+	require.NotEqual(t, first, propose(), "one that was taken back does not count")
 }

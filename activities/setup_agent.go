@@ -21,7 +21,7 @@ import (
 
 // setupEnv is what the tools of the environment agent work with: a shell on the
 // base commit, as a set-up has it, and the form of a proposal.
-func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache) error {
+func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache, way *egress) error {
 	recipe, err := a.detected(ctx, in.Execution.RunID, checkout)
 	if err != nil {
 		return err
@@ -33,8 +33,7 @@ func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *t
 	c := a.limited()
 	recipe.Outfit(&c)
 	c.Home, c.Tmp = home, tmp
-	egress := a.egress("environment agent of run "+fmt.Sprint(in.Execution.RunID), "environment.network.hosts")
-	c.Proxy, c.CACertificates = egress.serve(recipe.Hosts), a.Proxy.CACertificate()
+	c.Proxy, c.CACertificates = way.serve(recipe.Hosts), a.Proxy.CACertificate()
 	env.Command = c
 	env.Propose = badProposal
 	return nil
@@ -148,7 +147,11 @@ func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (c
 	if err != nil {
 		return contract.ProposalResult{}, err
 	}
-	doc, err := json.Marshal(environment.Settings{Setup: proposal.Commands, Variables: proposal.Variables})
+	settings := environment.Settings{Setup: proposal.Commands, Variables: proposal.Variables}
+	if same, err := a.proposedBefore(ctx, run, settings); err != nil || same != 0 {
+		return contract.ProposalResult{Setup: same}, err // this activity was done before, and its result got lost
+	}
+	doc, err := json.Marshal(settings)
 	if err != nil {
 		return contract.ProposalResult{}, fmt.Errorf("store a proposed setup: %w", err)
 	}
@@ -159,6 +162,26 @@ func (a *Activities) Proposal(ctx context.Context, in contract.ProposalInput) (c
 		return contract.ProposalResult{}, err
 	}
 	return contract.ProposalResult{Setup: made.ID}, a.Store.SetRunSetup(ctx, run.ID, made.ID)
+}
+
+// proposedBefore returns the setup that a run tries where it is this very proposal, else
+// 0.
+func (a *Activities) proposedBefore(ctx context.Context, run store.Run, settings environment.Settings) (int64, error) {
+	if run.SetupID == 0 {
+		return 0, nil
+	}
+	known, err := a.Store.SetupByID(ctx, run.SetupID)
+	if err != nil || known.RunID != run.ID || known.Proven || known.RevokedAt != nil {
+		return 0, err
+	}
+	var before environment.Settings
+	if err := json.Unmarshal(known.Settings, &before); err != nil {
+		return 0, fmt.Errorf("read setup %d: %w", known.ID, err)
+	}
+	if !slices.Equal(before.Setup, settings.Setup) || !maps.Equal(before.Variables, settings.Variables) {
+		return 0, nil
+	}
+	return known.ID, nil
 }
 
 // mergedVariables are those that are configured, which win, with the proposed ones.

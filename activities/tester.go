@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"time"
 
@@ -51,12 +50,13 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	if err != nil {
 		return contract.TestPlanResult{}, err
 	}
-	return a.planOfTests(ctx, in, run.Settings.Repo.Workspace(), spec, pipeline.Stages)
+	return a.planOfTests(ctx, in, run, spec, pipeline)
 }
 
 // planOfTests adds to a plan what concerns the tests of the change themselves.
-func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, base contract.Workspace, spec setup.RunSpec, stages [][]contract.Check) (contract.TestPlanResult, error) {
-	out := contract.TestPlanResult{Stages: stages}
+func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, run store.Run, spec setup.RunSpec, pipeline verify.Pipeline) (contract.TestPlanResult, error) {
+	base := run.Settings.Repo.Workspace()
+	out := contract.TestPlanResult{Stages: pipeline.Stages}
 	if !spec.Verification.PinnedTests.On() && !spec.Verification.NewTests.On() {
 		return out, nil
 	}
@@ -65,7 +65,7 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 	if err != nil || in.Quick && len(files) > quickPins {
 		return contract.TestPlanResult{Cold: true}, err
 	}
-	if spec.Verification.NewTests.On() && hasTests(stages) {
+	if spec.Verification.NewTests.On() && hasTests(pipeline.Stages) {
 		tests, err := a.toProve(ctx, base, in.Workspace, files)
 		if err != nil {
 			return contract.TestPlanResult{}, err
@@ -75,9 +75,15 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 		}
 	}
 	if spec.Verification.PinnedTests.On() {
-		out.Done, err = a.comparePins(ctx, in, files, spec.Verification.PinnedTests, started)
+		lost, err := a.lostChecks(ctx, run, pipeline)
+		if err != nil {
+			return contract.TestPlanResult{}, err
+		}
+		if out.Done, err = a.comparePins(ctx, in, files, lost, spec.Verification.PinnedTests, started); err != nil {
+			return contract.TestPlanResult{}, err
+		}
 	}
-	return out, err
+	return out, nil
 }
 
 // quick reports whether a workspace can be laid out in a moment: its repository
@@ -159,13 +165,15 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 			"the environment of the base commit could not be made again: `%s` failed (%s)", around.failed.Command, around.failed.Why)
 	}
 	outcome := brokenSetup(around)
+	way := a.checkWayOut(in)
 	if outcome == nil {
-		if outcome, err = a.runCheck(ctx, in, spec, dir.Path(), cache, around); err != nil {
+		env := a.verifyEnv(spec, cache, around, way)
+		if outcome, err = a.runCheck(ctx, in, dir.Path(), env, cache, around.ofBase); err != nil {
 			return checked{}, err
 		}
 	}
 	redact(outcome)
-	log, err := a.keepFiles(ctx, in, dir.Path(), *outcome)
+	log, err := a.keepFiles(ctx, in, dir.Path(), *outcome, way)
 	if err != nil {
 		return checked{}, err
 	}
@@ -203,11 +211,10 @@ func brokenSetup(around *surroundings) *verify.Outcome {
 }
 
 func (a *Activities) runCheck(
-	ctx context.Context, in contract.VerifyInput, spec setup.RunSpec, checkout string, cache *buildcache.Cache, around *surroundings,
+	ctx context.Context, in contract.VerifyInput, checkout string, env verify.Env, cache *buildcache.Cache, ofBase bool,
 ) (*verify.Outcome, error) {
-	env := a.verifyEnv(in, spec, cache, around)
 	started := time.Now()
-	if around.ofBase {
+	if ofBase {
 		a.fillBase(ctx, in, checkout, env, cache)
 	}
 	env.Limits.Timeout = timeLeft(in, started)
@@ -221,6 +228,12 @@ func (a *Activities) runCheck(
 	return &outcome, err
 }
 
+// checkWayOut is the way out for the commands of one check, to what its own settings
+// allow.
+func (a *Activities) checkWayOut(in contract.VerifyInput) *egress {
+	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, verify.NetworkSetting(in.Check.Category))
+}
+
 // discard gives back what a check compiled. What is left is swept later.
 func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache *buildcache.Cache) {
 	if err := cache.Discard(); err != nil {
@@ -228,7 +241,7 @@ func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache
 	}
 }
 
-func (a *Activities) verifyEnv(in contract.VerifyInput, spec setup.RunSpec, cache *buildcache.Cache, around *surroundings) verify.Env {
+func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, around *surroundings, way *egress) verify.Env {
 	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
@@ -241,9 +254,7 @@ func (a *Activities) verifyEnv(in contract.VerifyInput, spec setup.RunSpec, cach
 	}
 	if a.Proxy != nil {
 		env.CACertificates = a.Proxy.CACertificate()
-		env.Proxy = func(hosts []string) func(net.Listener) []string {
-			return a.outlet(directory(in.Execution)+"/"+in.Check.ID, hosts)
-		}
+		env.Proxy = way.serve
 	}
 	return env
 }
@@ -262,7 +273,7 @@ func redact(o *verify.Outcome) {
 
 // keepFiles stores the log of a check and the files that it left behind, and
 // returns the log's digest.
-func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome) (string, error) {
+func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome, way *egress) (string, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
 	if in.Baseline != "" {
 		prefix = contract.StepBaseline + "/" + in.Check.ID + "/"
@@ -280,6 +291,14 @@ func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, roo
 		return "", fmt.Errorf("open the checkout: %w", err)
 	}
 	defer files.Close()
+	requests, err := way.artifact(ctx, prefix+"network.jsonl")
+	if err != nil {
+		return "", err
+	}
+	for i := range requests {
+		requests[i].ExecutionID = in.Execution.ID
+	}
+	kept = append(kept, requests...)
 	for _, f := range outcome.Artifacts {
 		artifact, err := a.keepFile(ctx, files, f)
 		if err != nil {

@@ -81,10 +81,11 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 		return tool.Result{}, in.Workspace, err
 	}
 	defer cache.Close()
-	env := a.toolEnv(in, dir.Path(), cache)
+	way := a.wayOut(in.Execution)
+	env := a.toolEnv(in, dir.Path(), cache, way)
 	note := ""
 	if in.Execution.Agent == contract.AgentEnvironment {
-		if err := a.setupEnv(ctx, in, &env, dir.Path(), cache); err != nil {
+		if err := a.setupEnv(ctx, in, &env, dir.Path(), cache, way); err != nil {
 			return tool.Result{}, in.Workspace, err
 		}
 	} else if def.Long {
@@ -106,6 +107,9 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	}
 	result, err := tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
 	result.Text = note + result.Text
+	if err == nil {
+		err = a.keepRequests(ctx, in, way)
+	}
 	if err != nil || !known || def.ReadOnly {
 		return result, in.Workspace, err
 	}
@@ -128,11 +132,34 @@ func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract
 	return dir.SaveFile(ctx, result.Path)
 }
 
+// wayOut is the way out for one tool call of an agent. The environment agent has that
+// of a set-up.
+func (a *Activities) wayOut(e contract.ExecutionRef) *egress {
+	setting := "execution.sandbox.network"
+	if e.Agent == contract.AgentEnvironment {
+		setting = "environment.network.hosts"
+	}
+	return a.egress("run "+directory(e), setting)
+}
+
+// keepRequests stores what a tool call asked of the network, as an artifact of the
+// run; nothing where it asked for nothing.
+func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, way *egress) error {
+	kept, err := way.artifact(ctx, fmt.Sprintf("network/%s/%d/%d-%d.jsonl", nameOf(in.Execution), in.Execution.Attempt, in.Turn, in.Index))
+	for i := range kept {
+		kept[i].ExecutionID = in.Execution.ID
+	}
+	if err != nil {
+		return err
+	}
+	return a.Store.AddArtifacts(ctx, in.Execution.RunID, kept)
+}
+
 // toolEnv is what a tool works with.
-func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache) tool.Env {
+func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache, way *egress) tool.Env {
 	command := a.command(cache)
 	if hosts := a.Config.Execution.Sandbox.Network; len(hosts) > 0 && a.Proxy != nil {
-		command.Proxy, command.CACertificates = a.outlet(directory(in.Execution), hosts), a.Proxy.CACertificate()
+		command.Proxy, command.CACertificates = way.serve(hosts), a.Proxy.CACertificate()
 	}
 	return tool.Env{
 		Root: root, Runner: a.Sandbox, Command: command,

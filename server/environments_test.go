@@ -28,7 +28,7 @@ func (b *bundle) keepEnvironment(tb testing.TB) {
 	}.Encode()
 	require.NoError(tb, err)
 	require.NoError(tb, b.SaveEnvironment(tb.Context(), store.Environment{
-		Digest: keptDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: "sha256:a", Bytes: 3 << 20, Files: 9, DurationMS: 1500,
+		Digest: keptDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: b.keep(tb, "archive"), Bytes: 3 << 20, Files: 9, DurationMS: 1500,
 	}))
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -34,7 +35,7 @@ func withEnvironment(tb testing.TB, p *place) int64 {
 	}.Encode()
 	require.NoError(tb, err)
 	require.NoError(tb, p.SaveEnvironment(ctx, store.Environment{
-		Digest: madeDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: "sha256:a", Bytes: 5 << 20, Files: 7, DurationMS: 12345, RunID: run.ID,
+		Digest: madeDigest, Repo: "/repos/app", BaseCommit: "c0ffee", Source: "detected", Recipe: recipe, Archive: artifact.Digest([]byte("archive")), Bytes: 5 << 20, Files: 7, DurationMS: 12345, RunID: run.ID,
 	}))
 	require.NoError(tb, p.SetRunEnvironment(ctx, run.ID, madeDigest, 0))
 	_, err = p.Record(ctx, store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "first"}, contract.Record{RunID: run.ID, Seq: 1, Events: []contract.EventDraft{

@@ -56,6 +56,14 @@ func (b *bucket) openAt(ctx context.Context, key string, offset int64) (io.ReadC
 	return r, nil
 }
 
+func (b *bucket) remove(ctx context.Context, key string) error {
+	err := b.Delete(ctx, key)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil
+	}
+	return err
+}
+
 func (b *bucket) where() string { return b.name }
 
 func (b *bucket) close() error { return b.Close() }

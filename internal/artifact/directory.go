@@ -115,6 +115,14 @@ func (d *directory) openAt(_ context.Context, key string, offset int64) (io.Read
 	return f, nil
 }
 
+func (d *directory) remove(_ context.Context, key string) error {
+	err := os.Remove(d.path(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (d *directory) where() string { return d.root }
 
 func (d *directory) close() error { return nil }

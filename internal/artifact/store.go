@@ -49,6 +49,8 @@ type backend interface {
 	open(ctx context.Context, key string) (io.ReadCloser, error)
 	// openAt is open from an offset on.
 	openAt(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
+	// remove takes a key away. One that is not there is no error.
+	remove(ctx context.Context, key string) error
 	// where names the place for people.
 	where() string
 	close() error
@@ -148,6 +150,19 @@ func (s *Store) Exists(ctx context.Context, digest string) (bool, error) {
 		return false, s.explain(err, "look for artifact %s", digest)
 	}
 	return there, nil
+}
+
+// Remove takes a blob away, for good and for all that ever put the same content:
+// only whoever knows that nothing else can be named by its digest may call it. A blob
+// that is not there is no error. Readers that have it open may fail.
+func (s *Store) Remove(ctx context.Context, digest string) error {
+	if err := Validate(digest); err != nil {
+		return err
+	}
+	if err := s.backend.remove(ctx, keyOf(digest)); err != nil {
+		return s.explain(err, "remove artifact %s", digest)
+	}
+	return nil
 }
 
 // Close gives back what the store holds open. Readers stay usable.

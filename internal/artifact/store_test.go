@@ -97,6 +97,25 @@ func TestTheEmptyBlobIsABlob(t *testing.T) {
 	})
 }
 
+func TestARemovedBlobIsGoneAndCanBePutAgain(t *testing.T) {
+	t.Parallel()
+	everyStore(t, func(t *testing.T, s *artifact.Store) {
+		digest, err := s.Put(t.Context(), []byte("hello"))
+		require.NoError(t, err)
+		for range 2 { // what is not there is no error
+			require.NoError(t, s.Remove(t.Context(), digest))
+			_, err = s.Get(t.Context(), digest)
+			require.ErrorIs(t, err, artifact.ErrNotFound)
+		}
+		_, err = s.Put(t.Context(), []byte("hello"))
+		require.NoError(t, err)
+		data, err := s.Get(t.Context(), digest)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(data))
+		require.ErrorIs(t, s.Remove(t.Context(), "../hello"), artifact.ErrDigest)
+	})
+}
+
 func TestAMissingBlobIsNotFound(t *testing.T) {
 	t.Parallel()
 	everyStore(t, func(t *testing.T, s *artifact.Store) {

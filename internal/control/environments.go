@@ -157,8 +157,8 @@ func environmentOf(row store.Environment, used []string) (Environment, error) {
 	return e, nil
 }
 
-// RemoveEnvironment forgets an environment, the baselines that ran in it, and this
-// host's copy. The next run that wants it makes it again. While a run that has
+// RemoveEnvironment removes an environment, its archive, the baselines that ran in it,
+// and this host's copy. The next run that wants it makes it again. While a run that has
 // not ended uses it, it stays.
 func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environment, error) {
 	e, err := r.Environment(ctx, digest)
@@ -168,8 +168,14 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 	if e.InUse {
 		return e, refused("environment %.12s is used by a run that has not ended; wait for its end, or stop it", e.Digest)
 	}
-	if _, err := r.Store.RemoveEnvironment(ctx, e.Digest); err != nil {
+	archive, err := r.Store.RemoveEnvironment(ctx, e.Digest)
+	if err != nil {
 		return e, err
+	}
+	if archive != "" {
+		if err := r.Artifacts.Remove(ctx, archive); err != nil {
+			return e, err
+		}
 	}
 	if _, err := setup.Environments(r.DataDir).Remove(e.Digest); err != nil {
 		return e, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "environment %.12s is forgotten, but this host's copy could not be removed; the worker's sweep will", e.Digest)

@@ -58,15 +58,25 @@ func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 	}), "store environment %s", e.Digest)
 }
 
-// RemoveEnvironment forgets an environment and the baselines that ran in it, and
-// reports whether it was there. The content goes with the artifact store's own
-// retention and the hosts' sweeps.
-func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (bool, error) {
+// RemoveEnvironment forgets an environment and the baselines that ran in it. It
+// returns the artifact that is its archive, which nothing names any more; empty where
+// the environment was not there.
+func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive string, err error) {
 	if _, err := s.q.DropBaselinesOf(ctx, digest); err != nil {
-		return false, explain(err, "remove the baselines of environment %s", digest)
+		return "", explain(err, "remove the baselines of environment %s", digest)
 	}
-	n, err := s.q.RemoveEnvironment(ctx, digest)
-	return n > 0, explain(err, "remove environment %s", digest)
+	archives, err := s.q.RemoveEnvironment(ctx, digest)
+	if err != nil || len(archives) == 0 {
+		return "", explain(err, "remove environment %s", digest)
+	}
+	return archives[0], nil
+}
+
+// UnusedEnvironments returns environments that nobody used for longer than age and
+// that no run needs which has not ended, the longest unused first, at most 1,000.
+func (s *Store) UnusedEnvironments(ctx context.Context, age time.Duration) ([]string, error) {
+	digests, err := s.q.UnusedEnvironments(ctx, db.UnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
+	return digests, explain(err, "look for environments that nobody uses")
 }
 
 // EnvironmentsInUse returns the environments of runs that have not ended.

@@ -278,6 +278,41 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	return f, true
 }
 
+// LostChecks are findings about checks of the base commit that ran tests and that the
+// plan of the changed files has neither under their id nor with their command. Where
+// the plan has as many checks of tests as the base, one that is called otherwise now
+// stands for the one that is gone. Shards depend on the files, and are not compared.
+func LostChecks(base []contract.CheckResult, baseCommands map[string]string, stages [][]contract.Check, command func(id string) string) []contract.Finding {
+	kept := map[string]bool{}
+	planned := 0
+	for _, stage := range stages {
+		for _, c := range stage {
+			if c.Category == contract.CategoryTest {
+				kept["id "+c.ID], kept["command "+command(c.ID)] = true, true
+				planned++
+			}
+		}
+	}
+	var lost []contract.Finding
+	had := 0
+	for _, r := range base {
+		c := r.Check
+		if c.Category != contract.CategoryTest || c.Shards > 1 || executed(r.Summary) == 0 {
+			continue
+		}
+		had++
+		if kept["id "+c.ID] || kept["command "+baseCommands[c.ID]] {
+			continue
+		}
+		lost = append(lost, contract.Finding{
+			Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: pinnedRule + string(pin.Excluded),
+			Message: fault.Clip(fmt.Sprintf("the check %s is kept out of the test run: it ran %d tests on the base commit (`%s`), and the change has no such check",
+				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
+		})
+	}
+	return lost[:min(len(lost), max(0, had-planned))]
+}
+
 func executed(s contract.TestSummary) int { return s.Passed + s.Failed + s.Flaky }
 
 // complete reports whether all tests of an outcome are known by name.

@@ -186,6 +186,38 @@ func TestTestsOfTheBaseThatDoNotRunAnyMoreAreMissing(t *testing.T) {
 	}
 }
 
+func TestACheckThatRanTestsOnTheBaseAndRunsNoMoreIsLost(t *testing.T) {
+	t.Parallel()
+	check := func(id string) contract.Check { return contract.Check{ID: id, Name: id, Category: contract.CategoryTest} }
+	had := func(id string, passed int) contract.CheckResult {
+		return contract.CheckResult{Check: check(id), OK: true, Summary: contract.TestSummary{Passed: passed}}
+	}
+	base := []contract.CheckResult{had("go", 3), had("node", 4), had("python", 0)}
+	commands := map[string]string{"go": "go test ./...", "node": "npm test", "python": "pytest"}
+	lost := func(now map[string]string, checks ...contract.Check) []contract.Finding {
+		return verdict.LostChecks(base, commands, [][]contract.Check{checks}, func(id string) string { return now[id] })
+	}
+	require.Empty(t, lost(commands, check("go"), check("node")), "what ran nothing is not missed")
+	gone := lost(commands, check("go"))
+	require.Len(t, gone, 1)
+	require.Equal(t, contract.SeverityMajor, gone[0].Severity)
+	require.Contains(t, gone[0].Message, "node")
+	require.Contains(t, gone[0].Message, "4 tests")
+	require.Len(t, lost(nil), 2)
+	require.Empty(t, lost(map[string]string{"go": "go test ./...", "web": "npm test"}, check("go"), check("web")), "it has another id")
+	require.Empty(t, lost(map[string]string{"go": "go test ./...", "web": "vitest run"}, check("go"), check("web")), "another runner took its place")
+	lint := check("node")
+	lint.Category = contract.CategoryLint
+	require.Len(t, lost(commands, check("go"), lint), 1, "a lint runs no tests")
+
+	result, graded := verdict.Pinned(gone, verdict.PinnedEnforce)
+	require.False(t, result.OK)
+	require.Equal(t, contract.SeverityMajor, graded[0].Severity)
+	result, graded = verdict.Pinned(gone, verdict.PinnedReport)
+	require.True(t, result.OK)
+	require.Equal(t, contract.SeverityMedium, graded[0].Severity)
+}
+
 func counted(passed int) verdict.Recorded {
 	return verdict.Recorded{Result: contract.CheckResult{Check: check("test-node-1", contract.CategoryTest), OK: true, Summary: contract.TestSummary{Passed: passed}}}
 }

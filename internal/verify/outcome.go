@@ -108,13 +108,19 @@ func (r *run) judge(f *findings, e *execution) {
 	}
 }
 
+// NetworkSetting names the line of configuration that lists the hosts which checks of
+// a category may reach.
+func NetworkSetting(c contract.Category) string {
+	if c == contract.CategoryCustom {
+		return "network of the check in verification.custom"
+	}
+	return fmt.Sprintf("verification.%s.network", c)
+}
+
 // judgeNetwork says of a red check what it wanted of the network and did not
 // get.
 func (r *run) judgeNetwork(f *findings, e *execution) {
-	key := fmt.Sprintf("verification.%s.network", r.job.check.Category)
-	if r.job.check.Category == contract.CategoryCustom {
-		key = "network of the check in verification.custom"
-	}
+	key := NetworkSetting(r.job.check.Category)
 	switch {
 	case !e.red():
 	case len(e.result.Refused) > 0:

@@ -287,12 +287,28 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 	used, err := parts.Store.EnvironmentsInUse(ctx)
 	if err == nil {
 		e := parts.Config.Environment
-		err = setup.Environments(parts.DataDir).Sweep(ctx, environment.Bounds{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
-			func(digest string) bool { return slices.Contains(used, digest) })
+		err = errors.Join(
+			setup.Environments(parts.DataDir).Sweep(ctx, environment.Bounds{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
+				func(digest string) bool { return slices.Contains(used, digest) }),
+			removeArchives(ctx, parts, e.Age))
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("Could not sweep the environments", "error", err)
 	}
+}
+
+// removeArchives removes environments from the artifact store that no run used for
+// longer than age. A run that wants one again makes it again.
+func removeArchives(ctx context.Context, parts *activities.Activities, age time.Duration) error {
+	digests, err := parts.Store.UnusedEnvironments(ctx, age)
+	for _, digest := range digests {
+		archive, failed := parts.Store.RemoveEnvironment(ctx, digest)
+		if failed == nil && archive != "" {
+			failed = parts.Artifacts.Remove(ctx, archive)
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // ended reports whether working directories belong to a run that has ended.

@@ -387,16 +387,28 @@ func (q *Queries) ProveSetup(ctx context.Context, id int64) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
-const removeEnvironment = `-- name: RemoveEnvironment :execrows
-DELETE FROM orchestrator_environments WHERE digest = $1
+const removeEnvironment = `-- name: RemoveEnvironment :many
+DELETE FROM orchestrator_environments WHERE digest = $1 RETURNING archive
 `
 
-func (q *Queries) RemoveEnvironment(ctx context.Context, digest string) (int64, error) {
-	result, err := q.db.Exec(ctx, removeEnvironment, digest)
+func (q *Queries) RemoveEnvironment(ctx context.Context, digest string) ([]string, error) {
+	rows, err := q.db.Query(ctx, removeEnvironment, digest)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var archive string
+		if err := rows.Scan(&archive); err != nil {
+			return nil, err
+		}
+		items = append(items, archive)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const revokeSetup = `-- name: RevokeSetup :execrows
@@ -501,6 +513,9 @@ func (q *Queries) SetRunBaseline(ctx context.Context, arg SetRunBaselineParams) 
 }
 
 const setRunEnvironment = `-- name: SetRunEnvironment :execrows
+WITH used AS (
+    UPDATE orchestrator_environments SET used_at = now() WHERE digest = $1
+)
 UPDATE orchestrator_runs
 SET environment = $1, setup_id = $2, updated_at = clock_timestamp()
 WHERE id = $3
@@ -582,4 +597,37 @@ func (q *Queries) SetupOf(ctx context.Context, repo string) (Setup, error) {
 		&i.RevokedBy,
 	)
 	return i, err
+}
+
+const unusedEnvironments = `-- name: UnusedEnvironments :many
+SELECT e.digest FROM orchestrator_environments e
+WHERE e.used_at < now() - make_interval(secs => $1)
+  AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
+ORDER BY e.used_at LIMIT $2
+`
+
+type UnusedEnvironmentsParams struct {
+	Age  float64
+	Most int32
+}
+
+// Those that nobody used for some time and that no run needs which has not ended.
+func (q *Queries) UnusedEnvironments(ctx context.Context, arg UnusedEnvironmentsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, unusedEnvironments, arg.Age, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var digest string
+		if err := rows.Scan(&digest); err != nil {
+			return nil, err
+		}
+		items = append(items, digest)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

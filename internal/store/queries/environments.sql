@@ -15,8 +15,14 @@ VALUES (@digest, @repo, @base_commit, @source, @recipe, @archive, @archive_size,
 ON CONFLICT (digest) DO UPDATE
 SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files, used_at = now();
 
--- name: RemoveEnvironment :execrows
-DELETE FROM orchestrator_environments WHERE digest = @digest;
+-- name: RemoveEnvironment :many
+DELETE FROM orchestrator_environments WHERE digest = @digest RETURNING archive;
+-- name: UnusedEnvironments :many
+-- Those that nobody used for some time and that no run needs which has not ended.
+SELECT e.digest FROM orchestrator_environments e
+WHERE e.used_at < now() - make_interval(secs => @age)
+  AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
+ORDER BY e.used_at LIMIT @most;
 
 -- name: EnvironmentsInUse :many
 -- Those of runs that have not ended.
@@ -51,6 +57,9 @@ UPDATE orchestrator_setups SET proven = true WHERE id = @id AND revoked_at IS NU
 UPDATE orchestrator_runs SET setup_id = sqlc.narg(setup_id), updated_at = clock_timestamp() WHERE id = @run_id;
 
 -- name: SetRunEnvironment :execrows
+WITH used AS (
+    UPDATE orchestrator_environments SET used_at = now() WHERE digest = @environment
+)
 UPDATE orchestrator_runs
 SET environment = @environment, setup_id = sqlc.narg(setup_id), updated_at = clock_timestamp()
 WHERE id = @run_id;

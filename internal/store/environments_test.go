@@ -1,0 +1,51 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	digest := strings.Repeat("ab", 32)
+	require.NoError(t, b.SaveEnvironment(t.Context(), store.Environment{
+		Digest: digest, Repo: "/repos/calculator", Source: "detected", Recipe: raw(`{}`), Archive: "sha256:archive",
+	}))
+	// aged makes it look as if nobody had used it for a day.
+	aged := func() {
+		conn, err := pgx.Connect(t.Context(), b.url)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), "UPDATE orchestrator_environments SET used_at = now() - interval '1 day'")
+		require.NoError(t, err)
+		require.NoError(t, conn.Close(t.Context()))
+	}
+	unused := func() []string {
+		digests, err := b.UnusedEnvironments(t.Context(), time.Hour)
+		require.NoError(t, err)
+		return digests
+	}
+	require.Empty(t, unused(), "it was just made")
+	aged()
+	require.Equal(t, []string{digest}, unused())
+	require.NoError(t, b.SetRunEnvironment(t.Context(), b.run.ID, digest, 0))
+	require.Empty(t, unused(), "a run has begun to use it")
+	aged()
+	require.Empty(t, unused(), "a run that has not ended needs it")
+	b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
+	require.Equal(t, []string{digest}, unused())
+
+	archive, err := b.RemoveEnvironment(t.Context(), digest)
+	require.NoError(t, err)
+	require.Equal(t, "sha256:archive", archive)
+	archive, err = b.RemoveEnvironment(t.Context(), digest)
+	require.NoError(t, err)
+	require.Empty(t, archive, "it is gone")
+}
