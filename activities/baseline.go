@@ -112,25 +112,18 @@ func baselineKey(run store.Run, ws contract.Workspace, s verify.Settings, p veri
 	return digestOf("baseline 1", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
-// left returns the checks of a baseline that have no outcome, none after a build
-// that failed: what does not build cannot be tested.
+// left returns the checks of a baseline that have no outcome.
 func left(b store.Baseline) [][]contract.Check {
 	var stages [][]contract.Check
 	for _, stage := range b.Stages {
 		var open []contract.Check
-		broken := false
 		for _, c := range stage {
-			done, ok := b.Check(c.ID)
-			if !ok {
+			if _, done := b.Check(c.ID); !done {
 				open = append(open, c)
 			}
-			broken = broken || ok && !done.Result.OK && c.Category == contract.CategoryBuild
 		}
 		if len(open) > 0 {
 			stages = append(stages, open)
-		}
-		if broken {
-			break
 		}
 	}
 	return stages
