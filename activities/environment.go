@@ -232,6 +232,7 @@ func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout
 	if !errors.Is(err, environment.ErrNotHere) {
 		return provided{}, environmentFault(err)
 	}
+	asked := time.Now()
 	release, err := a.Store.Own(ctx, "environment/"+w.digest)
 	if err != nil {
 		return provided{}, err
@@ -239,6 +240,13 @@ func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout
 	defer release()
 	if env, err = a.environments().Open(w.digest); err == nil {
 		return provided{env: env, kept: true}, nil
+	}
+	if before, ok := a.failures.Load(w.digest); ok {
+		// What failed while this run waited for it failed for this run, too.
+		if f := before.(failedSetup); f.at.After(asked) { //nolint:forcetypeassert // nothing else is stored
+			return provided{failed: f.failed}, nil
+		}
+		a.failures.Delete(w.digest)
 	}
 	row, err := a.Store.Environment(ctx, w.digest)
 	if err == nil {
@@ -284,8 +292,12 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 	}
 	defer draft.Discard()
 	failed, err := a.carryOutSetup(ctx, runID, w, dir.Path(), draft, timeout)
-	if err != nil || failed != nil {
-		return provided{failed: failed}, err
+	if err != nil {
+		return provided{}, err
+	}
+	if failed != nil {
+		a.failures.Store(w.digest, failedSetup{failed, time.Now()})
+		return provided{failed: failed}, nil
 	}
 	all, unignored, err := dir.Untracked(ctx)
 	if err != nil {

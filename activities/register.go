@@ -44,7 +44,7 @@ type Activities struct {
 
 	prompts  sync.Map // versions of prompts whose text is stored
 	facts    sync.Map // what git knows of base commits, by repository and commit
-	failures sync.Map // of set-ups that a change wants, by digest
+	failures sync.Map // of set-ups, by digest; of those that a change wants, by digest and tree
 	flights  flights  // model calls under way
 }
 

@@ -64,7 +64,7 @@ func testsOf(v versions) []Test {
 		if m == nil || mark != "" && !strings.Contains(strings.Join(lines[max(0, i-annotationLines):i], ""), mark) {
 			continue
 		}
-		tests, begins = append(tests, Test{v.path, strings.Join(m[1:], "")}), append(begins, i)
+		tests, begins = append(tests, Test{v.path, strings.TrimSpace(strings.Join(m[1:], ""))}), append(begins, i)
 	}
 	var touched []Test
 	for i, t := range tests {
