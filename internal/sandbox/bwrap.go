@@ -54,7 +54,9 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// No parent death signal: bwrap asks for one when its process 1 can do without it,
+	// which a bwrap that is killed before leaves behind, waiting.
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dropGroups(cmd.SysProcAttr)
 	return cmd, nil
 }

@@ -153,6 +153,10 @@ func runAttach(config helperConfig) error {
 	if err := keepFiles(config.Descriptors); err != nil {
 		return err
 	}
+	// bwrap asks for a parent death signal itself, once its process 1 needs it no more.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("let go of the worker: %w", err)
+	}
 	return fmt.Errorf("start %s: %w", config.Next[0], unix.Exec(config.Next[0], config.Next, []string{}))
 }
 

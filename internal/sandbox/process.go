@@ -202,6 +202,7 @@ type run struct {
 	waited   chan error        // the child was waited for
 	initPID  chan int          // the helper's process exists
 	messages chan helperStatus // from the helper; closed when it is gone
+	killedAt time.Time         // first, by its end of the life pipe
 }
 
 func (p *Process) start(s *session, started time.Time) (*run, error) {
@@ -413,8 +414,20 @@ func (r *run) kill(init *initProcess) {
 		init.kill()
 		return
 	}
-	_ = r.cmd.Process.Kill()
+	// Process 1 begins once bwrap has told who it is. A bwrap that is killed before
+	// leaves it waiting for ever; so it gets to tell, and its helper, which finds this
+	// end of the pipe closed, ends by itself.
+	if r.session.life.Close() == nil {
+		r.killedAt = time.Now()
+	}
+	if r.variant != Bubblewrap || time.Since(r.killedAt) > startsWithin {
+		_ = r.cmd.Process.Kill()
+	}
 }
+
+// startsWithin is how long bwrap may take to tell of process 1, until it is killed
+// all the same.
+const startsWithin = 5 * time.Second
 
 func (r *run) result(o outcome, waitErr error) (Result, error) {
 	res := Result{

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -187,6 +188,34 @@ func TestCancellingEndsEverything(t *testing.T) {
 
 		_, err = p.Run(ctx, Command{Root: t.TempDir(), Shell: "true"})
 		require.ErrorIs(t, err, reason, "an ended context starts nothing")
+	})
+}
+
+func TestACommandThatIsCanceledWhileItStartsLeavesNothingBehind(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		root, base := t.TempDir(), t.TempDir()
+		for i := range 120 {
+			command := Command{Root: root, Shell: "sleep 300"}
+			if i%2 == 1 && p.Variant() == Bubblewrap { // bwrap starts from a stage of its own there
+				command.WorkspaceBase = base
+			}
+			// The moments from the fork to the first line of the command, one after the other.
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond/4)
+			_, _ = p.Run(ctx, command)
+			cancel()
+		}
+		require.Eventually(t, func() bool { return len(orphans(t)) == 0 }, 5*time.Second, 100*time.Millisecond, "%v", orphans(t))
+	})
+}
+
+// orphans are the processes of sandboxes whose parent is gone: nobody waits for them,
+// and nobody ends them.
+func orphans(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(processesWith(t, helperArg), func(found string) bool {
+		file, _, _ := strings.Cut(found, ": ")
+		status, err := os.ReadFile(filepath.Join(filepath.Dir(file), "status"))
+		return err != nil || !strings.Contains(string(status), "\nPPid:\t1\n") || strings.Contains(string(status), "\nState:\tZ")
 	})
 }
 
