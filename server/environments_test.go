@@ -152,3 +152,18 @@ func TestPagesShowWhatARunWasSetUpWithAndHostileTextAsText(t *testing.T) {
 	require.Equal(t, http.StatusOK, list.Code, list.Body)
 	require.Contains(t, list.Body.String(), "/repos/app")
 }
+
+func TestARunThatOnlyPreparesHasNoPhases(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for prepareOnly, shown := range map[bool]bool{false: true, true: false} {
+		run, _, err := b.CreateRun(t.Context(), store.NewRun{
+			Project: "app", GoalTitle: "Set up app",
+			Settings: contract.Settings{PrepareOnly: prepareOnly, Repo: contract.Repo{URL: "/repos/app", Base: "c0ffee", Tree: "beef", Branch: "main"}},
+		})
+		require.NoError(t, err)
+		page := b.get(t, fmt.Sprintf("/runs/%d", run.ID)).Body.String()
+		require.Contains(t, page, "Set up app")
+		require.Equal(t, shown, strings.Contains(page, `aria-label="Phases"`))
+	}
+}
