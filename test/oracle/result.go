@@ -48,6 +48,7 @@ type Result struct {
 	// Built is what `rgpt env build` printed the first time, in the mode -base.
 	Built *Built `json:"built,omitempty"`
 
+	known  int                 // tests that failed on the base commit
 	branch string              // that was released
 	cases  []contract.TestCase // that ran
 }

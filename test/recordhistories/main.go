@@ -40,6 +40,7 @@ type ending struct {
 	when     contract.Status
 	thinks   bool     // it is steered once its planner's deliberation is in its exchange
 	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
+	prepares bool     // it is no run of a goal: rgpt env build
 	again    []string // what is done with it once it is over; a fork's own histories are written then
 }
 
@@ -87,6 +88,9 @@ func (e ending) own() bool { return e.scenario == quick || e.scenario == deliber
 
 // unhealed lets a run end with its first failure.
 var unhealed = []string{"--set", "execution.max_retries=0"}
+
+// failingSetup is a set-up that nobody can carry out.
+var failingSetup = []string{"--set", "environment.setup=[echo there is no such registry; exit 3]"}
 
 // redCheck is a check of a released branch that fails.
 const redCheck = "check --name docs/lint --failed --summary codes-are-missing"
@@ -137,6 +141,14 @@ var endings = []ending{
 		args:  []string{"--set", "deliberation.plan_by=deliberation", "--set", "deliberation.iterations=2", "--set", "deliberation.recoveries=1"},
 		steer: []string{"switch-model --agent beta --model scripted/other"}, when: contract.PhasePlanner.Running(), thinks: true,
 	},
+	{name: "set-up", scenario: quick, args: []string{"--set", "environment.setup=[mkdir -p node_modules/found]"}},
+	{name: "set-up-by-agent", scenario: quick, args: failingSetup},
+	{
+		name: "set-up-given-up", scenario: quick, args: failingSetup, answers: []string{"approve", "reject"},
+		faults: []fault{{agent: contract.AgentEnvironment, status: http.StatusUnauthorized, times: 10}},
+	},
+	{name: "base-red", scenario: quick, args: []string{"--base", redBranch, "--set", "verification.baseline_red=ask"}, answers: []string{"approve"}},
+	{name: "prepared", scenario: quick, prepares: true},
 	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
 	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
 	{name: "stay-mended", scenario: "stay-check", args: []string{"--stay", "20s"}, steer: []string{redCheck}, when: contract.StatusDone},
@@ -289,7 +301,11 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	if e.own() {
 		repo = filepath.Join(data, quick)
 	}
-	args := append([]string{"run", "create", "--json", "--data-dir", data, "--repo", repo, "--goal", "Record " + e.name}, e.args...)
+	args := []string{"run", "create", "--goal", "Record " + e.name}
+	if e.prepares {
+		args = []string{"env", "build"}
+	}
+	args = append(append(args, "--json", "--data-dir", data, "--repo", repo), e.args...)
 	raw, err := exec.CommandContext(ctx, "bin/rgpt", args...).Output()
 	if err != nil {
 		return fmt.Errorf("create the run: %w", err)
@@ -331,6 +347,9 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	return write(ctx, c, out, e.name, run.ID)
 }
 
+// redBranch is a branch of the quick repository whose tests fail.
+const redBranch = "red"
+
 // quickRepository makes a repository whose tests look for a word.
 func quickRepository(ctx context.Context, dir string) error {
 	for name, text := range map[string]string{
@@ -345,15 +364,20 @@ func quickRepository(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	git := func(args ...string) error {
+		return command(ctx, "git", append([]string{"-C", dir, "-c", "user.name=Recorder", "-c", "user.email=recorder@localhost"}, args...)...)
+	}
 	for _, args := range [][]string{
-		{"init", "--quiet", "--initial-branch", "main"}, {"add", "--all"},
-		{"-c", "user.name=Recorder", "-c", "user.email=recorder@localhost", "commit", "--quiet", "--message", "Start"},
+		{"init", "--quiet", "--initial-branch", "main"}, {"add", "--all"}, {"commit", "--quiet", "--message", "Start"}, {"switch", "--quiet", "--create", redBranch},
 	} {
-		if err := command(ctx, "git", append([]string{"-C", dir}, args...)...); err != nil {
+		if err := git(args...); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("wrong\n"), 0o644); err != nil {
+		return err
+	}
+	return errors.Join(git("commit", "--quiet", "--all", "--message", "Break the tests"), git("switch", "--quiet", "main"))
 }
 
 // file returns the scenario's file: that of the example, or a copy of it that
