@@ -32,6 +32,9 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	}
 	p := &prompt.Project{}
 	for _, name := range slices.Sorted(maps.Keys(a.ToolVersions)) {
+		if name == "git" {
+			continue // it is there for set-ups; a workspace has no history
+		}
 		p.Tools = append(p.Tools, name+" "+a.ToolVersions[name])
 	}
 	if run.Environment != "" {

@@ -204,7 +204,7 @@ func TestACommandThatIsCanceledWhileItStartsLeavesNothingBehind(t *testing.T) {
 			_, _ = p.Run(ctx, command)
 			cancel()
 		}
-		require.Eventually(t, func() bool { return len(orphans(t)) == 0 }, 5*time.Second, 100*time.Millisecond, "%v", orphans(t))
+		await(t, "the end of all sandboxes whose worker is gone", func() bool { return len(orphans(t)) == 0 })
 	})
 }
 

@@ -188,7 +188,9 @@ func TestTestsOfTheBaseThatDoNotRunAnyMoreAreMissing(t *testing.T) {
 
 func TestACheckThatRanTestsOnTheBaseAndRunsNoMoreIsLost(t *testing.T) {
 	t.Parallel()
-	check := func(id string) contract.Check { return contract.Check{ID: id, Name: id, Category: contract.CategoryTest} }
+	check := func(id string) contract.Check {
+		return contract.Check{ID: id, Name: id, Category: contract.CategoryTest}
+	}
 	had := func(id string, passed int) contract.CheckResult {
 		return contract.CheckResult{Check: check(id), OK: true, Summary: contract.TestSummary{Passed: passed}}
 	}
