@@ -241,13 +241,6 @@ func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout
 	if env, err = a.environments().Open(w.digest); err == nil {
 		return provided{env: env, kept: true}, nil
 	}
-	if before, ok := a.failures.Load(w.digest); ok {
-		// What failed while this run waited for it failed for this run, too.
-		if f := before.(failedSetup); f.at.After(asked) { //nolint:forcetypeassert // nothing else is stored
-			return provided{failed: f.failed}, nil
-		}
-		a.failures.Delete(w.digest)
-	}
 	row, err := a.Store.Environment(ctx, w.digest)
 	if err == nil {
 		if env, err = a.restore(ctx, row); err == nil {
@@ -259,6 +252,13 @@ func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout
 		a.Log.WarnContext(ctx, "Could not restore an environment from its archive; it is made again", "environment", w.digest, "error", err)
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return provided{}, err
+	}
+	if before, ok := a.failures.Load(w.digest); ok {
+		// What failed while this run waited for it failed for this run, too.
+		if f := before.(failedSetup); f.at.After(asked) { //nolint:forcetypeassert // nothing else is stored
+			return provided{failed: f.failed}, nil
+		}
+		a.failures.Delete(w.digest)
 	}
 	return a.makeEnvironment(ctx, runID, w, timeout)
 }

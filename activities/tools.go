@@ -107,9 +107,7 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	}
 	result, err := tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
 	result.Text = note + result.Text
-	if err == nil {
-		err = a.keepRequests(ctx, in, way)
-	}
+	err = errors.Join(err, a.keepRequests(context.WithoutCancel(ctx), in, way))
 	if err != nil || !known || def.ReadOnly {
 		return result, in.Workspace, err
 	}

@@ -54,8 +54,9 @@ func (b bubblewrap) prepare(s *session) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
-	// No parent death signal: bwrap asks for one when its process 1 can do without it,
-	// which a bwrap that is killed before leaves behind, waiting.
+	// No parent death signal: bwrap asks for one itself, right before it lets its process
+	// 1 begin, which a bwrap that is killed before leaves behind, waiting. When the worker
+	// is gone, the helper notices.
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dropGroups(cmd.SysProcAttr)
 	return cmd, nil

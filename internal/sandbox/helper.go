@@ -153,7 +153,7 @@ func runAttach(config helperConfig) error {
 	if err := keepFiles(config.Descriptors); err != nil {
 		return err
 	}
-	// bwrap asks for a parent death signal itself, once its process 1 needs it no more.
+	// See prepare: bwrap asks for a parent death signal itself.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("let go of the worker: %w", err)
 	}

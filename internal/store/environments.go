@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -72,11 +73,22 @@ func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive s
 	return archives[0], nil
 }
 
-// UnusedEnvironments returns environments that nobody used for longer than age and
-// that no run needs which has not ended, the longest unused first, at most 1,000.
-func (s *Store) UnusedEnvironments(ctx context.Context, age time.Duration) ([]string, error) {
-	digests, err := s.q.UnusedEnvironments(ctx, db.UnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
-	return digests, explain(err, "look for environments that nobody uses")
+// RemoveUnusedEnvironments forgets environments that no run began to use for longer
+// than age and that none needs which has not ended, at most 1,000, and the baselines
+// that ran in them. It returns the artifacts that are their archives, which nothing
+// names any more.
+func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration) (archives []string, err error) {
+	rows, err := s.q.RemoveUnusedEnvironments(ctx, db.RemoveUnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
+	if err != nil {
+		return nil, explain(err, "remove environments that nobody uses")
+	}
+	for _, row := range rows {
+		archives = append(archives, row.Archive)
+		if _, failed := s.q.DropBaselinesOf(ctx, row.Digest); failed != nil {
+			err = errors.Join(err, explain(failed, "remove the baselines of environment %s", row.Digest))
+		}
+	}
+	return archives, err
 }
 
 // EnvironmentsInUse returns the environments of runs that have not ended.

@@ -16,9 +16,12 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 	t.Parallel()
 	b := setup(t)
 	digest := strings.Repeat("ab", 32)
-	require.NoError(t, b.SaveEnvironment(t.Context(), store.Environment{
-		Digest: digest, Repo: "/repos/calculator", Source: "detected", Recipe: raw(`{}`), Archive: "sha256:archive",
-	}))
+	save := func() {
+		require.NoError(t, b.SaveEnvironment(t.Context(), store.Environment{
+			Digest: digest, Repo: "/repos/calculator", Source: "detected", Recipe: raw(`{}`), Archive: "sha256:archive",
+		}))
+	}
+	save()
 	// aged makes it look as if nobody had used it for a day.
 	aged := func() {
 		conn, err := pgx.Connect(t.Context(), b.url)
@@ -28,20 +31,21 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 		require.NoError(t, conn.Close(t.Context()))
 	}
 	unused := func() []string {
-		digests, err := b.UnusedEnvironments(t.Context(), time.Hour)
+		archives, err := b.RemoveUnusedEnvironments(t.Context(), time.Hour)
 		require.NoError(t, err)
-		return digests
+		return archives
 	}
 	require.Empty(t, unused(), "it was just made")
 	aged()
-	require.Equal(t, []string{digest}, unused())
 	require.NoError(t, b.SetRunEnvironment(t.Context(), b.run.ID, digest, 0))
 	require.Empty(t, unused(), "a run has begun to use it")
 	aged()
 	require.Empty(t, unused(), "a run that has not ended needs it")
 	b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
-	require.Equal(t, []string{digest}, unused())
+	require.Equal(t, []string{"sha256:archive"}, unused())
+	require.Empty(t, unused(), "it is gone")
 
+	save()
 	archive, err := b.RemoveEnvironment(t.Context(), digest)
 	require.NoError(t, err)
 	require.Equal(t, "sha256:archive", archive)

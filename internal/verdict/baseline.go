@@ -279,29 +279,32 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 }
 
 // LostChecks are findings about checks of the base commit that ran tests and that the
-// plan of the changed files has neither under their id nor with their command. Where
-// the plan has as many checks of tests as the base, one that is called otherwise now
-// stands for the one that is gone. Shards depend on the files, and are not compared.
+// plan of the changed files has neither under their id nor with their command. A check
+// of tests that the base did not have stands for one of them: it is the same under
+// another name, or another runner took its place. Shards depend on the files, and are
+// not compared.
 func LostChecks(base []contract.CheckResult, baseCommands map[string]string, stages [][]contract.Check, command func(id string) string) []contract.Finding {
-	kept := map[string]bool{}
-	planned := 0
+	known := map[string]bool{} // of the base
+	for _, r := range base {
+		known["id "+r.Check.ID], known["command "+baseCommands[r.Check.ID]] = true, true
+	}
+	kept := map[string]bool{} // by the plan
+	added := 0
 	for _, stage := range stages {
 		for _, c := range stage {
-			if c.Category == contract.CategoryTest {
-				kept["id "+c.ID], kept["command "+command(c.ID)] = true, true
-				planned++
+			if c.Category != contract.CategoryTest {
+				continue
+			}
+			kept["id "+c.ID], kept["command "+command(c.ID)] = true, true
+			if c.Shards <= 1 && !known["id "+c.ID] && !known["command "+command(c.ID)] {
+				added++
 			}
 		}
 	}
 	var lost []contract.Finding
-	had := 0
 	for _, r := range base {
 		c := r.Check
-		if c.Category != contract.CategoryTest || c.Shards > 1 || executed(r.Summary) == 0 {
-			continue
-		}
-		had++
-		if kept["id "+c.ID] || kept["command "+baseCommands[c.ID]] {
+		if c.Category != contract.CategoryTest || c.Shards > 1 || executed(r.Summary) == 0 || kept["id "+c.ID] || kept["command "+baseCommands[c.ID]] {
 			continue
 		}
 		lost = append(lost, contract.Finding{
@@ -310,7 +313,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
 		})
 	}
-	return lost[:min(len(lost), max(0, had-planned))]
+	return lost[:max(0, len(lost)-added)]
 }
 
 func executed(s contract.TestSummary) int { return s.Passed + s.Failed + s.Flaky }

@@ -208,6 +208,8 @@ func TestACheckThatRanTestsOnTheBaseAndRunsNoMoreIsLost(t *testing.T) {
 	require.Len(t, lost(nil), 2)
 	require.Empty(t, lost(map[string]string{"go": "go test ./...", "web": "npm test"}, check("go"), check("web")), "it has another id")
 	require.Empty(t, lost(map[string]string{"go": "go test ./...", "web": "vitest run"}, check("go"), check("web")), "another runner took its place")
+	require.Len(t, lost(commands, check("go"), check("python")), 1, "one that ran nothing stands for none")
+	require.Len(t, lost(commands, check("go"), contract.Check{ID: "web", Category: contract.CategoryTest, Shards: 4}), 1, "shards stand for none")
 	lint := check("node")
 	lint.Category = contract.CategoryLint
 	require.Len(t, lost(commands, check("go"), lint), 1, "a lint runs no tests")

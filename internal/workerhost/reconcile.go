@@ -300,13 +300,9 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 // removeArchives removes environments from the artifact store that no run used for
 // longer than age. A run that wants one again makes it again.
 func removeArchives(ctx context.Context, parts *activities.Activities, age time.Duration) error {
-	digests, err := parts.Store.UnusedEnvironments(ctx, age)
-	for _, digest := range digests {
-		archive, failed := parts.Store.RemoveEnvironment(ctx, digest)
-		if failed == nil && archive != "" {
-			failed = parts.Artifacts.Remove(ctx, archive)
-		}
-		err = errors.Join(err, failed)
+	archives, err := parts.Store.RemoveUnusedEnvironments(ctx, age)
+	for _, archive := range archives {
+		err = errors.Join(err, parts.Artifacts.Remove(ctx, archive))
 	}
 	return err
 }

@@ -148,6 +148,7 @@ var endings = []ending{
 		faults: []fault{{agent: contract.AgentEnvironment, status: http.StatusUnauthorized, times: 10}},
 	},
 	{name: "base-red", scenario: quick, args: []string{"--base", redBranch, "--set", "verification.baseline_red=ask"}, answers: []string{"approve"}},
+	{name: "base-unbuildable", scenario: quick, args: []string{"--base", unbuildableBranch}},
 	{name: "prepared", scenario: quick, prepares: true},
 	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
 	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
@@ -350,6 +351,9 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 // redBranch is a branch of the quick repository whose tests fail.
 const redBranch = "red"
 
+// unbuildableBranch is one whose build fails, and whose tests pass.
+const unbuildableBranch = "unbuildable"
+
 // quickRepository makes a repository whose tests look for a word.
 func quickRepository(ctx context.Context, dir string) error {
 	for name, text := range map[string]string{
@@ -377,7 +381,15 @@ func quickRepository(ctx context.Context, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("wrong\n"), 0o644); err != nil {
 		return err
 	}
-	return errors.Join(git("commit", "--quiet", "--all", "--message", "Break the tests"), git("switch", "--quiet", "main"))
+	if err := errors.Join(git("commit", "--quiet", "--all", "--message", "Break the tests"), git("switch", "--quiet", "--create", unbuildableBranch, "main")); err != nil {
+		return err
+	}
+	rules, err := os.OpenFile(filepath.Join(dir, "rgpt.yaml"), os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = rules.WriteString("  build:\n    command: echo no rule to make it; exit 2\n    format: exit-code\n")
+	return errors.Join(err, rules.Close(), git("commit", "--quiet", "--all", "--message", "Break the build"), git("switch", "--quiet", "main"))
 }
 
 // file returns the scenario's file: that of the example, or a copy of it that

@@ -411,6 +411,45 @@ func (q *Queries) RemoveEnvironment(ctx context.Context, digest string) ([]strin
 	return items, nil
 }
 
+const removeUnusedEnvironments = `-- name: RemoveUnusedEnvironments :many
+DELETE FROM orchestrator_environments e
+WHERE e.digest IN (SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => $1) ORDER BY u.used_at LIMIT $2)
+  AND e.used_at < now() - make_interval(secs => $1)
+  AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
+RETURNING e.digest, e.archive
+`
+
+type RemoveUnusedEnvironmentsParams struct {
+	Age  float64
+	Most int32
+}
+
+type RemoveUnusedEnvironmentsRow struct {
+	Digest  string
+	Archive string
+}
+
+// Those that nobody used for some time and that no run needs which has not ended.
+func (q *Queries) RemoveUnusedEnvironments(ctx context.Context, arg RemoveUnusedEnvironmentsParams) ([]RemoveUnusedEnvironmentsRow, error) {
+	rows, err := q.db.Query(ctx, removeUnusedEnvironments, arg.Age, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RemoveUnusedEnvironmentsRow{}
+	for rows.Next() {
+		var i RemoveUnusedEnvironmentsRow
+		if err := rows.Scan(&i.Digest, &i.Archive); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const revokeSetup = `-- name: RevokeSetup :execrows
 UPDATE orchestrator_setups SET revoked_at = now(), revoked_by = $1 WHERE id = $2 AND revoked_at IS NULL
 `
@@ -597,37 +636,4 @@ func (q *Queries) SetupOf(ctx context.Context, repo string) (Setup, error) {
 		&i.RevokedBy,
 	)
 	return i, err
-}
-
-const unusedEnvironments = `-- name: UnusedEnvironments :many
-SELECT e.digest FROM orchestrator_environments e
-WHERE e.used_at < now() - make_interval(secs => $1)
-  AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
-ORDER BY e.used_at LIMIT $2
-`
-
-type UnusedEnvironmentsParams struct {
-	Age  float64
-	Most int32
-}
-
-// Those that nobody used for some time and that no run needs which has not ended.
-func (q *Queries) UnusedEnvironments(ctx context.Context, arg UnusedEnvironmentsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, unusedEnvironments, arg.Age, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []string{}
-	for rows.Next() {
-		var digest string
-		if err := rows.Scan(&digest); err != nil {
-			return nil, err
-		}
-		items = append(items, digest)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

@@ -17,13 +17,13 @@ SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = ex
 
 -- name: RemoveEnvironment :many
 DELETE FROM orchestrator_environments WHERE digest = @digest RETURNING archive;
--- name: UnusedEnvironments :many
+-- name: RemoveUnusedEnvironments :many
 -- Those that nobody used for some time and that no run needs which has not ended.
-SELECT e.digest FROM orchestrator_environments e
-WHERE e.used_at < now() - make_interval(secs => @age)
+DELETE FROM orchestrator_environments e
+WHERE e.digest IN (SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => @age) ORDER BY u.used_at LIMIT @most)
+  AND e.used_at < now() - make_interval(secs => @age)
   AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
-ORDER BY e.used_at LIMIT @most;
-
+RETURNING e.digest, e.archive;
 -- name: EnvironmentsInUse :many
 -- Those of runs that have not ended.
 SELECT DISTINCT environment FROM orchestrator_runs
