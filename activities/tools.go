@@ -218,7 +218,11 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 		return sandbox.Command{}, none, err
 	}
 	done := func() { around.Close(); dir.Close() }
-	if around.home, around.tmp, err = cache.Home(fmt.Sprintf("%s/%d/base", nameOf(in.Execution), in.Execution.Attempt)); err != nil {
+	own := fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)
+	if around.home, _, err = cache.Home(own + "/base"); err == nil {
+		_, around.tmp, err = cache.Home(own) // a file that is put there is seen by commands on both
+	}
+	if err != nil {
 		done()
 		return sandbox.Command{}, none, err
 	}

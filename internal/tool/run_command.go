@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -19,7 +21,7 @@ var runCommandDescription string
 
 type runCommandParams struct {
 	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command to run."`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"After how many seconds to stop it."`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"After how many seconds to stop it. Leave it out for the longest time that a command may take."`
 }
 
 func runCommand() Tool {
@@ -131,7 +133,7 @@ func output(b *strings.Builder, name string, content []byte, limit int) {
 	if len(content) == 0 {
 		return
 	}
-	text := strings.ToValidUTF8(string(content), "\uFFFD")
+	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost a model tokens and tell it nothing
 	if len(text) > limit {
 		head, tail := text[:limit/4], text[len(text)-(limit-limit/4):]
 		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes are left out …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")

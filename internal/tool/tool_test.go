@@ -488,6 +488,7 @@ func TestRunCommandGivesTheModelExitCodeAndOutput(t *testing.T) {
 	}{
 		"green":     {sandbox.Result{Stdout: []byte("ok")}, Result{OK: true, Text: "exit code: 0\n--- stdout ---\nok\n"}},
 		"red":       {sandbox.Result{ExitCode: 2, Stdout: []byte("a\n"), Stderr: []byte("b\xff\n")}, Result{Text: "exit code: 2\n--- stdout ---\na\n--- stderr ---\nb\uFFFD\n"}},
+		"coloured":  {sandbox.Result{Stdout: []byte("\x1b[31m\x1b[1mTypeError\x1b[22m: no\x1b[39m")}, Result{OK: true, Text: "exit code: 0\n--- stdout ---\nTypeError: no\n"}},
 		"silent":    {sandbox.Result{}, Result{OK: true, Text: "exit code: 0\n(no output)\n"}},
 		"timed out": {sandbox.Result{TimedOut: true, ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeTimeout, Text: "The command was stopped: it ran longer than 2m0s.\n(no output)\n"}},
 		"memory":    {sandbox.Result{LimitExceeded: "memory", ExitCode: 137, Signal: "killed"}, Result{Code: contract.CodeCommandCrashed, Text: "The command was stopped: it used more than its limit of memory.\n(no output)\n"}},
