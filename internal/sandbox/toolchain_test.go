@@ -80,7 +80,7 @@ func TestProjectsBuildAndTestWithoutNetwork(t *testing.T) {
 				writeFiles(t, root, project.files)
 				p := withToolchains(t, variant, sharedCache(t))
 				res := runCommand(t, p, Command{Root: root, Shell: project.shell, Limits: Limits{
-					Timeout: 50 * time.Second, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
+					Timeout: 5 * time.Minute, MemoryBytes: 2 << 30, Processes: 400, DiskBytes: 1 << 30, FileBytes: 512 << 20,
 				}})
 				require.True(t, res.OK(), "%+v\n%s\n%s", res.LimitExceeded, res.Stdout, res.Stderr)
 				require.Contains(t, string(res.Stdout), project.output)
