@@ -216,6 +216,8 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 		`INSERT INTO orchestrator_webhook_deliveries (webhook_id, event_id, event_type, status, created_at)
 			SELECT 1 + n % 20, n, 'run.updated', 'delivered', now() - n * interval '1 minute' FROM generate_series(1, 10000) n`,
 		"INSERT INTO orchestrator_webhook_attempts (delivery_id, attempt) SELECT id, 1 FROM orchestrator_webhook_deliveries",
+		`INSERT INTO orchestrator_environments (digest, repo, source, recipe, archive, archive_size, bytes, files, duration_ms, used_at)
+			SELECT lpad(to_hex(n), 64, '0'), '/r', 'detected', '{}', 'a', 1, 1, 1, 1, now() - n * interval '1 minute' FROM generate_series(1, 10000) n`,
 		`INSERT INTO orchestrator_requests (route, key, digest, created_at)
 			SELECT '/api/runs', n::text, 'd', now() - n * interval '1 minute' FROM generate_series(1, 10000) n`,
 		`INSERT INTO orchestrator_pipelines (run_id, objective, task, settings, mode, status, created_at)
@@ -231,7 +233,7 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 		"INSERT INTO orchestrator_pipeline_records (workflow_id, workflow_run_id, seq, pipeline_id) SELECT 'pipeline-' || id, 'r', 1, id FROM orchestrator_pipelines",
 		"ANALYZE orchestrator_pipelines, orchestrator_pipeline_entries, orchestrator_pipeline_messages, orchestrator_pipeline_votes, orchestrator_pipeline_errors, " +
 			"orchestrator_pipeline_reports, orchestrator_pipeline_texts, orchestrator_pipeline_records",
-		"ANALYZE orchestrator_webhooks, orchestrator_webhook_deliveries, orchestrator_webhook_attempts, orchestrator_requests",
+		"ANALYZE orchestrator_webhooks, orchestrator_webhook_deliveries, orchestrator_webhook_attempts, orchestrator_requests, orchestrator_environments",
 		"ANALYZE orchestrator_runs, orchestrator_events, orchestrator_budgets, orchestrator_executions, orchestrator_model_calls, " +
 			"orchestrator_checks, orchestrator_tool_calls, orchestrator_findings, orchestrator_transcripts, orchestrator_artifacts",
 	} {

@@ -413,7 +413,7 @@ func (q *Queries) RemoveEnvironment(ctx context.Context, digest string) ([]strin
 
 const removeUnusedEnvironments = `-- name: RemoveUnusedEnvironments :many
 DELETE FROM orchestrator_environments e
-WHERE e.digest IN (SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => $1) ORDER BY u.used_at LIMIT $2)
+WHERE e.digest = ANY (ARRAY(SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => $1) ORDER BY u.used_at LIMIT $2))
   AND e.used_at < now() - make_interval(secs => $1)
   AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
 RETURNING e.digest, e.archive

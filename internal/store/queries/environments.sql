@@ -20,7 +20,7 @@ DELETE FROM orchestrator_environments WHERE digest = @digest RETURNING archive;
 -- name: RemoveUnusedEnvironments :many
 -- Those that nobody used for some time and that no run needs which has not ended.
 DELETE FROM orchestrator_environments e
-WHERE e.digest IN (SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => @age) ORDER BY u.used_at LIMIT @most)
+WHERE e.digest = ANY (ARRAY(SELECT u.digest FROM orchestrator_environments u WHERE u.used_at < now() - make_interval(secs => @age) ORDER BY u.used_at LIMIT @most))
   AND e.used_at < now() - make_interval(secs => @age)
   AND NOT EXISTS (SELECT 1 FROM orchestrator_runs r WHERE r.environment = e.digest AND r.status NOT IN ('done', 'failed', 'cancelled'))
 RETURNING e.digest, e.archive;
