@@ -80,12 +80,7 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	if err != nil {
 		return store.Baseline{}, err
 	}
-	commands := map[string]string{}
-	for _, stage := range pipeline.Stages {
-		for _, c := range stage {
-			commands[c.ID] = pipeline.Command(c.ID)
-		}
-	}
+	commands := commandsOf(pipeline)
 	key, err := baselineKey(run, ws, spec.Verification, pipeline, commands)
 	if err != nil {
 		return store.Baseline{}, err
@@ -98,6 +93,17 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 	return a.Store.OpenBaseline(ctx, run.ID, store.Baseline{
 		Key: key, Repo: run.Repo, BaseCommit: ws.Base, Tree: ws.Tree, Environment: run.Environment, Stages: pipeline.Stages, Commands: commands,
 	})
+}
+
+// commandsOf returns the command of each check by the check's identifier.
+func commandsOf(p verify.Pipeline) map[string]string {
+	commands := map[string]string{}
+	for _, stage := range p.Stages {
+		for _, c := range stage {
+			commands[c.ID] = p.Command(c.ID)
+		}
+	}
+	return commands
 }
 
 // baselineKey names a baseline by what its outcomes depend on: the files, the

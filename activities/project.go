@@ -60,13 +60,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 
 // tellBaseline tells which checks judge the result, and how they ended before it.
 func tellBaseline(p *prompt.Project, b *store.Baseline) {
-	for _, stage := range b.Stages {
-		for _, c := range stage {
-			if command := b.Commands[c.ID]; command != "" && len(p.Checks) < toldChecks {
-				p.Checks = append(p.Checks, prompt.Check{Name: c.Name, Command: clipped(command, toldCommand)})
-			}
-		}
-	}
+	p.Checks = checksTold(b.Stages, b.Commands)
 	var sum contract.TestSummary
 	more := 0
 	fails := func(text string) {
@@ -98,4 +92,17 @@ func tellBaseline(p *prompt.Project, b *store.Baseline) {
 	if len(b.Checks) > 0 {
 		p.Baseline = fmt.Sprintf("%d tests passed, %d failed, %d skipped", sum.Passed+sum.Flaky, sum.Failed, sum.Skipped)
 	}
+}
+
+// checksTold lists checks with their commands for a prompt.
+func checksTold(stages [][]contract.Check, commands map[string]string) []prompt.Check {
+	var told []prompt.Check
+	for _, stage := range stages {
+		for _, c := range stage {
+			if command := commands[c.ID]; command != "" && len(told) < toldChecks {
+				told = append(told, prompt.Check{Name: c.Name, Command: clipped(command, toldCommand)})
+			}
+		}
+	}
+	return told
 }

@@ -180,3 +180,23 @@ func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
 	require.NoError(t, h.JudgeSetup(t.Context(), contract.JudgeSetupInput{RunID: h.run.ID, Setup: first, Why: "red"}))
 	require.NotEqual(t, first, propose(), "one that was taken back does not count")
 }
+
+func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, contract.OpenStepInput{
+		Record: contract.Record{RunID: h.run.ID, Seq: 1, Begin: &contract.ExecutionBegin{
+			Phase: contract.PhaseTester, Step: contract.StepEnvironment, Agent: contract.AgentOf(contract.PhaseTester), Model: choice,
+		}},
+		Workspace: h.repo.Workspace(),
+		Setup:     &contract.SetupTask{Problem: "the repository could not be set up", Output: "no matching distribution"},
+	})
+	require.Nil(t, failure)
+	conversation, err := h.Store.Conversation(t.Context(), opened.Execution.ID)
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, m := range conversation {
+		all.Write(m.Content)
+	}
+	require.Contains(t, all.String(), "make test", "the command of the repository's test check")
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/tool"
+	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
 // setupEnv is what the tools of the environment agent work with: a shell on the
@@ -118,6 +119,11 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 	if project == nil {
 		project = &prompt.Project{}
 	}
+	if len(project.Checks) == 0 { // no baseline was opened: nothing could be set up
+		if project.Checks, err = plannedChecks(run, view.Path()); err != nil {
+			return prompt.Prompt{}, err
+		}
+	}
 	files, err := a.Workspaces.Files(ctx, start)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -134,6 +140,19 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 		Problem: task.Problem, Output: task.Output, Tools: project.Tools, Missing: recipe.Absent(), Checks: project.Checks,
 		Commands: commands, Hosts: recipe.Hosts, Hints: hints, Files: listing(files),
 	})
+}
+
+// plannedChecks are the checks that a run will carry out on a checkout.
+func plannedChecks(run store.Run, checkout string) ([]prompt.Check, error) {
+	spec, err := specOf(run)
+	if err != nil {
+		return nil, err
+	}
+	pipeline, err := verify.Plan(checkout, spec.Verification)
+	if err != nil {
+		return nil, err
+	}
+	return checksTold(pipeline.Stages, commandsOf(pipeline)), nil
 }
 
 // Proposal stores the setup that the environment agent proposed last, for its run
