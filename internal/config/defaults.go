@@ -44,6 +44,7 @@ func Default() *Config {
 			Phases:          map[string]Choice{},
 			Fallback:        []Choice{},
 			Timeout:         120 * time.Second,
+			IdleTimeout:     3 * time.Minute, // reasoning models may think for long without a word
 			MaxOutputTokens: 16_384,
 			Budgets:         Budgets{ReserveOutputTokens: 1024, WarnAt: 0.8},
 			Providers:       defaultProviders(),

@@ -67,9 +67,9 @@ func (x *call) explainEnd(ctx context.Context, err error) *fault.Error {
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errIdle):
-		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: nothing arrived for %s", x.who(), x.client.opts.IdleTimeout)
+		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: nothing arrived for %s (models.idle_timeout)", x.who(), x.client.opts.IdleTimeout)
 	case errors.Is(cause, errDeadline):
-		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no whole answer within %s", x.who(), x.timeout())
+		return fault.New(contract.ClassInfra, contract.CodeTimeout, "%s: no whole answer within %s (models.timeout)", x.who(), x.timeout())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fault.Wrap(context.DeadlineExceeded, contract.ClassInfra, contract.CodeTimeout, "%s: the time for this work ended%s", x.who(), waiting)
 	default:

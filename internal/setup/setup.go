@@ -89,7 +89,7 @@ func Catalogue(cfg *config.Config) model.Catalogue {
 
 // Model makes the client that calls models.
 func Model(cfg *config.Config) (*model.Client, error) {
-	return model.New(Providers(cfg), Catalogue(cfg), model.Options{})
+	return model.New(Providers(cfg), Catalogue(cfg), model.Options{IdleTimeout: cfg.Models.IdleTimeout})
 }
 
 // Artifacts opens the artifact store.
