@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -468,7 +470,7 @@ func (a *app) printSetups(list []store.Setup) {
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SETUP\tREPOSITORY\tSOURCE\tBY\tAGE\tREVOKED\tSETTINGS\tREASON")
+	fmt.Fprintln(w, "SETUP\tREPOSITORY\tSOURCE\tBY\tAGE\tREVOKED\tREASON\tCOMMANDS")
 	for _, s := range list {
 		by, revoked := s.CreatedBy, ""
 		if s.RunID != 0 {
@@ -477,7 +479,25 @@ func (a *app) printSetups(list []store.Setup) {
 		if s.RevokedAt != nil {
 			revoked = "by " + s.RevokedBy
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, clean(s.Repo), s.Source, clean(by), age(s.CreatedAt), clean(revoked), clean(string(s.Settings)), clean(s.Reason))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, clean(s.Repo), s.Source, clean(by), age(s.CreatedAt), clean(revoked), clean(s.Reason), clean(setupLine(s.Settings)))
 	}
 	_ = w.Flush()
+}
+
+// setupLine renders what a setup says on one line: variables as a shell writes them,
+// commands in their order, hosts.
+func setupLine(settings json.RawMessage) string {
+	var s environment.Settings
+	if err := json.Unmarshal(settings, &s); err != nil {
+		return string(settings)
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
+		parts = append(parts, name+"="+s.Variables[name])
+	}
+	parts = append(parts, s.Setup...)
+	if len(s.Hosts) > 0 {
+		parts = append(parts, "(hosts: "+strings.Join(s.Hosts, ", ")+")")
+	}
+	return strings.Join(parts, "; ")
 }

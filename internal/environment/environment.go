@@ -17,12 +17,12 @@ import (
 type Settings struct {
 	// Setup is run, one command after the other in the root of the repository,
 	// instead of what would be detected.
-	Setup []string
+	Setup []string `json:"setup,omitempty"`
 	// Hosts may be reached during the set-up; empty: the registries of the
 	// ecosystems that are found.
-	Hosts []string
+	Hosts []string `json:"hosts,omitempty"`
 	// Variables are set for the set-up, agents and checks; they win over detected ones.
-	Variables map[string]string
+	Variables map[string]string `json:"variables,omitempty"`
 }
 
 // Tools has the versions of what the worker offers, by name: go, node, npm,
