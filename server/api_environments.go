@@ -49,7 +49,7 @@ func (s *server) environmentOperations(api huma.API) {
 		_, err := s.Runs.RevokeSetup(ctx, in.ID, byAPI)
 		return nil, err
 	})
-	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "What a run's set-up, checks and commands print while they run; kept for an hour"), s.getOutput)
+	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "Live output of a run's setup, checks and commands; kept for an hour"), s.getOutput)
 }
 
 func (s *server) listEnvironments(ctx context.Context, in *ofRepository) (*body[api.EnvironmentList], error) {

@@ -94,7 +94,7 @@ func (a *app) printEnvironments(list []control.Environment) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "There are no environments. Each run makes what it needs; now and without a run: rgpt env build --repo .")
+		fmt.Fprintln(a.out, "There are no environments. Each run builds the one it needs. To build one without a run: rgpt env build --repo .")
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -140,13 +140,13 @@ type shown struct {
 func newEnvShow(a *app) *cobra.Command {
 	var s shown
 	cmd := &cobra.Command{
-		Use: "show [DIGEST | RUN]", Short: "Show what was found about a set-up, or what would be",
+		Use: "show [DIGEST | RUN]", Short: "Show the setup of an environment, a run or a repository",
 		Long: `Shows projects, commands, hosts, variables, missing tools and hints: of a kept
 environment, of a run, or with --repo as a new run would find them in its files. Nothing is
 executed.`,
 		Example: `  rgpt env show 3f2a9c1b7d10
   rgpt env show 42
-  rgpt env show --repo . --yaml > rgpt.yaml`,
+  rgpt env show --repo . --yaml > environment.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1, (len(args) == 1) == (s.repo != ""):
@@ -190,7 +190,7 @@ func (a *app) showEnvironment(ctx context.Context, h house, s shown, args []stri
 	case a.json:
 		a.printJSON(e)
 	case e.Found == nil: // of a server that does not tell
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not say what environment %s was made of", short(e.Digest))
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to the version of this rgpt", short(e.Digest))
 	case s.yaml:
 		fmt.Fprint(a.out, cleanLines(e.Found.YAML))
 	default:
@@ -268,7 +268,7 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	section("Variables", variables)
 	section("Folders before PATH", f.Path)
 	section("Missing on this worker", missing)
-	section("Hints of the repository, which nobody has checked", hints)
+	section("Hints from the repository (not verified)", hints)
 	if f.TestCommand != "" {
 		section("Its own test command", []string{f.TestCommand})
 	}
@@ -276,9 +276,9 @@ func (a *app) printFound(f control.FoundEnvironment) {
 
 func newEnvRemove(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rm DIGEST", Short: "Forget an environment and its baselines", Example: "  rgpt env rm 3f2a9c1b7d10",
-		Long: `Forgets an environment, the baselines that ran in it, and the copy on this host; copies on
-other hosts go with their next sweep. The next run that wants it makes it again.`,
+		Use: "rm DIGEST", Short: "Remove an environment and its baselines", Example: "  rgpt env rm 3f2a9c1b7d10",
+		Long: `Removes an environment, the baselines that ran in it, and its copy on this host; copies on
+other hosts are removed by their next cleanup. The next run that needs it builds it again.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%s needs the digest of one environment; rgpt env list shows them", cmd.CommandPath())
@@ -322,10 +322,10 @@ func newEnvSet(a *app) *cobra.Command {
 	var n control.NewSetup
 	var variables []string
 	cmd := &cobra.Command{
-		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Say how a repository is set up, where its files do not",
-		Long: `Says how a repository is set up, from its next run on. The commands run in this order in its
-root, instead of what would be found. An rgpt.yaml with environment.setup, of the operator or of the
-repository, counts more. Hosts are those of public registries, or hosts that the operator allows.`,
+		Use: "set --repo PATH_OR_URL --command SHELL…", Short: "Define how a repository is set up",
+		Long: `Defines how a repository is set up, from its next run on. The commands run in this order in its
+root and replace what would be detected. They take precedence over environment.setup in any rgpt.yaml;
+--env FILE overrides both for one run. Allowed hosts: public registries, and hosts that the operator allows.`,
 		Example: `  rgpt env set --repo . --command 'npm ci' --command 'npm run build:types' --reason "needs generated types"
   rgpt env set --repo . --variable DJANGO_SETTINGS_MODULE=app.settings`,
 		Args: noArgs,
@@ -378,7 +378,7 @@ func newEnvUnset(a *app) *cobra.Command {
 	var repo string
 	var id int64
 	cmd := &cobra.Command{
-		Use: "unset --repo PATH_OR_URL | --id N", Short: "Revoke what was said about a set-up",
+		Use: "unset --repo PATH_OR_URL | --id N", Short: "Revoke setups of a repository",
 		Example: `  rgpt env unset --repo .
   rgpt env unset --id 3`,
 		Args: noArgs,
@@ -425,7 +425,7 @@ func revokeSetups(ctx context.Context, h house, repo string, id int64) ([]int64,
 			}
 		}
 		if len(open) == 0 {
-			return nil, fault.New(contract.ClassHuman, store.CodeNotFound, "nothing is said about how %s is set up; see rgpt env setups", repo)
+			return nil, fault.New(contract.ClassHuman, store.CodeNotFound, "%s has no setup to revoke; list all with: rgpt env setups", repo)
 		}
 	}
 	for _, id := range open {
@@ -440,7 +440,7 @@ func newEnvSetups(a *app) *cobra.Command {
 	var repo string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "setups", Short: "List what was said about set-ups, by people and agents", Args: noArgs,
+		Use: "setups", Short: "List setups defined by people and agents", Args: noArgs,
 		Example: `  rgpt env setups --repo .`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -466,7 +466,7 @@ func (a *app) printSetups(list []store.Setup) {
 		return
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "Nothing was said about set-ups. Say how a repository is set up: rgpt env set --repo . --command '…'")
+		fmt.Fprintln(a.out, "There are no setups. Define one: rgpt env set --repo . --command '…'")
 		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)

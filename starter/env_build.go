@@ -27,7 +27,7 @@ func newEnvBuild(a *app) *cobra.Command {
 	wait := true
 	cmd := &cobra.Command{
 		Use: "build --repo PATH_OR_URL", Short: "Set a repository up and run its checks, without a change",
-		Long: `Makes the environment of a commit, unless it is kept, and runs the project's own checks there:
+		Long: `Builds the environment of a commit, unless it is stored already, and runs the project's own checks in it:
 what each run does before anything is paid for. It asks no model and no person.
 
 Exit codes: 0 it is set up (checks may fail all the same), 2 it could not be set up, or a check could not start.`,
@@ -47,7 +47,7 @@ Exit codes: 0 it is set up (checks may fail all the same), 2 it could not be set
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit (default: what is checked out, or the default branch)")
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
 	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")
-	f.StringVar(&env, "env", control.EnvironmentAuto, "auto, or a file with the section environment, such as rgpt env show --yaml prints")
+	f.StringVar(&env, "env", control.EnvironmentAuto, "auto, or a YAML file with an environment section, as printed by rgpt env show --yaml")
 	f.BoolVar(&wait, "wait", true, "follow it to its end")
 	return cmd
 }
@@ -62,7 +62,7 @@ func (a *app) readEnvironment(flag string) (string, error) {
 	}
 	text, err := a.read(flag)
 	if err == nil && strings.TrimSpace(text) == "" {
-		err = usageError{fmt.Errorf("%s is empty; --env takes auto, none, or a file with the section environment", flag)}
+		err = usageError{fmt.Errorf("%s is empty; --env takes auto, none, or a YAML file with an environment section", flag)}
 	}
 	return text, err
 }

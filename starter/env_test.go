@@ -130,7 +130,7 @@ func TestASetupIsFoundWithoutExecutingAnythingAndAPersonsWordCountsMore(t *testi
 		r := p.run(t, append([]string{"env", "set", "--repo", repo}, wrong...)...)
 		require.Equal(t, exitInput, r.code, "%v: %s", wrong, r.errs)
 	}
-	require.Contains(t, p.ok(t, "env", "setups").out, "Nothing was said")
+	require.Contains(t, p.ok(t, "env", "setups").out, "There are no setups")
 	p.ok(t, "env", "set", "--repo", repo, "--command", "make deps", "--command", "make more", "--variable", "A=b", "--reason", "because")
 	shown = p.ok(t, "env", "show", "--repo", repo, "--json")
 	var found struct {
@@ -172,7 +172,7 @@ func TestARunTellsItsEnvironmentAndBaseline(t *testing.T) {
 	require.Equal(t, store.RunBaseline{State: "ready", Key: "k1", Passed: 3, Failed: 1, Red: []string{"Node tests"}, DurationMS: 400}, d.Baseline)
 	require.Regexp(t, `(?m)^environment +1 `, p.ok(t, "run", "timing", id).out)
 	require.Regexp(t, `(?m)^baseline +1 `, p.ok(t, "run", "timing", id).out)
-	require.Contains(t, p.ok(t, "run", "logs", id, "--environment").errs, "has no log of a set-up")
+	require.Contains(t, p.ok(t, "run", "logs", id, "--environment").errs, "has no setup log")
 
 	run, err := runID(id)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.StringVar(&c.Description, "description", "", "more about the goal")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
 	f.StringVar(&c.planFile, "plan", "", "carry out the plan of this file (YAML or JSON) instead of asking the planner")
-	f.StringVar(&c.env, "env", control.EnvironmentAuto, "auto: set it up as configured; none: neither environment nor baseline; or a file with the section environment, such as rgpt env show --yaml prints")
+	f.StringVar(&c.env, "env", control.EnvironmentAuto, "auto: set up as configured; none: no environment and no baseline; FILE: a YAML file with an environment section, as printed by rgpt env show --yaml")
 	f.StringVar(&c.Project, "project", "", "name of the project (default: the repository's name)")
 	f.StringVar(&c.Model, "model", "", "model of all agents, as provider/model")
 	f.StringVar(&c.Key, "idempotency-key", "", "the same key makes one run, however often it is asked for")

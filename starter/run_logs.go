@@ -39,7 +39,7 @@ func newRunLogs(a *app) *cobra.Command {
   rgpt run logs 42 --follow`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if selected := phase != "" || step != ""; selected && (environment || follow) || environment && follow {
-				return usageError{fmt.Errorf("--environment and --follow go neither together nor with --phase and --step")}
+				return usageError{fmt.Errorf("--environment and --follow cannot be combined with each other, or with --phase or --step")}
 			}
 			if follow {
 				return a.followOutput(cmd.Context(), args[0])
@@ -64,7 +64,7 @@ func newRunLogs(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&phase, "phase", "", "only of this phase")
 	cmd.Flags().StringVar(&step, "step", "", "only of this step")
 	cmd.Flags().BoolVar(&environment, "environment", false, "only the logs of set-ups")
-	cmd.Flags().BoolVar(&follow, "follow", false, "what set-ups, checks and commands print while the run goes on, to its end")
+	cmd.Flags().BoolVar(&follow, "follow", false, "print the output of setup, checks and commands live, until the run ends")
 	complete(cmd, "phase", contract.Phases())
 	return cmd
 }
@@ -170,7 +170,7 @@ func (a *app) printSetupLogs(ctx context.Context, h house, d store.RunDetails) e
 			why = fmt.Sprintf("its environment was made by run %d: rgpt run logs %d --environment", e.RunID, e.RunID)
 		}
 	}
-	fmt.Fprintf(a.errs, "Note: run %d has no log of a set-up: %s\n", d.ID, why)
+	fmt.Fprintf(a.errs, "Note: run %d has no setup log: %s\n", d.ID, why)
 	return nil
 }
 

@@ -22,8 +22,8 @@ type Environment struct {
 	Network    EnvironmentNetwork `yaml:"network" doc:"What the installation may reach."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"More variables for the environment of every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
 	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that an installation may take."`
-	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Model calls that an agent has to make an installation work which failed. 0: none is asked."`
-	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments that this host keeps; the longest unused are removed first, and none that is in use."`
+	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Model calls that the environment agent may make to fix a failed setup. 0: no agent is asked."`
+	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first, never one in use."`
 	Count      int                `yaml:"count" validate:"min=1,max=100000" doc:"Environments that this host keeps."`
 	Age        time.Duration      `yaml:"age" validate:"min=1h" doc:"Environments that no run used for this long are removed."`
 }

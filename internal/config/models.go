@@ -12,7 +12,7 @@ type Models struct {
 	Phases          map[string]Choice   `yaml:"phases" repo:"yes" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, and alpha, beta and gamma, which have the planner's where nothing else is said." example:"{planner: {provider: openai, model: gpt-5}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal may change to, in order, when a model or its provider fails. After them come those of the other agents." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Longest time that one model call may take."`
-	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Longest silence of a provider within a call, from the request on: it is taken for dead then, and the call is made again."`
+	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Longest time that a provider may be silent within a call, counted from the request. After that the call is cancelled and made again."`
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Longest answer that is asked for."`
 	Budgets         Budgets             `yaml:"budgets" doc:"Limits over all runs of this installation."`
 	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Where models are reached, by a name of your choice."`

@@ -10,8 +10,8 @@ type Verification struct {
 	RerunFailed   int           `yaml:"rerun_failed" repo:"yes" validate:"min=0,max=10" doc:"How often failed tests run again to tell flaky ones from broken ones."`
 	RequireTests  bool          `yaml:"require_tests" repo:"stricter" doc:"A change for which no test was found to run is a failure."`
 	PinnedTests   string        `yaml:"pinned_tests" repo:"tighten" validate:"oneof=enforce report off" doc:"What deleted, skipped, emptied or weakened tests count as: enforce makes them major findings, report medium ones, for goals that are about the tests themselves; off does not look."`
-	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"on runs the checks on the commit that a run starts from, too, so that what failed before is told from what the change broke."`
-	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does whose first commit fails checks already: continue goes on, ask asks a person."`
+	Baseline      string        `yaml:"baseline" repo:"tighten" validate:"oneof=on off" doc:"Run the checks on the base commit, too, to tell failures that were already there from those that the change causes."`
+	BaselineRed   string        `yaml:"baseline_red" repo:"tighten" validate:"oneof=continue ask" doc:"What a run does when its base commit already fails checks: continue, or ask a person."`
 	ProveNewTests string        `yaml:"prove_new_tests" repo:"tighten" validate:"oneof=enforce warn off" doc:"What a new test counts as that does not fail without the change it came with: enforce makes it a major finding, warn a medium one; off does not run new tests without their change."`
 	Build         Check         `yaml:"build" repo:"yes" doc:"Builds the project."`
 	Test          Check         `yaml:"test" repo:"yes" doc:"Runs its tests."`

@@ -171,7 +171,7 @@ func (c Creation) Check() error {
 		return wrong("no repository is named; name a folder or a URL (--repo)")
 	}
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
-		return wrong("a run that only prepares needs an environment; leave --env none out")
+		return wrong("there is nothing to build without an environment; leave out --env none")
 	}
 	if c.Model != "" {
 		return CheckModel(c.Model)

@@ -178,7 +178,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 		}
 	}
 	if _, err := setup.Environments(r.DataDir).Remove(e.Digest); err != nil {
-		return e, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "environment %.12s is forgotten, but this host's copy could not be removed; the worker's sweep will", e.Digest)
+		return e, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "environment %.12s is removed, but its copy on this host could not be deleted; the worker's next cleanup deletes it", e.Digest)
 	}
 	return e, nil
 }
@@ -281,7 +281,7 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 type NewSetup struct {
 	Repo      string            `json:"repo" minLength:"1" doc:"a folder of the server's host or a URL"`
 	Commands  []string          `json:"commands,omitempty" maxItems:"50" doc:"shell commands, run in this order in the root of the repository; none: what its files suggest"`
-	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"that the set-up may reach: public registries, and what the operator allows; none: as configured"`
+	Hosts     []string          `json:"hosts,omitempty" maxItems:"200" doc:"hosts that the setup may reach: public registries, and what the operator allows; empty: as configured"`
 	Variables map[string]string `json:"variables,omitempty" doc:"for the set-up, agents and checks"`
 	Reason    string            `json:"reason,omitempty"`
 	By        string            `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
@@ -291,7 +291,7 @@ type NewSetup struct {
 // runs that are made ready from now on, unless configuration says otherwise.
 func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 {
-		return store.Setup{}, wrong("nothing is said; give at least one command, host or variable (--command, --host, --variable)")
+		return store.Setup{}, wrong("the setup is empty; give at least one command, host or variable (--command, --host, --variable)")
 	}
 	if n.Repo == "" {
 		return store.Setup{}, wrong("no repository is named; name a folder or a URL (--repo)")

@@ -33,9 +33,9 @@ type Compared struct {
 }
 
 // Compare says what of the outcome of a check is new since the base commit, where the
-// same check ended as base says. pins are the findings about pinned tests, which have
-// the first word about tests that a change takes away; mode grades what they do not
-// know of. See "The baseline" in docs/ARCHITECTURE.md for the rules. It reads nothing
+// result of the same check was base. pins are the findings about pinned tests, which take
+// precedence for tests that a change removes; mode grades the missing tests that they do not
+// mention. See "The baseline" in docs/ARCHITECTURE.md for the rules. It reads nothing
 // and runs nothing.
 func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
 	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
@@ -270,7 +270,7 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	}
 	f := contract.Finding{
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: RuleMissing, Status: contract.FindingNew,
-		Message: fault.Clip(message+"; let them run again, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report", maxComparedMsg),
+		Message: fault.Clip(message+"; restore them, or, if the goal is to change the tests, start the run with --set verification.pinned_tests=report", maxComparedMsg),
 	}
 	if mode == PinnedReport {
 		f.Severity = contract.SeverityMedium
@@ -309,7 +309,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 		}
 		lost = append(lost, contract.Finding{
 			Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: pinnedRule + string(pin.Excluded),
-			Message: fault.Clip(fmt.Sprintf("the check %s is kept out of the test run: it ran %d tests on the base commit (`%s`), and the change has no such check",
+			Message: fault.Clip(fmt.Sprintf("the check %s no longer runs: it ran %d tests on the base commit (`%s`), and the change has no such check",
 				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
 		})
 	}

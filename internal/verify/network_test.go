@@ -17,7 +17,7 @@ func TestARedCheckNamesTheHostsThatItWasRefused(t *testing.T) {
 	runner := always(sandbox.Result{ExitCode: 1, Refused: []string{"registry.npmjs.org:443", "evil.org:443", "evil.org:443"}})
 	o := runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s, Proxy: noting(nil)})
 	require.Contains(t, strings.Join(located(o), "\n"),
-		"the command asked for hosts that it may not reach: evil.org:443, registry.npmjs.org:443. Only the operator can allow that: add them to verification.test.network")
+		"the command tried to reach hosts that are not allowed: evil.org:443, registry.npmjs.org:443. Only the operator can allow them, in verification.test.network")
 
 	runner = always(sandbox.Result{Refused: []string{"evil.org:443"}})
 	o = runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s, Proxy: noting(nil)})

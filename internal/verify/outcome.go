@@ -125,10 +125,10 @@ func (r *run) judgeNetwork(f *findings, e *execution) {
 	case !e.red():
 	case len(e.result.Refused) > 0:
 		hosts := refusedHosts(e.result.Refused)
-		f.add(contract.SeverityMinor, fmt.Sprintf("the command asked for hosts that it may not reach: %s. Only the operator can allow that: add them to %s",
+		f.add(contract.SeverityMinor, fmt.Sprintf("the command tried to reach hosts that are not allowed: %s. Only the operator can allow them, in %s",
 			strings.Join(hosts, ", "), key), "", "network")
 	case len(e.run.network) == 0 && offline.Match(tail(e)):
-		f.add(contract.SeverityMinor, fmt.Sprintf("something is missing that the network could bring: to allow it, add the hosts that have it to %s, such as [registry.npmjs.org]", key), "", "network")
+		f.add(contract.SeverityMinor, fmt.Sprintf("a download was blocked because commands have no network; to allow it, list the hosts in %s, such as [registry.npmjs.org]", key), "", "network")
 	}
 }
 

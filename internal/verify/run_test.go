@@ -423,7 +423,7 @@ func TestMissingModulesSayWhatToAllow(t *testing.T) {
 	o := runCheck(t, root, "build-go", detected())
 	require.False(t, o.OK)
 	require.Equal(t, "main.go:3", o.Findings[0].Location, "%v\n%s", located(o), o.Log)
-	require.Contains(t, strings.Join(located(o), "\n"), "add the hosts that have it to verification.build.network")
+	require.Contains(t, strings.Join(located(o), "\n"), "list the hosts in verification.build.network")
 }
 
 func TestCompileErrorsOfRealToolsAreLocated(t *testing.T) {

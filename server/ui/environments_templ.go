@@ -65,7 +65,7 @@ func Environments(p EnvironmentsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Rows) == 0 {
-				templ_7745c5c3_Err = Empty("package", "Nothing is kept yet. Each run sets its repository up; without a run:", "rgpt env build --repo .").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("package", "There are no environments yet. Each run builds the one it needs. To build one without a run:", "rgpt env build --repo .").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
