@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,36 +88,28 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	return out, a.Store.SetRunEnvironment(ctx, run.ID, w.digest, w.setup)
 }
 
-// setupFor returns the stored setup that a run follows: the one that an agent
-// proposed for it, else the one that counts for its repository. What a person
-// stored wins over the configuration, which wins over what an agent found.
+// setupFor returns the stored setup that a run follows: the one that the
+// environment agent proposed for it, else the one that counts for its repository,
+// unless the run was created with an environment of its own.
 func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.RunSpec) (store.Setup, error) {
 	if run.SetupID != 0 {
 		own, err := a.Store.SetupByID(ctx, run.SetupID)
-		if err != nil || own.RevokedAt == nil && !own.Proven { // an agent proposed it for this run
+		if err != nil || own.RevokedAt == nil && (!own.Proven || spec.EnvironmentGiven) {
 			return own, err
 		}
 	}
-	known, err := a.Store.SetupOf(ctx, run.Repo)
-	if errors.Is(err, store.ErrNotFound) || err == nil && len(spec.Environment.Setup) > 0 && known.Source == string(environment.SourceAgent) {
+	if spec.EnvironmentGiven {
 		return store.Setup{}, nil
 	}
-	return known, err
+	return setup.StoredSetup(ctx, a.Store, run.Repo, spec.Environment)
 }
 
 // wantedBy finds out what a checkout of a run's repository needs.
 func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup, ws contract.Workspace, checkout string) (wanted, error) {
 	w := wanted{workspace: ws, setup: known.ID}
-	settings := spec.Environment
-	if known.ID != 0 {
-		var own environment.Settings
-		if err := json.Unmarshal(known.Settings, &own); err != nil {
-			return w, fmt.Errorf("read setup %d: %w", known.ID, err)
-		}
-		settings.Setup, settings.Variables = own.Setup, mergedVariables(settings.Variables, own.Variables)
-		if len(own.Hosts) > 0 {
-			settings.Hosts = own.Hosts
-		}
+	settings, err := setup.WithStored(spec.Environment, known)
+	if err != nil {
+		return w, err
 	}
 	root, err := os.OpenRoot(checkout)
 	if err != nil {

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -61,4 +63,41 @@ func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 	_, later, err := prepare()
 	require.NoError(t, err)
 	require.Equal(t, 1, tried([]int64{later}), "who asks later, after somebody may have mended it, tries again")
+}
+
+func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	var err error
+	h.Proxy, err = setup.Proxy(h.Config)
+	require.NoError(t, err)
+	h.Config.Environment.Setup = []string{"echo configured $WORD; exit 1"}
+	h.Config.Environment.Variables = map[string]string{"WORD": "here"}
+	// executed is what the set-up of a new run printed before it failed.
+	executed := func(given bool) string {
+		settings, spec, err := setup.Freeze(h.Config, h.repo)
+		require.NoError(t, err)
+		spec.EnvironmentGiven = given
+		run, _, err := h.Store.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "Say more", Settings: settings, Spec: spec})
+		require.NoError(t, err)
+		out, err := h.Environment(t.Context(), contract.EnvironmentInput{RunID: run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9})
+		require.NoError(t, err)
+		require.NotNil(t, out.Failure)
+		return out.Failure.Cause
+	}
+	say := func(source environment.Source, s environment.Settings) {
+		doc, err := json.Marshal(s)
+		require.NoError(t, err)
+		_, err = h.Store.AddSetup(t.Context(), store.Setup{Repo: h.repo.URL, Source: string(source), Settings: doc, Reason: "because", CreatedBy: "t", Proven: true})
+		require.NoError(t, err)
+	}
+	say(environment.SourceAgent, environment.Settings{Setup: []string{"echo of an agent; exit 1"}})
+	require.Contains(t, executed(false), "configured here")
+
+	say(environment.Source("person"), environment.Settings{Variables: map[string]string{"WORD": "there"}})
+	require.Contains(t, executed(false), "configured there", "a person who names variables alone takes no command away")
+
+	say(environment.Source("person"), environment.Settings{Setup: []string{"echo of a person; exit 1"}})
+	require.Contains(t, executed(false), "of a person")
+	require.Contains(t, executed(true), "configured here", "what was given for one run")
 }

@@ -203,16 +203,6 @@ func (a *Activities) proposedBefore(ctx context.Context, run store.Run, settings
 	return known.ID, nil
 }
 
-// mergedVariables are those that are configured, which win, with the proposed ones.
-func mergedVariables(configured, proposed map[string]string) map[string]string {
-	out := maps.Clone(proposed)
-	if out == nil {
-		out = map[string]string{}
-	}
-	maps.Copy(out, configured)
-	return out
-}
-
 // lastProposal reads the last proposal that was taken out of a conversation, nil
 // for none.
 func (a *Activities) lastProposal(ctx context.Context, e contract.ExecutionRef) (*tool.SetupProposal, error) {

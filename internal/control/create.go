@@ -275,7 +275,7 @@ func (r *Runs) chooseEnvironment(c Creation, s *contract.Settings, spec *setup.R
 		if err != nil {
 			return err
 		}
-		spec.Environment = setup.EnvironmentSettings(given)
+		spec.Environment, spec.EnvironmentGiven = setup.EnvironmentSettings(given), true
 		if s.Environment != nil && given.Timeout != r.Config.Environment.Timeout {
 			s.Environment.Timeout = given.Timeout
 		}

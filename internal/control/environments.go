@@ -198,7 +198,11 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	if err != nil {
 		return FoundEnvironment{}, err
 	}
-	settings, known, err := r.settingsOf(ctx, at.URL, cfg)
+	settings := setup.EnvironmentSettings(cfg.Environment)
+	known, err := setup.StoredSetup(ctx, r.Store, at.URL, settings)
+	if err == nil {
+		settings, err = setup.WithStored(settings, known)
+	}
 	if err != nil {
 		return FoundEnvironment{}, err
 	}
@@ -215,25 +219,6 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 		out.Notes = append(out.Notes, "environments are switched off in the operator's configuration (environment.enabled): runs do not set this up")
 	}
 	return *out, nil
-}
-
-// settingsOf returns how a repository is set up where its files do not say: by
-// the configuration, else by the stored setup that counts for it.
-func (r *Runs) settingsOf(ctx context.Context, repo string, cfg *config.Config) (environment.Settings, store.Setup, error) {
-	settings := setup.EnvironmentSettings(cfg.Environment)
-	if len(settings.Setup) > 0 {
-		return settings, store.Setup{}, nil
-	}
-	known, err := r.Store.SetupOf(ctx, repo)
-	if errors.Is(err, store.ErrNotFound) {
-		return settings, store.Setup{}, nil
-	}
-	if err == nil {
-		if err = json.Unmarshal(known.Settings, &settings); err != nil {
-			err = fmt.Errorf("read setup %d: %w", known.ID, err)
-		}
-	}
-	return settings, known, err
 }
 
 // find reads a commit's files in a directory of its own, which goes again.

@@ -195,6 +195,9 @@ type RunSpec struct {
 	BranchPrefix string               `json:"branch_prefix"` // the run's id is appended when it is known
 	Verification verify.Settings      `json:"verification"`
 	Environment  environment.Settings `json:"environment,omitzero"`
+	// EnvironmentGiven says that Environment was given for this run alone: no stored
+	// setup counts then, but what its own environment agent proposes.
+	EnvironmentGiven bool `json:"environment_given,omitempty"`
 }
 
 // ReadRunSpec reads what the row of a run keeps; nothing of one that was made
