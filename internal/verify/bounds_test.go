@@ -31,6 +31,9 @@ func TestNoOutputIsTooDearToRead(t *testing.T) {
 		"tap: long titles":  {FormatTAP, fill("        ok 1 - a\n    ok %d - " + deep + "\nok 2 - b\n")},
 		"unittest: reports": {formatUnittest, fill("=====\nFAIL: t%d (a.B)\n-----\n")},
 		"cargo: panics":     {formatCargo, fill("test t ... FAILED\n---- t stdout ----\npanicked at a.rs:1:2\n%d\n")},
+		"runners: sums":     {formatRunners, []byte(strings.Repeat("ℹ tests 1\nℹ pass 1\n", 60_000))},
+		"runners: failures": {formatRunners, []byte(strings.Repeat("  1 test failed\n\nℹ tests 1\nℹ pass 0\n", 40_000))},
+		"runners: files":    {formatRunners, []byte(strings.Repeat(" FAIL  a.js > b\n", 80_000))},
 		"text: places":      {FormatExitCode, fill("src/a.go:%d:2: message\n")},
 		"text: no end":      {FormatExitCode, []byte(strings.Repeat("a:", size/2))},
 		"sarif: rules": {FormatSARIF, []byte(`{"version":"2.1.0","runs":[{"tool":{"driver":{"rules":[` + strings.TrimSuffix(string(fill(`{"id":"r%d"},`)), ",") +

@@ -1,0 +1,75 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+func caseNames(p parsed) []string {
+	var out []string
+	for _, c := range p.cases {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func TestNamesAndMarksBelongToTheRunThatPrintsThem(t *testing.T) {
+	t.Parallel()
+	const (
+		nodeOfA = "ℹ tests 2\nℹ pass 1\nℹ fail 1\n\n✖ failing tests:\n\ntest at a.js:1:1\n✖ a fails (1.5ms)\n"
+		nodeOfB = "✔ fine (1ms)\n✖ b fails (2ms)\nℹ tests 2\nℹ pass 1\nℹ fail 1\n\n✖ failing tests:\n\ntest at b.js:1:1\n✖ b fails (2ms)\n"
+		green   = "ℹ tests 3\nℹ pass 3\nℹ fail 0\n"
+		mochaA  = "\n  1 passing (4ms)\n  1 failing\n\n  1) a\n       fails:\n     Error: no\n\n"
+		mochaB  = "  1) b fails\n\n  1 passing (4ms)\n  1 failing\n\n  1) b\n       fails:\n     Error: no\n\n"
+		ava     = "  ✔ one\n  ✔ two\n  ✘ [fail]: three\n\n  1 test failed\n"
+		jest    = "  ● a › fails\n\n    no\n\n  ● b › fails\n\n    no\n\nSummary of all failing tests\n  ● a › fails\n\n    no\n\n  ● b › fails\n\n    no\n\nTests:       2 failed, 1 passed, 3 total\n"
+		suites  = " Failed Suites 1 \n\n FAIL  a.js > hook\nError: no\n\n      Tests  1 passed (1)\n"
+		ctest   = "50% tests passed, 1 tests failed out of 2\n\nTotal Test time (real) =   1.01 sec\n\n" +
+			"The following tests FAILED:\n\t  1 - a (Failed)\nErrors while running CTest\n"
+	)
+	for about, c := range map[string]struct {
+		output string
+		names  []string
+		sum    contract.TestSummary
+	}{
+		"node after node":        {nodeOfA + nodeOfB, []string{"a fails", "b fails"}, contract.TestSummary{Passed: 2, Failed: 2}},
+		"node after a green one": {green + nodeOfB, []string{"b fails"}, contract.TestSummary{Passed: 4, Failed: 1}},
+		"mocha after mocha":      {mochaA + mochaB, []string{"a fails", "b fails"}, contract.TestSummary{Passed: 2, Failed: 2}},
+		"ava after ava":          {ava + "\n" + ava, []string{"three", "three"}, contract.TestSummary{Passed: 4, Failed: 2}},
+		"marks of mocha":         {"  ✔ at the top\n\n  1 passing (4ms)\n" + ava, []string{"three"}, contract.TestSummary{Passed: 3, Failed: 1}},
+		"jest with a summary":    {jest, []string{"a › fails", "b › fails"}, contract.TestSummary{Passed: 1, Failed: 2}},
+		"more names than failed": {"  ● a\n  ● b\nTests: 1 failed, 1 total\n  ● c\nTests: 1 failed, 1 total\n", []string{"a", "c"}, contract.TestSummary{Failed: 2}},
+		"vitest on stderr": {
+			" FAIL  a.js > a\n FAIL  b.js > b\n" + jest + "      Tests  1 failed | 1 passed (2)\n" + "      Tests  1 failed (1)\n",
+			[]string{"a › fails", "b › fails", "a", "b"}, contract.TestSummary{Passed: 2, Failed: 4},
+		},
+		"names of another runner": {"FAILED a.py::b - no\n" + jest, []string{"a › fails", "b › fails"}, contract.TestSummary{Passed: 1, Failed: 2}},
+		"vitest's headings":       {suites + " Failed Tests 1 \n FAIL  a.js > a\n      Tests  1 failed (1)\n", []string{"a"}, contract.TestSummary{Passed: 1, Failed: 1}},
+		"CTest":                   {ctest, []string{"a"}, contract.TestSummary{Passed: 1, Failed: 1}},
+		"CTest after CTest":       {ctest + strings.ReplaceAll(ctest, "- a", "- b"), []string{"a", "b"}, contract.TestSummary{Passed: 2, Failed: 2}},
+		"what looks like CTest":   {"  1 - x (Failed)\n" + ctest, []string{"a"}, contract.TestSummary{Passed: 1, Failed: 1}},
+		"CTest's skipped ones": {
+			"100% tests passed, 0 tests failed out of 2\n\nThe following tests did not run:\n\t  1 - a (Skipped)\n\t  2 - b (Disabled)\n",
+			nil, contract.TestSummary{Passed: 1, Skipped: 2},
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			p := parseRunners([]byte(c.output), inWorkspace)
+			require.Equal(t, c.names, caseNames(p))
+			require.Equal(t, c.sum, *p.sum)
+		})
+	}
+}
+
+func BenchmarkManySumsOfRunners(b *testing.B) {
+	data := []byte(strings.Repeat("ℹ tests 1\nℹ pass 1\n", 16_000))
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		parseRunners(data, inWorkspace)
+	}
+}
