@@ -95,13 +95,25 @@ func words(text string) contract.TestSummary {
 	return sum
 }
 
+var pytestSubtests = regexp.MustCompile(`(\d+) subtests failed`)
+
+// pytestWords counts tests and not their subtests, as pytest collects them. Those that
+// failed count where the test around them is not told as failed.
+func pytestWords(text string) contract.TestSummary {
+	sum := words(text)
+	if m := pytestSubtests.FindStringSubmatch(text); m != nil && sum.Failed == 0 {
+		sum.Failed = number(m[1])
+	}
+	return sum
+}
+
 var runnerSums = []runnerSum{
 	// jest: Tests:       1 failed, 1 skipped, 3 passed, 5 total
 	{"jest", regexp.MustCompile(`^Tests:\s+(.*\d+ total)$`), func(_ *runnerText, m []string) (contract.TestSummary, bool) { return words(m[1]), true }},
 	// vitest: Tests  2 failed | 4 passed | 2 skipped | 1 todo (9)
 	{"vitest", regexp.MustCompile(`^\s+Tests\s{2}(no tests|\d+ (?:failed|passed|skipped|todo|expected fail)\b.*)$`), func(_ *runnerText, m []string) (contract.TestSummary, bool) { return words(m[1]), true }},
 	// pytest: ==== 4 failed, 5 passed, 4 errors in 0.04s ====
-	{"pytest", pytestSum, func(_ *runnerText, m []string) (contract.TestSummary, bool) { return words(m[1]), true }},
+	{"pytest", pytestSum, func(_ *runnerText, m []string) (contract.TestSummary, bool) { return pytestWords(m[1]), true }},
 	// cargo test: test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out
 	{"cargo", regexp.MustCompile(`^test result: \w+\. (\d+ passed; \d+ failed; \d+ ignored;)`), func(_ *runnerText, m []string) (contract.TestSummary, bool) { return words(m[1]), true }},
 	// mocha: 3 passing (4ms), and below it 2 pending, 3 failing
@@ -136,7 +148,7 @@ var runnerSums = []runnerSum{
 
 var (
 	// pytestSum is the last line of pytest. Without -q it stands between signs.
-	pytestSum = regexp.MustCompile(`^=* ?((?:no tests ran|\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|errors?|warnings?))(?:, \d+ \w+)*) in [\d.]+s(?: \([\d:, a-z]+\))? ?=*$`)
+	pytestSum = regexp.MustCompile(`^=* ?((?:no tests ran|\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|errors?|warnings?|subtests \w+))(?:, \d+ (?:subtests )?\w+)*) in [\d.]+s(?: \([\d:, a-z]+\))? ?=*$`)
 	avaSum    = regexp.MustCompile(`^ {2}(\d+) (tests? failed|known failures?|tests? passed|tests? skipped|tests? todo|uncaught exceptions?|unhandled rejections?)$`)
 )
 

@@ -153,7 +153,7 @@ var failedLines = []struct {
 }{
 	{"ava", regexp.MustCompile(`^ {2}✘ \[fail\]: (.+?)(?: \(\d[\d.]*m?s\))?$`)},
 	{"bun", regexp.MustCompile(`^\(fail\) (.+?)(?: \[[\d.]+m?s\])?$`)},
-	{"pytest", regexp.MustCompile(`^(?:FAILED|ERROR) (\S+?\.py(?:::.+?)?)(?: - .*)?$`)},
+	{"pytest", regexp.MustCompile(`^(?:FAILED|ERROR|SUBFAIL(?:ED)?(?:\[.*?\])? ?(?:\(.*?\))?) (\S+?\.py(?:::.+?)?)(?: - .*)?$`)},
 	{"automake", regexp.MustCompile(`^(?:FAIL|XPASS|ERROR): (\S+)$`)},
 	{"cargo", regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. FAILED$`)},
 }

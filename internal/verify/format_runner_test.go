@@ -66,6 +66,27 @@ func TestNamesAndMarksBelongToTheRunThatPrintsThem(t *testing.T) {
 	}
 }
 
+func TestSubtestsOfPytestAreNoTestsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for output, want := range map[string]contract.TestSummary{
+		"2 failed, 1 passed, 2 subtests passed in 0.03s":                                       {Failed: 2, Passed: 1},
+		"==== 1 passed, 1 skipped, 3 subtests passed, 1 subtests skipped in 0.03s ====":        {Passed: 1, Skipped: 1},
+		"2 passed, 4 deselected, 3 subtests passed in 61.01s (0:01:01)":                        {Passed: 2},
+		"1 passed, 1 warning, 2 subtests failed in 0.03s":                                      {Passed: 1, Failed: 2},
+		"==== 1 failed, 2 passed, 1 subtests failed, 2 subtests passed, 1 error in 0.03s ====": {Passed: 2, Failed: 2},
+		"3 subtests passed in 0.01s":                                                           {},
+	} {
+		p := parseRunners([]byte(output+"\n"), inWorkspace)
+		require.NotNil(t, p.sum, output)
+		require.Equal(t, want, *p.sum, output)
+		require.Equal(t, want, *pytestPrinted([]byte(output+"\n"), nil), output)
+	}
+	p := parseRunners([]byte("SUBFAILED(i=1) test_s.py::test_subs - assert 1 != 1\nFAILED test_s.py::test_subs - contains 1 failed subtest\n"+
+		"SUBFAILED[m] (i=2, j=3) test_s.py::T::test_u - AssertionError: 2 == 2\n3 failed, 4 passed in 0.02s\n"), inWorkspace)
+	require.Equal(t, []string{"test_s.py::test_subs", "test_s.py::T::test_u"}, caseNames(p))
+	require.Equal(t, contract.TestSummary{Failed: 3, Passed: 4}, *p.sum)
+}
+
 func BenchmarkManySumsOfRunners(b *testing.B) {
 	data := []byte(strings.Repeat("ℹ tests 1\nℹ pass 1\n", 16_000))
 	b.SetBytes(int64(len(data)))

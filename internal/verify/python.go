@@ -128,7 +128,7 @@ func pytestPrinted(stdout, _ []byte) *contract.TestSummary {
 	all := lines(stdout)
 	for n := len(all) - 1; n >= max(0, len(all)-200); n-- {
 		if m := pytestSum.FindStringSubmatch(strings.TrimSpace(clean(bound(all[n], 4096)))); m != nil {
-			sum := words(m[1])
+			sum := pytestWords(m[1])
 			return &sum
 		}
 	}
