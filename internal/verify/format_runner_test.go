@@ -87,6 +87,25 @@ func TestSubtestsOfPytestAreNoTestsOfTheirOwn(t *testing.T) {
 	require.Equal(t, contract.TestSummary{Failed: 3, Passed: 4}, *p.sum)
 }
 
+func TestWhatIsToDoIsTakenFromThePassedOnesOnce(t *testing.T) {
+	t.Parallel()
+	const (
+		todo  = "TAP version 13\nok 1 a\nok 2 b # TODO\nok 3 c\n1..3\n# tests 3\n# pass  3\n"
+		plain = "TAP version 13\nok 1 d\nok 2 e\n1..2\n# tests 2\n# pass  2\n"
+		tells = "TAP version 13\nok 1 f\nok 2 g # TODO\n1..2\n# tests 2\n# pass 1\n# fail 0\n# todo 1\n"
+	)
+	for output, want := range map[string]contract.TestSummary{
+		todo:                  {Passed: 2, Skipped: 1},
+		todo + plain + plain:  {Passed: 6, Skipped: 1},
+		todo + todo:           {Passed: 4, Skipped: 2},
+		tells + plain:         {Passed: 3, Skipped: 1},
+		tells + todo + plain:  {Passed: 5, Skipped: 2},
+		tells + tells + plain: {Passed: 4, Skipped: 2},
+	} {
+		require.Equal(t, want, *parseTAP([]byte(output), inWorkspace, false).sum, output)
+	}
+}
+
 func BenchmarkManySumsOfRunners(b *testing.B) {
 	data := []byte(strings.Repeat("ℹ tests 1\nℹ pass 1\n", 16_000))
 	b.SetBytes(int64(len(data)))
