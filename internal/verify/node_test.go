@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,9 +162,41 @@ func TestAReporterIsAskedForWhereArgumentsReachTheOneRunner(t *testing.T) {
 		{`"test":"if mocha"`, none}, // no shell reads this
 		{`"test":"vitest bench"`, none},
 		{`"test":"vitest --outputFile=mine.json"`, none},
+		{`"test":"pytest && jest"`, none}, // the other one's tests count too
+		{`"test":"cross-env CI=1 pytest && jest"`, none},
+		{`"test":"npx karma start && npm run unit","unit":"jest"`, none},
+		{`"test":"npm run e2e && jest","e2e":"cypress run"`, none},
+		{`"test":"pnpm exec cypress run && jest"`, none},
+		{`"test":"./scripts/check.sh && jest"`, none},
+		{`"test":"$CHECK && jest"`, none},
+		{`"test":"node scripts/check && jest"`, none},
+		{`"test":"node -r dotenv/config -e 'build()' && node --version && jest"`, jest},
+		{`"test":"rimraf out && mkdir -p out && cd . && xo && npx tsc -p . && cross-env CI=1 eslint . && jest"`, jest},
+		{`"test":"yarn install --frozen-lockfile && npx --yes prettier --check . && yarn build && jest","build":"tsc && cp a b"`, jest},
+		{`"test":"echo starting; test -d dist || npm run build; npm run lint --if-present; mocha","build":"tsup"`, tap},
 	} {
 		p := plan(t, checkout(t, map[string]string{"package.json": `{"scripts":{` + c.scripts + `}}`}), detected())
 		require.Equal(t, "npm run --silent test"+c.args, p.Command("test-node-1"), c.scripts)
+	}
+}
+
+func TestAScriptOfPlaywrightAndAnotherRunnerIsRun(t *testing.T) {
+	t.Parallel()
+	p := plan(t, checkout(t, map[string]string{
+		"package.json": `{"scripts":{"test":"playwright test && cypress run"}}`, "tests/a.spec.ts": "from '@playwright/test'",
+	}), detected())
+	require.Equal(t, [][]string{{"test-node-1", "test-playwright-1"}}, ids(p))
+}
+
+func TestCoverageOfOneRunnerKeepsItsReporter(t *testing.T) {
+	t.Parallel()
+	for scripts, want := range map[string]Format{
+		`"test":"c8 node --test && c8 report --reporter=lcov"`: FormatTAP,
+		`"test":"node --test && deno test"`:                    FormatAuto,
+	} {
+		var m manifest
+		require.NoError(t, json.Unmarshal([]byte(`{"scripts":{`+scripts+`}}`), &m))
+		require.Equal(t, want, nodeProject{dir: ".", manifest: m, manager: "npm"}.reporting().format, scripts)
 	}
 }
 

@@ -34,7 +34,7 @@ type script struct {
 	calls   []runnerCall
 	runs    int
 	// unknown says that something may run tests that nobody could look into, such
-	// as the scripts of other packages.
+	// as the scripts of other packages or a program that nothing is known of.
 	unknown bool
 }
 
@@ -155,7 +155,7 @@ func (s *script) command(words []string, last bool, dashes int, path []string) {
 			words = rest // what cross-env and env set
 			continue
 		case wrappers[first]:
-			words = wrapped(rest)
+			words = s.wrapped(rest)
 			continue
 		case first == "node" || first == "tsx" || first == "ts-node":
 			s.node(first, rest, last, dashes)
@@ -166,17 +166,42 @@ func (s *script) command(words []string, last bool, dashes int, path []string) {
 		case runnerNames[first] != "":
 			s.found(runnerNames[first], rest, last, dashes)
 			return
-		case unseen[first]:
+		case !testless[first]:
 			s.unknown = true
 		}
 		return
 	}
 }
 
-// unseen run scripts in ways that are not looked into.
-var unseen = map[string]bool{
-	"npm-run-all": true, "run-s": true, "run-p": true, "concurrently": true, "turbo": true, "nx": true, "lerna": true,
-	"wireit": true, "grunt": true, "gulp": true, "make": true, "sh": true, "bash": true, "xargs": true,
+// testless are programs that are known to run no tests, by their purpose.
+var testless = set(
+	// shells
+	"cd", "echo", "printf", "export", "set", "unset", "true", "false", ":", "test", "[", "exit", "sleep", "wait",
+	// files
+	"rm", "rimraf", "del", "del-cli", "mkdir", "mkdirp", "make-dir", "rmdir", "touch", "cp", "cpy", "cpx", "copyfiles", "ncp",
+	"mv", "ln", "chmod", "cat", "ls", "pwd", "shx", "tee", "sed", "grep", "head", "tail", "sort", "tar", "which", "git",
+	// linters and formatters
+	"eslint", "tslint", "jshint", "standard", "ts-standard", "semistandard", "xo", "prettier", "biome", "oxlint", "dprint", "rome",
+	"stylelint", "markdownlint", "markdownlint-cli2", "remark", "cspell", "commitlint", "lockfile-lint", "sort-package-json",
+	"depcheck", "knip", "madge", "publint", "attw", "size-limit", "bundlesize", "es-check", "npmPkgJsonLint", "actionlint",
+	// compilers and bundlers
+	"tsc", "vue-tsc", "svelte-check", "tsd", "tsgo", "babel", "swc", "esbuild", "rollup", "webpack", "tsup", "tsdown", "unbuild",
+	"microbundle", "ncc", "sass", "api-extractor", "typedoc", "tspc", "vite", "next", "astro", "nuxi", "svelte-kit", "prisma",
+	"graphql-codegen",
+	// servers to test against
+	"wait-on", "kill-port", "http-server", "serve",
+	// what is done with coverage: nyc report, c8 check-coverage
+	"report", "check-coverage", "codecov", "coveralls",
+	// package managers, and what they do besides running something
+	"install", "i", "ci", "add", "pack", "publish", "audit", "link", "dedupe", "why", "husky", "patch-package",
+)
+
+func set(words ...string) map[string]bool {
+	out := make(map[string]bool, len(words))
+	for _, w := range words {
+		out[w] = true
+	}
+	return out
 }
 
 func (s *script) found(runner string, args []string, last bool, dashes int) {
@@ -189,9 +214,9 @@ func (s *script) found(runner string, args []string, last bool, dashes int) {
 	s.calls = append(s.calls, runnerCall{runner: runner, args: args, last: last, dashes: dashes})
 }
 
-// wrapped is what a wrapper starts: from the first word on that is a program of
-// which anything is known.
-func wrapped(words []string) []string {
+// wrapped is what a wrapper starts: from the first word on that is a program which
+// can run tests. Where there is none it must begin with one that runs none.
+func (s *script) wrapped(words []string) []string {
 	for i, w := range words {
 		name := program(w)
 		switch name {
@@ -202,6 +227,8 @@ func wrapped(words []string) []string {
 			return words[i:]
 		}
 	}
+	first := slices.IndexFunc(words, func(w string) bool { return !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") })
+	s.unknown = s.unknown || first >= 0 && !testless[program(words[first])]
 	return nil
 }
 
@@ -224,7 +251,23 @@ func (s *script) node(name string, args []string, last bool, dashes int) {
 			return
 		}
 	}
+	s.unknown = s.unknown || hasOperand(args)
 }
+
+// hasOperand: node is given a program, such as scripts/check, beside options and
+// their values.
+func hasOperand(args []string) bool {
+	for i, a := range args {
+		value := i > 0 && (takesValue[args[i-1]] || evaluates[args[i-1]])
+		if !value && !strings.HasPrefix(a, "-") {
+			return true
+		}
+	}
+	return false
+}
+
+// evaluates are the options of node that are followed by a text to run.
+var evaluates = set("-e", "--eval", "-p", "--print", "-pe")
 
 // takesValue are the options of node that are followed by their value.
 var takesValue = map[string]bool{"-r": true, "--require": true, "--import": true, "--loader": true, "--experimental-loader": true, "-C": true, "--conditions": true}
@@ -248,7 +291,7 @@ func (s *script) manager(name string, args []string, last bool, dashes int, path
 		s.found("bun", rest, last, dashes)
 		return nil
 	case verb == "exec" || verb == "dlx" || verb == "x":
-		return wrapped(rest)
+		return s.wrapped(rest)
 	case verb == "workspaces" || verb == "workspace" || verb == "recursive" || verb == "m" || verb == "multi":
 		s.unknown = true
 		return nil
