@@ -21,8 +21,8 @@ type ofRepository struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
 }
 
-// ofEnvironment is a request about one environment.
-type ofEnvironment struct {
+// OfEnvironment is a request about one environment.
+type OfEnvironment struct {
 	Digest string `path:"digest" maxLength:"64" doc:"the environment's digest, or its beginning, at least six digits"`
 }
 
@@ -31,10 +31,13 @@ func (s *server) environmentOperations(api huma.API) {
 		return operation(method, path, id, "environments", summary, more...)
 	}
 	handle(s, api, op(http.MethodGet, "/api/environments", "list-environments", "List kept environments, the last used first", http.StatusUnprocessableEntity), s.listEnvironments)
-	handle(s, api, op(http.MethodGet, "/api/environments/{digest}", "get-environment", "One environment, and what it was made of", http.StatusUnprocessableEntity), func(ctx context.Context, in *ofEnvironment) (*body[control.Environment], error) {
+	handle(s, api, op(http.MethodGet, "/api/environments/{digest}", "get-environment", "One environment, and what it was made of", http.StatusUnprocessableEntity), func(ctx context.Context, in *OfEnvironment) (*body[control.Environment], error) {
 		return answered(s.Runs.Environment(ctx, in.Digest))
 	})
-	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Forget an environment and its baselines; refused while a run uses it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *ofEnvironment) (*struct{}, error) {
+	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Forget an environment and its baselines; refused while a run uses it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
+		OfEnvironment
+		Keyed
+	}) (*struct{}, error) {
 		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest)
 		return nil, err
 	})
@@ -44,6 +47,7 @@ func (s *server) environmentOperations(api huma.API) {
 	add.DefaultStatus = http.StatusCreated
 	handle(s, api, add, s.addSetup)
 	handle(s, api, op(http.MethodDelete, "/api/setups/{id}", "delete-setup", "Revoke a setup; it stays in the list", http.StatusConflict), func(ctx context.Context, in *struct {
+		Keyed
 		ID int64 `path:"id" minimum:"1" doc:"the setup's number"`
 	}) (*struct{}, error) {
 		_, err := s.Runs.RevokeSetup(ctx, in.ID, byAPI)

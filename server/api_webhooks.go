@@ -54,7 +54,10 @@ func (s *server) webhookOperations(api huma.API) {
 		return answered(s.Store.Webhook(ctx, in.ID))
 	})
 	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change what is given; enable one that was disabled", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
-	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and the log of its deliveries"), func(ctx context.Context, in *OfWebhook) (*struct{}, error) {
+	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and the log of its deliveries"), func(ctx context.Context, in *struct {
+		OfWebhook
+		Keyed
+	}) (*struct{}, error) {
 		return nil, s.Store.DeleteWebhook(ctx, in.ID)
 	})
 	handle(s, api, op(http.MethodPost, "/{id}/test", "test-webhook", "Send a test, once, and say what came of it", http.StatusConflict), func(ctx context.Context, in *struct {

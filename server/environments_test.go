@@ -3,8 +3,10 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +88,54 @@ func TestASetupIsAddedOnceUnderAKey(t *testing.T) {
 	setups, err := b.Setups(t.Context(), "", 10)
 	require.NoError(t, err)
 	require.Len(t, setups, 1)
+}
+
+// loseFirst loses the first answer to each command with DELETE that a server carries out.
+func loseFirst(b *bundle) http.Handler {
+	var lost sync.Map
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, again := lost.LoadOrStore(r.Method+r.URL.Path, true)
+		if again || r.Method != http.MethodDelete {
+			b.handler.ServeHTTP(w, r)
+			return
+		}
+		b.handler.ServeHTTP(httptest.NewRecorder(), r)
+		http.Error(w, "a proxy that has lost its server", http.StatusBadGateway)
+	})
+}
+
+func TestWhatIsRemovedIsRemovedAlsoWhereTheFirstAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.keepEnvironment(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
+	made, err := b.AddSetup(t.Context(), store.Setup{Repo: repo, Source: "person", Settings: []byte(`{"Setup": ["make deps"]}`)})
+	require.NoError(t, err)
+	c, _ := clientOf(t, loseFirst(b), quietly)
+	_, err = c.RemoveEnvironment(t.Context(), keptDigest)
+	require.NoError(t, err)
+	_, err = c.RevokeSetup(t.Context(), made.ID, "")
+	require.NoError(t, err)
+	_, err = c.Environment(t.Context(), keptDigest)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestARemovalUnderAKeyIsAnsweredAgainWithoutContent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.AddSetup(t.Context(), store.Setup{Repo: "/repos/app", Source: "person", Settings: []byte(`{"Setup": ["make deps"]}`)})
+	require.NoError(t, err)
+	path := fmt.Sprintf("/api/setups/%d", made.ID)
+	first := b.send(t, http.MethodDelete, path, "", "Idempotency-Key", "k")
+	require.Equal(t, http.StatusNoContent, first.Code, first.Body)
+	again := b.send(t, http.MethodDelete, path, "", "Idempotency-Key", "k")
+	require.Equal(t, http.StatusNoContent, again.Code, again.Body)
+	require.Equal(t, "true", again.Header().Get("Idempotency-Replayed"))
+	require.NotContains(t, again.Header(), "Content-Length")
+	require.NotContains(t, again.Header(), "Content-Type")
+	other := b.send(t, http.MethodDelete, path, "", "Idempotency-Key", "another")
+	require.Equal(t, http.StatusConflict, other.Code, "it was revoked before")
+	b.sends(t, path, "", http.StatusConflict, nil, "Idempotency-Key", "k")
 }
 
 func TestOutputIsReadFromWhereItWasReadBefore(t *testing.T) {

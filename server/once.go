@@ -33,15 +33,15 @@ const (
 	onceStore = 10 * time.Second
 )
 
-// once does what is asked for with POST under an idempotency key one time, and
-// gives the same answer ever after, for store.KeepRequests. Only what did
+// once does what is asked for with POST or DELETE under an idempotency key one time,
+// and gives the same answer ever after, for store.KeepRequests. Only what did
 // something is kept: a refusal changed nothing, so its key may be used again.
 // Who dies in between leaves a request without an answer. It is done again then,
 // by commands whose ids come from the key, so that they do nothing twice.
 func (s *server) once(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(KeyHeader)
-		if key == "" || r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/api/") {
+		if key == "" || !changes(r.Method) || !strings.HasPrefix(r.URL.Path, "/api/") {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -68,6 +68,19 @@ func (s *server) once(next http.Handler) http.Handler {
 	})
 }
 
+// changes reports whether what is asked for with a method is done once under a key.
+func changes(method string) bool { return method == http.MethodPost || method == http.MethodDelete }
+
+// requestDigest tells the requests to one path apart.
+func requestDigest(r *http.Request, body []byte) string {
+	text := fmt.Appendf(nil, "%s\n%s", r.URL.RawQuery, body)
+	if r.Method != http.MethodPost { // POST is not named: keys that were used before this are still known
+		text = fmt.Appendf(nil, "%s %s", r.Method, text)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
 // keyed does a request under a key that nobody else has now.
 func (s *server) keyed(w http.ResponseWriter, r *http.Request, next http.Handler, key string) {
 	body, err := io.ReadAll(r.Body)
@@ -76,15 +89,13 @@ func (s *server) keyed(w http.ResponseWriter, r *http.Request, next http.Handler
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", r.URL.RawQuery, body))
-	known, err := s.Store.BeginRequest(r.Context(), r.URL.Path, key, hex.EncodeToString(sum[:]))
+	known, err := s.Store.BeginRequest(r.Context(), r.URL.Path, key, requestDigest(r, body))
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	if known != nil {
-		w.Header().Set(ReplayedHeader, "true")
-		s.write(w, known.Status, known.ContentType, known.Body)
+		s.answerAgain(w, *known)
 		return
 	}
 	held := &heldAnswer{ResponseWriter: w, status: http.StatusOK}
@@ -94,6 +105,16 @@ func (s *server) keyed(w http.ResponseWriter, r *http.Request, next http.Handler
 	if _, err := w.Write(held.body.Bytes()); err != nil {
 		s.Log.InfoContext(r.Context(), "A client went away", "error", err)
 	}
+}
+
+// answerAgain gives an answer again. One without content, as to DELETE, has no type either.
+func (s *server) answerAgain(w http.ResponseWriter, a store.Answer) {
+	w.Header().Set(ReplayedHeader, "true")
+	if a.Status == http.StatusNoContent {
+		w.WriteHeader(a.Status)
+		return
+	}
+	s.write(w, a.Status, a.ContentType, a.Body)
 }
 
 // keep keeps an answer before it is sent, or frees the key where nothing was done.
