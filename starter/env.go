@@ -237,7 +237,7 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	}
 	var projects, commands, variables, missing, hints []string
 	for _, p := range f.Projects {
-		projects = append(projects, strings.TrimSpace(fmt.Sprintf("%s: %s (%s %s), from %s %s", p.Dir, p.Ecosystem, p.Manager, p.ManagerVersion, p.Manifest, p.Lock)))
+		projects = append(projects, projectLine(p))
 	}
 	for _, c := range f.Commands {
 		line := c.Shell
@@ -272,6 +272,19 @@ func (a *app) printFound(f control.FoundEnvironment) {
 	if f.TestCommand != "" {
 		section("Its own test command", []string{f.TestCommand})
 	}
+}
+
+// projectLine renders a project on one line, without what is not known of it.
+func projectLine(p control.FoundProject) string {
+	manager := strings.TrimSpace(p.Manager + " " + p.ManagerVersion)
+	if manager != "" {
+		manager = " (" + manager + ")"
+	}
+	files := strings.TrimSpace(p.Manifest + " " + p.Lock)
+	if files != "" {
+		files = ", from " + files
+	}
+	return fmt.Sprintf("%s: %s%s%s", p.Dir, p.Ecosystem, manager, files)
 }
 
 func newEnvRemove(a *app) *cobra.Command {
@@ -334,6 +347,12 @@ root and replace what would be detected. They take precedence over environment.s
 			if n.Variables, err = pairs("variable", variables); err != nil {
 				return err
 			}
+			if err := noneEmpty("command", n.Commands); err != nil {
+				return err
+			}
+			if err := noneEmpty("host", n.Hosts); err != nil {
+				return err
+			}
 			n.By = caller()
 			return a.withEnvironments(cmd.Context(), n.Repo, func(h house) error {
 				made, err := h.AddSetup(cmd.Context(), n)
@@ -356,6 +375,16 @@ root and replace what would be detected. They take precedence over environment.s
 	f.StringArrayVar(&variables, "variable", nil, "variable of the set-up, agents and checks: name=value; repeatable")
 	f.StringVar(&n.Reason, "reason", "", "for the record")
 	return cmd
+}
+
+// noneEmpty checks that each value of a repeatable flag says something.
+func noneEmpty(flag string, list []string) error {
+	for i, text := range list {
+		if strings.TrimSpace(text) == "" {
+			return usageError{fmt.Errorf("--%s %d is empty", flag, i+1)}
+		}
+	}
+	return nil
 }
 
 // pairs reads flags of the form name=value.

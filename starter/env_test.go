@@ -117,7 +117,7 @@ func TestASetupIsFoundWithoutExecutingAnythingAndAPersonsWordCountsMore(t *testi
 		"package.json": `{"name": "app", "scripts": {"preinstall": "touch ` + proof + `", "test": "node --test"}, "dependencies": {"left-pad": "1.3.0"}}`,
 	})
 	shown := p.ok(t, "env", "show", "--repo", repo)
-	require.Contains(t, shown.out, "node (npm")
+	require.Contains(t, shown.out, ".: node (npm), from package.json\n")
 	require.Contains(t, shown.out, "registry.npmjs.org")
 	require.NoFileExists(t, proof)
 	left, err := os.ReadDir(filepath.Join(p.dir, "cache", "dirs"))
@@ -151,6 +151,22 @@ func TestASetupIsFoundWithoutExecutingAnythingAndAPersonsWordCountsMore(t *testi
 	require.Equal(t, exitInput, p.run(t, "env", "unset", "--repo", repo).code, "nothing is left to revoke")
 	require.Equal(t, exitInput, p.run(t, "env", "unset", "--id", "1").code, "it was revoked before")
 	require.Equal(t, exitInput, p.run(t, "env", "unset", "--id", "99").code)
+}
+
+func TestAnEnvironmentFlagThatSaysNothingIsNamed(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
+	for says, flags := range map[string][]string{
+		"--command 1 is empty": {"--command", ""},
+		"--command 2 is empty": {"--command", "make deps", "--command", " "},
+		"--host 1 is empty":    {"--host", ""},
+	} {
+		r := p.run(t, append([]string{"env", "set", "--repo", repo}, flags...)...)
+		require.Equal(t, exitInput, r.code)
+		require.Contains(t, r.errs, says)
+		require.NotContains(t, r.errs, "line")
+	}
 }
 
 func TestARunTellsItsEnvironmentAndBaseline(t *testing.T) {

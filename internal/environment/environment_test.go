@@ -270,6 +270,14 @@ func TestSettingsReplaceCommandsAndHostsAndAddVariables(t *testing.T) {
 	require.Contains(t, r.Inputs, "package-lock.json")
 }
 
+func TestConfiguredCommandsAreCounted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{1: "1 configured command", 2: "2 configured commands"} {
+		r := Recipe{Source: SourceConfigured, Setup: make([]Command, n)}
+		require.Equal(t, want, r.Describe())
+	}
+}
+
 func TestYAMLReadBackGivesTheSameRecipe(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n-- sub dir/package.json --\n{}\n-- sub dir/yarn.lock --\n-- go.mod --\nmodule m\nrequire a.b/c v1.0.0\n")

@@ -232,6 +232,9 @@ func keepPath(checkout, work, name string) error {
 // Describe names what a recipe sets up, for people: "go, node (pnpm)".
 func (r Recipe) Describe() string {
 	if r.Source == SourceConfigured {
+		if len(r.Setup) == 1 {
+			return "1 configured command"
+		}
 		return fmt.Sprintf("%d configured commands", len(r.Setup))
 	}
 	var parts []string

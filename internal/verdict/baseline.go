@@ -257,13 +257,10 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	message := ""
 	if complete(base) && complete(now) {
 		if lost := lostTests(base.Cases, now.Cases, pins); len(lost) > 0 {
-			message = fmt.Sprintf("%d tests of the base commit are missing: %s", len(lost), strings.Join(lost[:min(len(lost), shownMissing)], ", "))
-			if more := len(lost) - shownMissing; more > 0 {
-				message += fmt.Sprintf(" (and %d more)", more)
-			}
+			message = missingMessage(lost)
 		}
 	} else if before := executed(base.Result.Summary); ran < before && !slices.ContainsFunc(pins, takesAway) {
-		message = fmt.Sprintf("%d tests ran, but %d on the base commit", ran, before)
+		message = fewerMessage(ran, before)
 	}
 	if message == "" {
 		return contract.Finding{}, false
@@ -276,6 +273,26 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 		f.Severity = contract.SeverityMedium
 	}
 	return f, true
+}
+
+// fewerMessage says how many tests ran, where their names are not known.
+func fewerMessage(ran, before int) string {
+	if ran == 1 {
+		return fmt.Sprintf("1 test ran, but %d on the base commit", before)
+	}
+	return fmt.Sprintf("%d tests ran, but %d on the base commit", ran, before)
+}
+
+// missingMessage says which tests are missing, of many only the first.
+func missingMessage(lost []string) string {
+	if len(lost) == 1 {
+		return "1 test of the base commit is missing: " + lost[0]
+	}
+	message := fmt.Sprintf("%d tests of the base commit are missing: %s", len(lost), strings.Join(lost[:min(len(lost), shownMissing)], ", "))
+	if more := len(lost) - shownMissing; more > 0 {
+		message += fmt.Sprintf(" (and %d more)", more)
+	}
+	return message
 }
 
 // LostChecks are findings about checks of the base commit that ran tests and that the
