@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -145,6 +146,7 @@ func TestOutputIsReadFromWhereItWasReadBefore(t *testing.T) {
 	for _, text := range []string{"one\n", "two\n"} {
 		require.NoError(t, b.AppendOutput(t.Context(), id, "environment", text))
 	}
+	b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
 	c, _ := clientOf(t, b.handler, quietly)
 	all, err := c.LiveOutput(t.Context(), id, 0, 10)
 	require.NoError(t, err)
@@ -201,6 +203,21 @@ func TestPagesShowWhatARunWasSetUpWithAndHostileTextAsText(t *testing.T) {
 	list := b.get(t, "/environments")
 	require.Equal(t, http.StatusOK, list.Code, list.Body)
 	require.Contains(t, list.Body.String(), "/repos/app")
+}
+
+func TestThePageShowsTheEndOfLongOutput(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.prepared(t)
+	conn, err := pgx.Connect(t.Context(), b.address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "INSERT INTO orchestrator_outputs (run_id, source, text) SELECT $1, 'environment', 'line ' || n || E'\\n' FROM generate_series(1, 12000) n", id)
+	require.NoError(t, err)
+	page := b.get(t, fmt.Sprintf("/runs/%d/environment", id))
+	require.Equal(t, http.StatusOK, page.Code, page.Body)
+	require.Contains(t, page.Body.String(), "line 11999\nline 12000\n")
+	require.NotContains(t, page.Body.String(), "line 9\n")
 }
 
 func TestARunThatOnlyPreparesHasNoPhases(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 const (
 	shownEnvironments = 200
 	shownOutputBytes  = 32 << 10
-	outputPages       = 20 // of 500 pieces that are read for the end of the output
-	outputPage        = 500
+	shownOutputPieces = 500 // that are read for the end of the output
 )
 
 func (s *server) environmentsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
@@ -53,18 +52,14 @@ func (s *server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunH
 
 // lastOutput is the end of what a run's commands print now.
 func (s *server) lastOutput(ctx context.Context, id int64) (string, error) {
-	var text string
-	for after, page := int64(0), 0; page < outputPages; page++ {
-		pieces, err := s.Store.LiveOutput(ctx, id, after, outputPage)
-		if err != nil || len(pieces) == 0 {
-			return text, err
-		}
-		for _, piece := range pieces {
-			text, after = text+piece.Text, piece.ID
-			if over := len(text) - shownOutputBytes; over > shownOutputBytes {
-				text = strings.ToValidUTF8(text[over:], "")
-			}
-		}
+	pieces, err := s.Store.LastOutput(ctx, id, shownOutputPieces)
+	if err != nil {
+		return "", err
 	}
+	var all strings.Builder
+	for _, piece := range pieces {
+		all.WriteString(piece.Text)
+	}
+	text := all.String()
 	return strings.ToValidUTF8(text[max(0, len(text)-shownOutputBytes):], ""), nil
 }

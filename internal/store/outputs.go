@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/store/db"
@@ -15,6 +16,13 @@ type Output struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// outputSettles is how long a piece waits before it is read: one with a lower id may
+// be committed after it, and who reads on from the last id would miss that.
+const outputSettles = time.Second
+
+// outputPage is how many pieces are read where nobody says how many.
+const outputPage = 500
+
 // AppendOutput stores a piece of what a run's commands print, for those who
 // watch.
 func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece string) error {
@@ -22,13 +30,31 @@ func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece str
 }
 
 // LiveOutput returns what a run's commands printed after the piece with the id
-// after, in order, at most limit pieces. Pieces older than an hour may be gone.
+// after, in order, at most limit pieces. Pieces older than an hour may be gone. The
+// youngest are left out while the run goes on.
 func (s *Store) LiveOutput(ctx context.Context, runID, after int64, limit int) ([]Output, error) {
-	rows, err := s.q.Outputs(ctx, db.OutputsParams{RunID: runID, After: after, Most: pageSize(limit, 500)})
+	rows, err := s.q.Outputs(ctx, db.OutputsParams{
+		RunID: runID, After: after, Most: pageSize(limit, outputPage), SettleSeconds: outputSettles.Seconds(),
+	})
 	if err != nil {
 		return nil, ofRun(err, runID, "read the output of run %d", runID)
 	}
-	return convert(rows, func(r db.OutputsRow) Output { return Output(r) }), nil
+	if young := slices.IndexFunc(rows, func(r db.OutputsRow) bool { return !r.Settled }); young >= 0 {
+		rows = rows[:young] // those after it wait too: who reads goes on from the last id
+	}
+	return convert(rows, func(r db.OutputsRow) Output {
+		return Output{ID: r.ID, Source: r.Source, Text: r.Text, CreatedAt: r.CreatedAt}
+	}), nil
+}
+
+// LastOutput returns the end of what a run's commands printed, in order, at most
+// limit pieces.
+func (s *Store) LastOutput(ctx context.Context, runID int64, limit int) ([]Output, error) {
+	rows, err := s.q.LastOutputs(ctx, db.LastOutputsParams{RunID: runID, Most: pageSize(limit, outputPage)})
+	if err != nil {
+		return nil, ofRun(err, runID, "read the output of run %d", runID)
+	}
+	return convert(rows, func(r db.LastOutputsRow) Output { return Output(r) }), nil
 }
 
 // DropOutputs removes pieces of output older than age, whose whole has been kept

@@ -37,17 +37,66 @@ func (q *Queries) DropOutputs(ctx context.Context, olderThanSeconds float64) (in
 	return result.RowsAffected(), nil
 }
 
+const lastOutputs = `-- name: LastOutputs :many
+SELECT o.id, o.source, o.text, o.created_at
+FROM (SELECT l.id, l.source, l.text, l.created_at FROM orchestrator_outputs l
+      WHERE l.run_id = $1
+      ORDER BY l.id DESC
+      LIMIT $2::int) o
+ORDER BY o.id
+`
+
+type LastOutputsParams struct {
+	RunID int64
+	Most  int32
+}
+
+type LastOutputsRow struct {
+	ID        int64
+	Source    string
+	Text      string
+	CreatedAt time.Time
+}
+
+func (q *Queries) LastOutputs(ctx context.Context, arg LastOutputsParams) ([]LastOutputsRow, error) {
+	rows, err := q.db.Query(ctx, lastOutputs, arg.RunID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LastOutputsRow{}
+	for rows.Next() {
+		var i LastOutputsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Source,
+			&i.Text,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const outputs = `-- name: Outputs :many
-SELECT id, source, text, created_at FROM orchestrator_outputs
-WHERE run_id = $1 AND id > $2
-ORDER BY id
-LIMIT $3::int
+SELECT o.id, o.source, o.text, o.created_at,
+       (r.status IN ('done', 'failed', 'cancelled') OR o.created_at < now() - make_interval(secs => $1::float8))::bool AS settled
+FROM orchestrator_outputs o JOIN orchestrator_runs r ON r.id = o.run_id
+WHERE o.run_id = $2 AND o.id > $3
+ORDER BY o.id
+LIMIT $4::int
 `
 
 type OutputsParams struct {
-	RunID int64
-	After int64
-	Most  int32
+	SettleSeconds float64
+	RunID         int64
+	After         int64
+	Most          int32
 }
 
 type OutputsRow struct {
@@ -55,10 +104,18 @@ type OutputsRow struct {
 	Source    string
 	Text      string
 	CreatedAt time.Time
+	Settled   bool
 }
 
+// A piece is settled when none with a lower id can come any more: some time after
+// it was stored, and at once where the run has ended.
 func (q *Queries) Outputs(ctx context.Context, arg OutputsParams) ([]OutputsRow, error) {
-	rows, err := q.db.Query(ctx, outputs, arg.RunID, arg.After, arg.Most)
+	rows, err := q.db.Query(ctx, outputs,
+		arg.SettleSeconds,
+		arg.RunID,
+		arg.After,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +128,7 @@ func (q *Queries) Outputs(ctx context.Context, arg OutputsParams) ([]OutputsRow,
 			&i.Source,
 			&i.Text,
 			&i.CreatedAt,
+			&i.Settled,
 		); err != nil {
 			return nil, err
 		}

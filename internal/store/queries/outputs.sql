@@ -2,10 +2,22 @@
 INSERT INTO orchestrator_outputs (run_id, source, text) VALUES (@run_id, @source, @text);
 
 -- name: Outputs :many
-SELECT id, source, text, created_at FROM orchestrator_outputs
-WHERE run_id = @run_id AND id > @after
-ORDER BY id
+-- A piece is settled when none with a lower id can come any more: some time after
+-- it was stored, and at once where the run has ended.
+SELECT o.id, o.source, o.text, o.created_at,
+       (r.status IN ('done', 'failed', 'cancelled') OR o.created_at < now() - make_interval(secs => @settle_seconds::float8))::bool AS settled
+FROM orchestrator_outputs o JOIN orchestrator_runs r ON r.id = o.run_id
+WHERE o.run_id = @run_id AND o.id > @after
+ORDER BY o.id
 LIMIT @most::int;
+
+-- name: LastOutputs :many
+SELECT o.id, o.source, o.text, o.created_at
+FROM (SELECT l.id, l.source, l.text, l.created_at FROM orchestrator_outputs l
+      WHERE l.run_id = @run_id
+      ORDER BY l.id DESC
+      LIMIT @most::int) o
+ORDER BY o.id;
 
 -- name: DropOutputs :execrows
 DELETE FROM orchestrator_outputs WHERE created_at < now() - make_interval(secs => @older_than_seconds::float8);
