@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -209,6 +213,48 @@ func TestLiveOutputIsFollowedToTheEndOfTheRunAsWholeLines(t *testing.T) {
 	require.Equal(t, "environment  $ npm ci\ntest-go-1  ok[2J\nenvironment  added 3\nenvironment  last\n", r.out)
 	require.Equal(t, 3, strings.Count(p.ok(t, "run", "logs", id2(id), "--follow", "--json").out, "\n"))
 	require.Equal(t, exitInput, p.run(t, "run", "logs", id2(id), "--follow", "--environment").code)
+}
+
+// slowRun prints pieces of output, as many as each page says, and ends after them.
+type slowRun struct {
+	pages []int
+	next  int
+	at    []time.Time // when it was asked for output
+}
+
+func (s *slowRun) Run(context.Context, int64) (store.Run, error) {
+	if s.next < len(s.pages) {
+		return store.Run{Status: contract.StatusPending}, nil
+	}
+	return store.Run{Status: contract.StatusDone}, nil
+}
+
+func (s *slowRun) LiveOutput(_ context.Context, _, after int64, _ int) ([]store.Output, error) {
+	s.at = append(s.at, time.Now())
+	if s.next == len(s.pages) {
+		return nil, nil
+	}
+	pieces := make([]store.Output, s.pages[s.next])
+	s.next++
+	for i := range pieces {
+		pieces[i] = store.Output{ID: after + int64(i) + 1, Source: "s", Text: "x\n"}
+	}
+	return pieces, nil
+}
+
+func TestOutputIsAskedForWithPausesUnlessAFullPageCame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		run := &slowRun{pages: []int{outputPage, outputPage, 1, 1, 0}}
+		require.NoError(t, (&app{out: &out}).followRun(t.Context(), run, 1))
+		require.Equal(t, 2*outputPage+2, strings.Count(out.String(), "\n"))
+		var waited []time.Duration
+		for i := range run.at[1:] {
+			waited = append(waited, run.at[i+1].Sub(run.at[i]))
+		}
+		require.Equal(t, []time.Duration{0, 0, outputPoll, outputPoll, outputPoll}, waited)
+	})
 }
 
 func TestEnvironmentOfARunThatIsNoneOrAFileIsChecked(t *testing.T) {

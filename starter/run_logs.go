@@ -186,6 +186,18 @@ func (a *app) followOutput(ctx context.Context, arg string) error {
 		return err
 	}
 	defer h.Close()
+	return a.followRun(ctx, h, id)
+}
+
+// outputSource is where the output of a run is read.
+type outputSource interface {
+	Run(ctx context.Context, id int64) (store.Run, error)
+	LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error)
+}
+
+// followRun prints the output of a run until it has ended. It pauses before it asks
+// again, unless as much came as it had asked for.
+func (a *app) followRun(ctx context.Context, h outputSource, id int64) error {
 	lines := outputLines{a: a, open: map[string]string{}}
 	defer lines.end()
 	for after := int64(0); ; {
@@ -202,7 +214,7 @@ func (a *app) followOutput(ctx context.Context, arg string) error {
 			lines.print(p)
 			after = p.ID
 		}
-		if len(pieces) > 0 {
+		if len(pieces) == outputPage {
 			continue
 		}
 		if run.Status.Terminal() {
