@@ -152,6 +152,9 @@ func (a *app) printPreparation(d store.RunDetails) {
 		return
 	}
 	fmt.Fprintf(a.out, "  baseline     %s\n", baselineLine(*b))
+	if b.Failure != nil {
+		fmt.Fprintf(a.out, "    failed     %s\n", clean(b.Failure.Message))
+	}
 	if len(b.Red) > 0 {
 		fmt.Fprintf(a.out, "    fails      %s\n", clean(strings.Join(b.Red, ", ")))
 	}
@@ -168,6 +171,8 @@ func environmentLine(e store.RunEnvironment) string {
 	switch {
 	case e.State == store.PreparationRunning:
 		return "is being set up"
+	case e.State == store.PreparationFailed && e.Failure == nil:
+		return "was not set up: the run ended before"
 	case e.State == store.PreparationFailed:
 		return "could not be set up"
 	case e.Digest == "":
@@ -182,8 +187,13 @@ func environmentLine(e store.RunEnvironment) string {
 
 // baselineLine says in one line what became of a baseline.
 func baselineLine(b store.RunBaseline) string {
-	if b.State == store.PreparationRunning {
+	switch {
+	case b.State == store.PreparationRunning:
 		return "the checks run on the base commit"
+	case b.State == store.PreparationFailed && b.Failure == nil:
+		return "the checks did not finish on the base commit: the run ended before"
+	case b.State == store.PreparationFailed:
+		return "the checks could not be carried out on the base commit"
 	}
 	return fmt.Sprintf("%d passed, %d failed, %d skipped in %s", b.Passed, b.Failed, b.Skipped, lasted(b.DurationMS))
 }

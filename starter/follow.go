@@ -442,7 +442,7 @@ func describe(e contract.Event) string {
 
 // describePreparation says what an event of a run's environment or baseline holds.
 func describePreparation(e contract.Event) (string, bool) {
-	p := store.PreparationOf([]contract.Event{e})
+	p := store.PreparationOf([]contract.Event{e}, false)
 	switch e.Type {
 	case contract.EventEnvironmentReady:
 		text := environmentLine(*p.Environment)

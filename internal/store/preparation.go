@@ -31,13 +31,13 @@ type RunEnvironment struct {
 	Summary    string            `json:"summary" doc:"what was set up, such as: go, node (pnpm)"`
 	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository asks for and the worker lacks"`
 	SetupID    int64             `json:"setup_id,omitempty" doc:"the stored setup that it was made by"`
-	Failure    *contract.Failure `json:"failure,omitempty"`
+	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent where the run ended before"`
 	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
 }
 
 // RunBaseline is what the project's own checks came to on a run's base commit.
 type RunBaseline struct {
-	State       PreparationState `json:"state" enum:"running,ready"`
+	State       PreparationState `json:"state" enum:"running,ready,failed"`
 	Key         string           `json:"key"`
 	Passed      int              `json:"passed"`
 	Failed      int              `json:"failed"`
@@ -46,6 +46,8 @@ type RunBaseline struct {
 	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, with the reason"`
 	DurationMS  int64            `json:"duration_ms" doc:"of all checks, as they ran"`
 	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
+
+	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not be carried out; absent where the run ended before"`
 }
 
 // Preparation is what a run had before its first phase; a part is nil where it
@@ -77,7 +79,7 @@ func (s *Store) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 // Preparation returns what became of a run's environment and baseline.
 func (s *Store) Preparation(ctx context.Context, run Run) (Preparation, error) {
 	events, err := s.PreparationEvents(ctx, run.ID)
-	p := PreparationOf(events)
+	p := PreparationOf(events, run.Status.Terminal())
 	if p.Environment != nil {
 		p.Environment.SetupID = run.SetupID
 	}
@@ -85,8 +87,9 @@ func (s *Store) Preparation(ctx context.Context, run Run) (Preparation, error) {
 }
 
 // PreparationOf reads what events say of a run's environment and baseline. The
-// last ones count; others are passed over.
-func PreparationOf(events []contract.Event) (p Preparation) {
+// last ones count; others are passed over. What still runs when the run has ended
+// failed with it.
+func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
 	for _, e := range events {
 		switch e.Type {
 		case contract.EventEnvironmentStarted:
@@ -100,14 +103,7 @@ func PreparationOf(events []contract.Event) (p Preparation) {
 			readPayload(e, p.Environment)
 			p.Environment.State, p.Environment.Digest = PreparationReady, payload.Digest
 		case contract.EventEnvironmentError:
-			var payload struct {
-				Code contract.Code `json:"error_code"`
-			}
-			p.Environment = &RunEnvironment{Failure: &contract.Failure{}}
-			readPayload(e, &payload)
-			readPayload(e, p.Environment)
-			readPayload(e, p.Environment.Failure)
-			p.Environment.State, p.Environment.Failure.Code = PreparationFailed, payload.Code
+			p.fail(e)
 		case contract.EventBaselineStarted:
 			p.Baseline = &RunBaseline{State: PreparationRunning}
 		case contract.EventBaselineReady:
@@ -123,7 +119,44 @@ func PreparationOf(events []contract.Event) (p Preparation) {
 		default: // of something else
 		}
 	}
+	if ended {
+		p.end()
+	}
 	return p
+}
+
+// fail reads an event of a failure. Once the environment is ready, it is one of the
+// baseline, which has no such event of its own.
+func (p *Preparation) fail(e contract.Event) {
+	if p.Environment != nil && p.Environment.State == PreparationReady {
+		p.Baseline = &RunBaseline{State: PreparationFailed, Failure: failureIn(e)}
+		return
+	}
+	p.Environment = &RunEnvironment{}
+	readPayload(e, p.Environment)
+	p.Environment.State, p.Environment.Failure = PreparationFailed, failureIn(e)
+}
+
+// end says of what still runs that it failed, as its run has ended.
+func (p *Preparation) end() {
+	if p.Environment != nil && p.Environment.State == PreparationRunning {
+		p.Environment.State = PreparationFailed
+	}
+	if p.Baseline != nil && p.Baseline.State == PreparationRunning {
+		p.Baseline.State = PreparationFailed
+	}
+}
+
+// failureIn reads why something failed, of an event that says so.
+func failureIn(e contract.Event) *contract.Failure {
+	var payload struct {
+		Code contract.Code `json:"error_code"`
+	}
+	failure := &contract.Failure{}
+	readPayload(e, &payload)
+	readPayload(e, failure)
+	failure.Code = payload.Code
+	return failure
 }
 
 // readPayload reads what an event says; what is of another kind is left out.
