@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"runtime"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,7 +14,7 @@ import (
 
 // recipeFormat changes when the same recipe makes another environment, or when
 // what is kept of one changes.
-const recipeFormat = 1
+const recipeFormat = 2
 
 // usedTools are the tools whose versions decide about an environment.
 var usedTools = map[string][]string{
@@ -20,9 +22,10 @@ var usedTools = map[string][]string{
 }
 
 // Digest is the key of the environment that the recipe makes: a hash of
-// everything that goes into it. The content of inputs comes from content; an
-// input that cannot be read is an error, as its environment could be taken for
-// another's. Hints and missing tools do not count: they change no command.
+// everything that goes into it, on this kind of machine. The content of inputs
+// comes from content; an input that cannot be read is an error, as its environment
+// could be taken for another's. Hints and missing tools do not count: they change
+// no command.
 func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (string, error) {
 	inputs := map[string]string{}
 	for _, p := range r.Inputs {
@@ -34,6 +37,9 @@ func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (
 		inputs[p] = hex.EncodeToString(sum[:])
 	}
 	versions := map[string]string{}
+	if r.Source != SourceDetected { // what such commands use is not known
+		maps.Copy(versions, tools)
+	}
 	for _, p := range r.Projects {
 		for _, name := range usedTools[p.Ecosystem] {
 			versions[name] = tools[name]
@@ -47,7 +53,8 @@ func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (
 		Drop      []string
 		Inputs    map[string]string
 		Tools     map[string]string
-	}{recipeFormat, r.Setup, r.Variables, r.Path, r.Drop, inputs, versions})
+		Platform  string
+	}{recipeFormat, r.Setup, r.Variables, r.Path, r.Drop, inputs, versions, runtime.GOOS + "/" + runtime.GOARCH})
 	if err != nil {
 		return "", err
 	}

@@ -165,6 +165,7 @@ func (f *finder) settle(s Settings) {
 		r.Hosts = slices.Clone(s.Hosts)
 	}
 	maps.Copy(r.Variables, s.Variables)
+	f.widen()
 	r.Hosts, r.Inputs, r.Drop = unique(r.Hosts), unique(r.Inputs), unique(r.Drop)
 	r.Missing = r.Missing[:min(len(r.Missing), maxMissing)]
 }

@@ -38,7 +38,12 @@ func checkout(t testing.TB, files string) *os.Root {
 
 func find(t testing.TB, files string) Recipe {
 	t.Helper()
-	r, err := Find(checkout(t, files), Settings{}, worker, Facts{})
+	return findWith(t, files, Settings{})
+}
+
+func findWith(t testing.TB, files string, s Settings) Recipe {
+	t.Helper()
+	r, err := Find(checkout(t, files), s, worker, Facts{})
 	require.NoError(t, err)
 	return r
 }
@@ -198,6 +203,44 @@ name = "w"
 	require.Equal(t, []string{"backend pip", "worker uv", "frontend npm"}, dirs)
 	require.Equal(t, []string{"/home/sandbox/.venv/bin", "/home/sandbox/.venv-worker/bin", "/home/sandbox/.local/bin"}, r.Path)
 	require.Contains(t, strings.Join(r.lines(), "\n"), "UV_PROJECT_ENVIRONMENT=/home/sandbox/.venv-worker uv sync")
+}
+
+func TestWhatASetUpReadsBesideManifestsCounts(t *testing.T) {
+	t.Parallel()
+	tree := "-- go.mod --\nmodule x\ngo 1.24\n" +
+		"-- ci/boot.sh --\ntrue\n-- ci/unused.sh --\ntrue\n-- Makefile --\ndeps:\n\ttrue\n" +
+		"-- web/package.json --\n{\"scripts\": {\"postinstall\": \"node ./tools/gen.js --fast\", \"test\": \"node test.js\"}}\n" +
+		"-- web/package-lock.json --\n{}\n-- web/tools/gen.js --\n\n-- web/test.js --\n\n" +
+		"-- web/patches/left-pad+1.0.0.patch --\n\n-- web/lib/package.json --\n{}\n"
+	detected := find(t, tree)
+	require.Subset(t, detected.Inputs, []string{"web/package.json", "web/tools/gen.js", "web/patches/left-pad+1.0.0.patch", "web/lib/package.json"})
+	require.NotContains(t, detected.Inputs, "web/test.js", "a script that no installation runs")
+	require.NotContains(t, detected.Inputs, "ci/boot.sh", "no command names it")
+
+	configured := findWith(t, tree, Settings{Setup: []string{"bash ci/boot.sh && (cd web && make deps)", "make deps"}})
+	require.Subset(t, configured.Inputs, []string{"ci/boot.sh", "Makefile"})
+	require.NotContains(t, configured.Inputs, "ci/unused.sh")
+}
+
+func TestTheToolsOfCommandsThatAPersonWroteAllCount(t *testing.T) {
+	t.Parallel()
+	read := func(string) ([]byte, error) { return nil, nil }
+	r := findWith(t, "-- package.json --\n{}\n", Settings{Setup: []string{"mvn -q package"}})
+	one, err := r.Digest(read, Tools{"maven": "3.8.7"})
+	require.NoError(t, err)
+	other, err := r.Digest(read, Tools{"maven": "3.9.0"})
+	require.NoError(t, err)
+	require.NotEqual(t, one, other)
+}
+
+func TestFoldersWithSimilarNamesGetEnvironmentsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "web", slug("web"))
+	seen := map[string]string{}
+	for _, dir := range []string{"a/b", "a-b", "a_b", "A-B", "ä", "ö", strings.Repeat("x", 60), strings.Repeat("x", 61)} {
+		require.NotContains(t, seen, slug(dir), "%s and %s", dir, seen[slug(dir)])
+		seen[slug(dir)] = dir
+	}
 }
 
 func TestWhatTheWorkerLacksIsNamed(t *testing.T) {

@@ -1,6 +1,8 @@
 package environment
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -92,7 +94,12 @@ func clip(s string, n int) string {
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// slug makes a file name of a folder's path.
+// slug makes a file name of a folder's path, another one for each path.
 func slug(s string) string {
-	return strings.Trim(clip(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
+	short := strings.Trim(clip(notSlug.ReplaceAllString(strings.ToLower(s), "-"), 40), "-")
+	if short == s {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return short + "-" + hex.EncodeToString(sum[:3])
 }

@@ -1,0 +1,62 @@
+package environment
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// maxInputs bounds the files beside manifests and lock files that are looked at.
+const maxInputs = 2000
+
+// readBySetups are the files that installers read wherever they lie: manifests of
+// members and of local dependencies, patches, generators' schemas, build logic.
+var readBySetups = regexp.MustCompile(`(^|/)(package\.json|\.npmrc|\.yarnrc(\.yml)?|setup\.(py|cfg)|pyproject\.toml|pom\.xml|Cargo\.toml|go\.mod|gradle\.properties|` +
+	`(requirements|constraints)[^/]*\.(txt|in)|[^/]+\.(gradle|gradle\.kts|versions\.toml|prisma))$|` +
+	`(^|/)(requirements/[^/]+\.(txt|in)|patches/[^/]+\.patch|\.yarn/(releases|patches|plugins)/.+|buildSrc/.+)$`)
+
+// widen adds to the inputs what commands read besides the manifests and lock files
+// of projects: two commits that differ there must not share an environment.
+func (f *finder) widen() {
+	if len(f.r.Setup) == 0 {
+		return
+	}
+	before := len(f.r.Inputs)
+	for _, p := range f.t.files {
+		if readBySetups.MatchString(p) && len(f.r.Inputs)-before < maxInputs {
+			f.r.Inputs = append(f.r.Inputs, p)
+		}
+	}
+	for _, c := range f.r.Setup {
+		f.named(c.Dir, c.Shell)
+	}
+	for _, p := range f.r.Projects {
+		if p.Ecosystem == "node" {
+			f.lifecycle(p)
+		}
+	}
+}
+
+// lifecycle adds the files that the scripts name which an installation runs.
+func (f *finder) lifecycle(p Project) {
+	var m struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	f.t.json(p.Manifest, &m)
+	for _, name := range []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"} {
+		f.named(p.Dir, m.Scripts[name])
+	}
+}
+
+// named adds the files of the checkout whose paths are words of a command, and
+// the makefiles where it calls make. Files that those call in turn are not found.
+func (f *finder) named(dir, command string) {
+	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=$,", r) }) {
+		f.input(path.Join(dir, word))
+		if word == "make" {
+			for _, name := range []string{"Makefile", "makefile", "GNUmakefile"} {
+				f.input(path.Join(dir, name))
+			}
+		}
+	}
+}
