@@ -86,7 +86,7 @@ func newHouse(t *testing.T, rules string) *house {
 
 	var suite testsuite.WorkflowTestSuite
 	h.env = suite.NewTestActivityEnvironment()
-	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.CleanUp,
+	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.CleanUp,
 		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.Minutes} {
 		h.env.RegisterActivity(f)
 	}

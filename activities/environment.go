@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -16,14 +14,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
-
-func (a *Activities) environments() environment.Store { return setup.Environments(a.DataDir) }
 
 // wanted is the environment that a workspace needs.
 type wanted struct {
@@ -32,14 +26,6 @@ type wanted struct {
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none
 	private   bool  // it is that of a change, for its run on this host alone
-}
-
-// provided is an environment on this host, which the caller closes, or the
-// command that kept it from being made.
-type provided struct {
-	env    *environment.Environment
-	failed *environment.Failed
-	kept   bool // it was there already, here or in the artifact store
 }
 
 // Environment finds out what a run's base commit needs and makes it, unless it
@@ -69,6 +55,9 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	}
 	out := contract.EnvironmentResult{Digest: w.digest, Summary: w.recipe.Describe(), Missing: w.recipe.Absent(), Kept: true}
 	if w.digest != "" {
+		if err := a.dropRemoved(ctx, w.digest); err != nil {
+			return out, err
+		}
 		p, err := a.provide(ctx, run.ID, w, in.Timeout)
 		if err != nil {
 			return out, err
@@ -186,215 +175,6 @@ func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Fa
 	facts := environment.Facts{Version: version, Time: made}
 	a.facts.Store(key, facts)
 	return facts, nil
-}
-
-// keptEnvironment returns an environment that was made before: the one of this host,
-// else from the artifact store.
-func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*environment.Environment, error) {
-	env, err := a.environments().Open(digest)
-	if err == nil || !errors.Is(err, environment.ErrNotHere) {
-		return env, err
-	}
-	release, err := a.Store.Own(ctx, "environment/"+digest)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if env, err = a.environments().Open(digest); err == nil {
-		return env, nil
-	}
-	row, err := a.Store.Environment(ctx, digest)
-	if err == nil {
-		env, err = a.restore(ctx, row)
-	}
-	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the environment %s of the base commit is not on this host and cannot be restored", digest)
-	}
-	return env, nil
-}
-
-// provide returns an environment: the one of this host, else from the artifact
-// store, else made now.
-func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout time.Duration) (provided, error) {
-	env, err := a.environments().Open(w.digest)
-	if err == nil {
-		return provided{env: env, kept: true}, nil
-	}
-	if !errors.Is(err, environment.ErrNotHere) {
-		return provided{}, environmentFault(err)
-	}
-	asked := time.Now()
-	release, err := a.Store.Own(ctx, "environment/"+w.digest)
-	if err != nil {
-		return provided{}, err
-	}
-	defer release()
-	if env, err = a.environments().Open(w.digest); err == nil {
-		return provided{env: env, kept: true}, nil
-	}
-	row, err := a.Store.Environment(ctx, w.digest)
-	if err == nil {
-		if env, err = a.restore(ctx, row); err == nil {
-			return provided{env: env, kept: true}, nil
-		}
-		if ctx.Err() != nil {
-			return provided{}, err
-		}
-		a.Log.WarnContext(ctx, "Could not restore an environment from its archive; it is made again", "environment", w.digest, "error", err)
-	} else if !errors.Is(err, store.ErrNotFound) {
-		return provided{}, err
-	}
-	if before, ok := a.failures.Load(w.digest); ok {
-		// What failed while this run waited for it failed for this run, too.
-		if f := before.(failedSetup); f.at.After(asked) { //nolint:forcetypeassert // nothing else is stored
-			return provided{failed: f.failed}, nil
-		}
-		a.failures.Delete(w.digest)
-	}
-	return a.makeEnvironment(ctx, runID, w, timeout)
-}
-
-func environmentFault(err error) error {
-	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the environments of this worker cannot be used")
-}
-
-func (a *Activities) restore(ctx context.Context, row store.Environment) (*environment.Environment, error) {
-	archive, err := a.Artifacts.Reader(ctx, row.Archive)
-	if err != nil {
-		return nil, err
-	}
-	defer archive.Close()
-	return a.environments().Restore(ctx, row.Digest, archive, a.Config.Environment.Disk.Int64())
-}
-
-// makeEnvironment carries a recipe out and keeps the result: first as an archive
-// for all hosts, then on this one, so that whatever dies in between leaves a whole
-// environment or none.
-func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted, timeout time.Duration) (provided, error) {
-	started := time.Now()
-	dir, err := a.Workspaces.Open(ctx, w.workspace, fmt.Sprintf("%d/environment", runID))
-	if err != nil {
-		return provided{}, err
-	}
-	defer dir.Close()
-	draft, err := a.environments().New()
-	if err != nil {
-		return provided{}, environmentFault(err)
-	}
-	defer draft.Discard()
-	failed, err := a.carryOutSetup(ctx, runID, w, dir.Path(), draft, timeout)
-	if err != nil {
-		return provided{}, err
-	}
-	if failed != nil {
-		a.failures.Store(w.digest, failedSetup{failed, time.Now()})
-		return provided{failed: failed}, nil
-	}
-	all, unignored, err := dir.Untracked(ctx)
-	if err != nil {
-		return provided{}, err
-	}
-	if err := environment.Keep(dir.Path(), all, w.recipe, draft); err != nil {
-		return provided{}, environmentFault(err)
-	}
-	manifest, err := draft.Seal(ctx, environment.Manifest{Digest: w.digest, Recipe: w.recipe, Unignored: patterns(unignored), MadeAt: time.Now()})
-	if err != nil {
-		return provided{}, environmentFault(err)
-	}
-	if most := a.Config.Environment.Disk.Int64(); manifest.Bytes > most {
-		return provided{}, fault.New(contract.ClassConfig, contract.CodeTooLarge,
-			"the environment takes up %d bytes on disk, more than the %d that this host keeps of all (environment.disk)", manifest.Bytes, most)
-	}
-	if !w.private {
-		if err := a.keepArchive(ctx, runID, w, draft, manifest, started); err != nil {
-			return provided{}, err
-		}
-	}
-	env, err := draft.Commit(w.digest)
-	if err != nil {
-		return provided{}, environmentFault(err)
-	}
-	return provided{env: env}, nil
-}
-
-// carryOutSetup runs a recipe's commands and stores their output and network
-// requests as artifacts of the run.
-func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration) (*environment.Failed, error) {
-	out := a.output(ctx, runID, "environment")
-	egress := a.egress("environment of run "+fmt.Sprint(runID), "environment.network.hosts")
-	command := a.limited()
-	command.Root = checkout
-	command.CACertificates = a.Proxy.CACertificate()
-	failed, err := environment.SetUp(ctx, environment.Site{
-		Runner: a.Sandbox, Command: command, Proxy: egress.serve, OnOutput: out.write, Timeout: timeout,
-	}, w.recipe, draft)
-	out.close()
-	kept := a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), egress)
-	if err != nil {
-		return nil, setupError(ctx, err)
-	}
-	if failed != nil {
-		failed.Output = telemetry.Redact(failed.Output)
-	}
-	return failed, kept
-}
-
-// setupError gives an error of the sandbox a class.
-func setupError(ctx context.Context, err error) error {
-	var isolation *sandbox.IsolationError
-	switch {
-	case ctx.Err() != nil:
-		return errors.Join(context.Cause(ctx), err)
-	case errors.Is(err, sandbox.ErrInvalid):
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the sandbox refused a set-up command")
-	case errors.As(err, &isolation):
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "the repository cannot be set up: this machine cannot isolate commands")
-	}
-	return fault.Wrap(err, contract.ClassInfra, fault.Of(err).Code, "the sandbox could not run a set-up command")
-}
-
-func patterns(paths []string) []string {
-	var out []string
-	for _, p := range paths {
-		out = append(out, workspace.IgnorePattern(p))
-	}
-	return out
-}
-
-// keepSetupFiles stores the log of a set-up and its requests to the network.
-func (a *Activities) keepSetupFiles(ctx context.Context, runID int64, digest string, log []byte, way *egress) error {
-	folder := path.Join("environment", digest[:12])
-	kept, err := way.artifact(ctx, path.Join(folder, "network.jsonl"))
-	if err != nil {
-		return err
-	}
-	if len(log) > 0 {
-		put, err := a.Artifacts.Put(ctx, log)
-		if err != nil {
-			return err
-		}
-		kept = append(kept, contract.Artifact{Name: path.Join(folder, "setup.log"), Type: contract.ArtifactLog, Size: int64(len(log)), Digest: put})
-	}
-	return a.Store.AddArtifacts(ctx, runID, kept)
-}
-
-// keepArchive puts a sealed environment into the artifact store and notes it.
-func (a *Activities) keepArchive(ctx context.Context, runID int64, w wanted, draft *environment.Draft, m environment.Manifest, started time.Time) error {
-	reader, writer := io.Pipe()
-	go func() { writer.CloseWithError(draft.Pack(ctx, writer)) }()
-	archive, size, err := a.Artifacts.PutReader(ctx, reader, a.Config.Environment.Disk.Int64())
-	_ = reader.CloseWithError(err)
-	if err != nil {
-		return err
-	}
-	recipe, err := w.recipe.Encode()
-	if err != nil {
-		return err
-	}
-	return a.Store.SaveEnvironment(ctx, store.Environment{
-		Digest: w.digest, Repo: w.workspace.Repo, BaseCommit: w.workspace.Base, Source: string(w.recipe.Source), Recipe: recipe,
-		Archive: archive, ArchiveSize: size, Bytes: m.Bytes, Files: m.Files, DurationMS: time.Since(started).Milliseconds(), RunID: runID,
-	})
 }
 
 // shownOutput is how much of a failed command's output a question shows.

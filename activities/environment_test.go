@@ -1,8 +1,18 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +20,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -100,4 +111,150 @@ func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *test
 	say(environment.Source("person"), environment.Settings{Setup: []string{"echo of a person; exit 1"}})
 	require.Contains(t, executed(false), "of a person")
 	require.Contains(t, executed(true), "configured here", "what was given for one run")
+}
+
+// setUpBy makes an environment by a command.
+func (h *house) setUpBy(command string) contract.EnvironmentResult {
+	h.t.Helper()
+	var err error
+	h.Proxy, err = setup.Proxy(h.Config)
+	require.NoError(h.t, err)
+	h.setUpWith(command)
+	return h.prepared()
+}
+
+// setUpWith makes the house's run one that is set up by a command.
+func (h *house) setUpWith(command string) {
+	h.t.Helper()
+	h.Config.Environment.Setup = []string{command}
+	settings, spec, err := setup.Freeze(h.Config, h.repo)
+	require.NoError(h.t, err)
+	settings.Release.Branch = "rgpt/run-set-up"
+	h.run, _, err = h.Store.CreateRun(h.t.Context(), store.NewRun{Project: "p", GoalTitle: "Say more", Settings: settings, Spec: spec})
+	require.NoError(h.t, err)
+	h.seq = 0
+}
+
+// prepared makes the environment of the house's run.
+func (h *house) prepared() contract.EnvironmentResult {
+	h.t.Helper()
+	out, err := h.Environment(h.t.Context(), contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9})
+	require.NoError(h.t, err)
+	return out
+}
+
+// madeFile is a file of the work tree that an environment of this host added.
+func (h *house) madeFile(digest, name string) string {
+	h.t.Helper()
+	env, err := setup.Environments(h.dataDir).Open(digest)
+	require.NoError(h.t, err)
+	defer env.Close()
+	content, err := os.ReadFile(filepath.Join(env.Work(), name))
+	require.NoError(h.t, err)
+	return string(content)
+}
+
+// lose removes an environment from this host, and its archive.
+func (h *house) lose(digest string) {
+	h.t.Helper()
+	row, err := h.Store.Environment(h.t.Context(), digest)
+	require.NoError(h.t, err)
+	require.NoError(h.t, h.Artifacts.Remove(h.t.Context(), row.Archive))
+	removed, err := setup.Environments(h.dataDir).Remove(digest)
+	require.NoError(h.t, err)
+	require.True(h.t, removed)
+}
+
+func TestALostEnvironmentIsMadeAgainWithoutTheAgentsChange(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	made := h.setUpBy("cp h*.txt made.out") // no input is named, so that the digest stays
+	require.Nil(t, made.Failure)
+	require.Equal(t, "hello\n", h.madeFile(made.Digest, "made.out"))
+	changed := h.with(h.repo.Workspace(), "hello.txt", "hello, and something bad\n")
+	h.lose(made.Digest)
+
+	e := h.begin(contract.PhaseTester, "")
+	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: changed})
+	require.Nil(t, failure)
+	require.NotEmpty(t, plan.Stages)
+	result, failure := do[contract.CheckResult](h, h.Verify, contract.VerifyInput{Execution: e, Workspace: changed, Check: plan.Stages[0][0], Timeout: 60e9})
+	require.Nil(t, failure)
+	require.True(t, result.OK, result.Message)
+	require.Equal(t, "hello\n", h.madeFile(made.Digest, "made.out"), "others use this environment, too")
+}
+
+func TestARemovedEnvironmentIsMadeAgainThoughAHostHasACopy(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	const command = "date +%N > made.out"
+	made := h.setUpBy(command)
+	require.Nil(t, made.Failure)
+	first := h.madeFile(made.Digest, "made.out")
+	require.True(t, h.prepared().Kept)
+	require.Equal(t, first, h.madeFile(made.Digest, "made.out"))
+
+	_, err := h.Store.RemoveEnvironment(t.Context(), made.Digest)
+	require.NoError(t, err)
+	here := h.DataDir
+	h.DataDir = t.TempDir() // another host, which has no copy
+	again := h.setUpBy(command)
+	require.False(t, again.Kept)
+	require.Equal(t, made.Digest, again.Digest)
+
+	h.DataDir = here
+	require.True(t, h.prepared().Kept)
+	second := h.madeFile(made.Digest, "made.out")
+	require.NotEqual(t, first, second)
+	require.True(t, h.prepared().Kept)
+	require.Equal(t, second, h.madeFile(made.Digest, "made.out"))
+	_, err = h.Store.RemoveEnvironment(t.Context(), made.Digest)
+	require.NoError(t, err)
+	require.False(t, h.prepared().Kept)
+}
+
+// asksRegistry is a set-up that succeeds where its registry answers.
+const asksRegistry = `bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128
+printf "GET http://registry.test/ HTTP/1.0\r\nHost: registry.test\r\n\r\n" >&3
+grep -q "from the registry" <&3 && echo yes > made.out'`
+
+// publicly resolves all names to a public address.
+type publicly struct{}
+
+func (publicly) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("203.0.114.7")}, nil
+}
+
+func TestASetUpThatCannotReachAHostIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "from the registry") }))
+	t.Cleanup(registry.Close)
+	var away atomic.Bool
+	h := newHouse(t, "  []")
+	var err error
+	h.Proxy, err = proxy.New(proxy.Options{Resolver: publicly{}, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if away.Load() {
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, network, registry.Listener.Addr().String())
+	}})
+	require.NoError(t, err)
+	h.Config.Environment.Network.Hosts = []string{"registry.test:80"}
+	h.setUpWith(asksRegistry)
+	in := contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9}
+
+	away.Store(true)
+	_, failure := do[contract.EnvironmentResult](h, h.Environment, in)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, string(contract.CodeUnreachable))
+	require.Contains(t, failure.Message, "registry.test could not be reached: dial: connection refused")
+	last := h.prepared() // not as an activity, so that there is no next try
+	require.NotNil(t, last.Failure)
+	require.Contains(t, last.Failure.Message, "registry.test could not be reached")
+
+	away.Store(false)
+	made, failure := do[contract.EnvironmentResult](h, h.Environment, in)
+	require.Nil(t, failure)
+	require.Nil(t, made.Failure)
+	require.Equal(t, "yes\n", h.madeFile(made.Digest, "made.out"))
 }

@@ -203,3 +203,20 @@ func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact
 	}
 	return []contract.Artifact{{Name: name, Type: contract.ArtifactJSON, Size: int64(len(requests)), Digest: digest}}, nil
 }
+
+// unreachable returns the first host whose last request failed as a later one may
+// not, and how; empty where there is none.
+func (e *egress) unreachable() (host, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last := map[string]proxy.Record{}
+	for _, r := range e.log {
+		last[r.Host] = r
+	}
+	for _, r := range e.log {
+		if l := last[r.Host]; l.Passing {
+			return l.Host, l.Reason
+		}
+	}
+	return "", ""
+}

@@ -64,28 +64,31 @@ func (a *Activities) surroundings(ctx context.Context, run store.Run, spec setup
 	if err != nil {
 		return nil, err
 	}
-	if ws.Tree == run.Settings.Repo.Tree {
-		// As it was set up for the run, whatever has changed on this host since.
-		w.digest = run.Environment
+	// The base commit is as it was set up for the run, whatever has changed on this
+	// host since.
+	s := &surroundings{recipe: w.recipe, ofBase: ws.Tree == run.Settings.Repo.Tree || w.digest == run.Environment}
+	if s.ofBase {
+		s.env, err = a.baseEnvironment(ctx, run, spec, known)
+		return s, err
 	}
-	s := &surroundings{recipe: w.recipe, ofBase: w.digest == run.Environment}
 	if w.digest == "" {
 		return s, nil
 	}
-	if before := a.failedBefore(w.digest + "@" + ws.Tree); before != nil && w.digest != run.Environment {
-		s.failed = before
-		return s, a.fallBack(ctx, run, s)
+	// A file that is no input of the digest may mend what failed, hence the tree.
+	attempt := w.digest + "@" + ws.Tree
+	if s.failed = a.failedSince(attempt, time.Now().Add(-failedFor)); s.failed == nil {
+		p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
+		if err != nil {
+			return nil, err
+		}
+		if s.env, s.failed = p.env, p.failed; s.failed == nil {
+			return s, nil
+		}
+		a.rememberFailed(attempt, s.failed)
 	}
-	p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	s.env, s.failed = p.env, p.failed
-	if s.failed == nil {
-		return s, nil
-	}
-	a.failures.Store(w.digest+"@"+ws.Tree, failedSetup{s.failed, time.Now()})
-	return s, a.fallBack(ctx, run, s)
+	// What the change wants cannot be made: it runs in what its base commit has.
+	s.env, err = a.baseEnvironment(ctx, run, spec, known)
+	return s, err
 }
 
 // failedSetup is a set-up that a change wanted, and when it failed.
@@ -98,29 +101,28 @@ type failedSetup struct {
 // command. It may have failed for want of a registry.
 const failedFor = 5 * time.Minute
 
-// failedBefore returns why a set-up failed a moment ago, nil where it did not.
-func (a *Activities) failedBefore(key string) *environment.Failed {
+// failedSince returns why a set-up failed after a time, nil where it did not.
+func (a *Activities) failedSince(key string, after time.Time) *environment.Failed {
 	before, ok := a.failures.Load(key)
 	if !ok {
 		return nil
 	}
-	f := before.(failedSetup) //nolint:forcetypeassert // nothing else is stored
-	if time.Since(f.at) > failedFor {
-		a.failures.Delete(key)
-		return nil
+	if f := before.(failedSetup); f.at.After(after) { //nolint:forcetypeassert // nothing else is stored
+		return f.failed
 	}
-	return f.failed
+	a.failures.Delete(key)
+	return nil
 }
 
-// fallBack takes the environment of the base commit, where the one that is wanted
-// cannot be made.
-func (a *Activities) fallBack(ctx context.Context, run store.Run, s *surroundings) error {
-	if run.Environment == "" {
-		return nil
-	}
-	env, err := a.keptEnvironment(ctx, run.Environment)
-	s.env = env
-	return err
+// rememberFailed notes that a set-up failed now, and forgets what failed long ago.
+func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
+	a.failures.Range(func(other, f any) bool {
+		if time.Since(f.(failedSetup).at) > failedFor { //nolint:forcetypeassert // nothing else is stored
+			a.failures.Delete(other)
+		}
+		return true
+	})
+	a.failures.Store(key, failedSetup{failed, time.Now()})
 }
 
 // setupNote says, in the answer to an agent's command, that the environment which

@@ -39,6 +39,7 @@ const (
 	CodeRateLimited     Code = "rate_limited"       // HTTP 429
 	CodeQuotaExhausted  Code = "quota_exhausted"    // the provider's quota is used up
 	CodeUnavailable     Code = "unavailable"        // connection refused, reset, 5xx
+	CodeUnreachable     Code = "host_unreachable"   // a host that a set-up may reach did not answer
 	CodeDatabaseDown    Code = "database_down"      // our own database does not answer
 	CodeRunTimeout      Code = "run_timeout"        // the whole run took longer than it may
 	CodeTimeout         Code = "timeout"            // a deadline passed

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,10 +47,12 @@ type Failed struct {
 const outputKept = 8 << 10
 
 // SetUp carries a recipe out: on the checkout in s.Command.Root, and on the home
-// of the draft. A command that fails is a result; an error means that the set-up
-// could not be carried out at all.
+// of the draft. A command that fails is a result, unless it is optional and another
+// one succeeded; an error means that the set-up could not be carried out at all.
 func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 	started := time.Now()
+	var firstFailed *Failed
+	succeeded := 0
 	for _, c := range r.Setup {
 		left := s.Timeout - time.Since(started)
 		if left < time.Second {
@@ -60,12 +63,17 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 			return nil, err
 		}
 		if failed == nil {
+			succeeded++
 			continue
 		}
 		if !c.Optional {
 			return failed, nil
 		}
 		s.say("(this command is optional; the set-up goes on)\n")
+		firstFailed = cmp.Or(firstFailed, failed)
+	}
+	if succeeded == 0 {
+		return firstFailed, nil
 	}
 	return nil, nil
 }

@@ -36,6 +36,7 @@ func At(dir string) Store { return Store{root: dir} }
 // Manifest is what is known of an environment that was made.
 type Manifest struct {
 	Digest string `json:"digest"`
+	RunID  int64  `json:"run_id"` // that made it
 	Recipe Recipe `json:"recipe"`
 	// Unignored are patterns, in the form of .gitignore and from the root of the
 	// work tree, of what set-up added there and the repository does not ignore.

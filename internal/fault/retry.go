@@ -34,7 +34,9 @@ var retries = map[contract.Class]Retry{
 
 // byCode are rows of codes that differ from those of their class. A run outlives
 // any outage of our own database: what it knows must be written, however late.
+// What cannot reach a host has worked for minutes before, and waits longer.
 var byCode = map[contract.Code]Retry{
+	contract.CodeUnreachable:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},
 	contract.CodeDatabaseDown: {Attempts: 1_000_000, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
 }
 

@@ -74,9 +74,9 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 		},
 		ModifyResponse: func(response *http.Response) error {
 			response.Body = &countedBody{ReadCloser: response.Body, total: &received, onError: func(err error) {
-				x.record.Verdict, x.record.Reason = Failed, "the answer broke off: "+plain(err)
+				x.record.Verdict, x.record.Reason, x.record.Passing = Failed, "the answer broke off: "+plain(err), passing(err)
 				if x.session.spent() {
-					x.record.Verdict, x.record.Reason = Refused, x.session.limitReached()
+					x.record.Verdict, x.record.Reason, x.record.Passing = Refused, x.session.limitReached(), false
 				}
 			}}
 			return nil

@@ -126,7 +126,10 @@ type Record struct {
 	Received int64     `json:"received"` // bytes from the host, likewise
 	Verdict  Verdict   `json:"verdict"`
 	Reason   string    `json:"reason,omitempty"` // why it was not allowed, or failed
-	Who      string    `json:"who,omitempty"`    // Session.Who
+	// Passing says of a request that failed that it may succeed later: the network
+	// or the host did not do its part. A name that does not exist is none of these.
+	Passing bool   `json:"passing,omitempty"`
+	Who     string `json:"who,omitempty"` // Session.Who
 }
 
 // Verdict is what became of a request.

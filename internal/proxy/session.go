@@ -322,9 +322,16 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 	case x.session.spent():
 		x.refuse(w, x.session.limitReached(), false)
 	default:
-		x.record.Verdict, x.record.Reason = Failed, plain(err)
+		x.record.Verdict, x.record.Reason, x.record.Passing = Failed, plain(err), passing(err)
 		answer(w, http.StatusBadGateway, fmt.Sprintf("The proxy of the sandbox cannot reach %s: %s.\n", x.address(), x.record.Reason))
 	}
+}
+
+// passing says of the error of an upstream connection whether another try may
+// succeed.
+func passing(err error) bool {
+	var dns *net.DNSError
+	return !errors.Is(err, context.Canceled) && !(errors.As(err, &dns) && dns.IsNotFound)
 }
 
 // plain leaves out of an error what a command must not know: addresses of this
