@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -14,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 
-// Baseline says which of a project's checks have no outcome on a run's base
-// commit yet, and what the others came to.
+// Baseline says which of a project's checks have to be carried out on a run's base
+// commit, unless in.Done says that this was done, and what all came to.
 func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (contract.BaselineResult, error) {
 	run, err := a.Store.Run(ctx, in.RunID)
 	if err != nil {
@@ -30,7 +32,7 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 	if err != nil {
 		return contract.BaselineResult{}, err
 	}
-	out := contract.BaselineResult{Key: b.Key, Stages: left(b)}
+	out := contract.BaselineResult{Key: b.Key, Stages: left(b, in.Done)}
 	for _, c := range b.Checks {
 		r := c.Result
 		out.Summary = out.Summary.Add(r.Summary)
@@ -61,7 +63,8 @@ func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	}, "; ")
 }
 
-// passing are the outcomes of checks that are not kept for later runs.
+// passing are the outcomes of checks that say more of a worker than of a commit:
+// what could not start, crashed or took too long is tried again for the next run.
 var passing = []contract.Code{contract.CodeMissing, contract.CodeTimeout, contract.CodeCommandCrashed, contract.CodeUnavailable}
 
 // openBaseline plans the checks of the base commit, and finds what is known of
@@ -81,13 +84,8 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 		return store.Baseline{}, err
 	}
 	commands := commandsOf(pipeline)
-	key, err := baselineKey(run, ws, spec.Verification, pipeline, commands)
+	key, err := a.baselineKey(run, ws, spec.Verification, pipeline, commands)
 	if err != nil {
-		return store.Baseline{}, err
-	}
-	// What could not start, crashed or took too long says more of a worker than of a
-	// commit: it is tried again.
-	if err := a.Store.DropBaselineChecks(ctx, key, passing); err != nil {
 		return store.Baseline{}, err
 	}
 	return a.Store.OpenBaseline(ctx, run.ID, store.Baseline{
@@ -107,24 +105,25 @@ func commandsOf(p verify.Pipeline) map[string]string {
 }
 
 // baselineKey names a baseline by what its outcomes depend on: the files, the
-// environment, and how they are checked. What is judged only after a change does
-// not matter.
-func baselineKey(run store.Run, ws contract.Workspace, s verify.Settings, p verify.Pipeline, commands map[string]string) (string, error) {
+// environment, the tools, and how they are checked. What is judged only after a
+// change does not matter.
+func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s verify.Settings, p verify.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
-	doc, err := json.Marshal([]any{s, p.Stages, commands})
+	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, runtime.GOOS, runtime.GOARCH})
 	if err != nil {
 		return "", fmt.Errorf("name a baseline: %w", err)
 	}
-	return digestOf("baseline 1", run.Repo, ws.Tree, run.Environment, string(doc)), nil
+	return digestOf("baseline 2", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
-// left returns the checks of a baseline that have no outcome.
-func left(b store.Baseline) [][]contract.Check {
+// left returns the checks of a baseline that have no outcome, or had only one that
+// is not kept, unless they were carried out for this run.
+func left(b store.Baseline, done bool) [][]contract.Check {
 	var stages [][]contract.Check
 	for _, stage := range b.Stages {
 		var open []contract.Check
 		for _, c := range stage {
-			if _, done := b.Check(c.ID); !done {
+			if known, ok := b.Check(c.ID); !ok || !done && slices.Contains(passing, known.Result.Code) {
 				open = append(open, c)
 			}
 		}
@@ -138,6 +137,10 @@ func left(b store.Baseline) [][]contract.Check {
 // verifyBaseline carries out one check on the base commit, once for all runs that
 // want it.
 func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+	before, err := a.Store.Baseline(ctx, in.Baseline)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
 	release, err := a.Store.Own(ctx, "baseline/"+in.Baseline+"/"+in.Check.ID)
 	if err != nil {
 		return contract.CheckResult{}, err
@@ -148,7 +151,10 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 		return contract.CheckResult{}, err
 	}
 	if done, ok := b.Check(in.Check.ID); ok {
-		return done.Result, nil
+		// Another run's outcome counts for all that waited for it, whatever it is.
+		if was, _ := before.Check(in.Check.ID); !slices.Contains(passing, done.Result.Code) || done.CreatedAt.After(was.CreatedAt) {
+			return done.Result, nil
+		}
 	}
 	checked, err := a.check(ctx, in)
 	if err != nil {

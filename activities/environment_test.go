@@ -258,3 +258,51 @@ func TestASetUpThatCannotReachAHostIsTriedAgain(t *testing.T) {
 	require.Nil(t, made.Failure)
 	require.Equal(t, "yes\n", h.madeFile(made.Digest, "made.out"))
 }
+
+func TestAnOutcomeThatIsNotKeptOutlastsThatAnotherRunAsks(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	h.Config.Verification.Test.Command = "sh -c 'exit 127'"
+	require.Nil(t, h.setUpBy("true").Failure)
+	one := h.run.ID
+	asked := func(run int64, done bool) contract.BaselineResult {
+		t.Helper()
+		out, err := h.Baseline(t.Context(), contract.BaselineInput{RunID: run, Workspace: h.repo.Workspace(), Done: done})
+		require.NoError(t, err)
+		return out
+	}
+	verify := func(b contract.BaselineResult, run int64) {
+		t.Helper()
+		require.Len(t, b.Stages, 1)
+		out, err := h.Verify(t.Context(), contract.VerifyInput{
+			Execution: contract.BaselineExecution(run), Workspace: h.repo.Workspace(), Check: b.Stages[0][0], Baseline: b.Key, Timeout: 60e9,
+		})
+		require.NoError(t, err)
+		require.Equal(t, contract.CodeMissing, out.Code, out.Message)
+	}
+	verify(asked(one, false), one)
+	require.Nil(t, h.setUpBy("true").Failure)
+	other := asked(h.run.ID, false)
+	require.NotEmpty(t, asked(one, true).Unavailable, "the other run has begun the check anew")
+	before, err := h.Store.Baseline(t.Context(), other.Key)
+	require.NoError(t, err)
+	verify(other, h.run.ID)
+	after, err := h.Store.Baseline(t.Context(), other.Key)
+	require.NoError(t, err)
+	require.True(t, after.Checks[0].CreatedAt.After(before.Checks[0].CreatedAt), "it was carried out again")
+	require.Empty(t, asked(h.run.ID, true).Stages)
+}
+
+func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	require.Nil(t, h.setUpBy("true").Failure)
+	keys := map[string]bool{}
+	for _, version := range []string{"1", "2", "1"} {
+		h.ToolVersions = environment.Tools{"make": version}
+		out, err := h.Baseline(t.Context(), contract.BaselineInput{RunID: h.run.ID, Workspace: h.repo.Workspace()})
+		require.NoError(t, err)
+		keys[out.Key] = true
+	}
+	require.Len(t, keys, 2)
+}

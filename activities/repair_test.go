@@ -177,8 +177,36 @@ func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 
-	require.NoError(t, h.JudgeSetup(t.Context(), contract.JudgeSetupInput{RunID: h.run.ID, Setup: first, Why: "red"}))
+	_, err = h.JudgeSetup(t.Context(), contract.JudgeSetupInput{RunID: h.run.ID, Setup: first, Why: "red"})
+	require.NoError(t, err)
 	require.NotEqual(t, first, propose(), "one that was taken back does not count")
+}
+
+func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		result contract.CheckResult
+		proven bool
+	}{
+		{contract.CheckResult{Check: contract.Check{ID: "lint", Category: contract.CategoryLint}, OK: true}, false},
+		{contract.CheckResult{Check: contract.Check{ID: "test", Category: contract.CategoryTest}, Code: contract.CodeTestsFailed}, false},
+		{contract.CheckResult{Check: contract.Check{ID: "test", Category: contract.CategoryTest}, Code: contract.CodeTestsFailed, Summary: contract.TestSummary{Passed: 1, Failed: 9}}, true},
+		{contract.CheckResult{Check: contract.Check{ID: "test", Category: contract.CategoryTest}, OK: true}, true},
+	} {
+		h := newHouse(t, "  []")
+		proposed, err := h.Store.AddSetup(t.Context(), store.Setup{Repo: h.run.Repo, Source: "agent", Settings: json.RawMessage(`{"setup":["true"]}`), RunID: h.run.ID})
+		require.NoError(t, err)
+		_, err = h.Store.OpenBaseline(t.Context(), h.run.ID, store.Baseline{Key: "k", Repo: h.run.Repo, Stages: [][]contract.Check{{c.result.Check}}})
+		require.NoError(t, err)
+		require.NoError(t, h.Store.SaveBaselineCheck(t.Context(), "k", store.BaselineCheck{Result: c.result}))
+		out, err := h.JudgeSetup(t.Context(), contract.JudgeSetupInput{RunID: h.run.ID, Setup: proposed.ID, Proven: true})
+		require.NoError(t, err)
+		require.Equal(t, c.proven, out.Unproven == "")
+		kept, err := h.Store.SetupByID(t.Context(), proposed.ID)
+		require.NoError(t, err)
+		require.Equal(t, c.proven, kept.Proven, "%+v", c.result)
+		require.Nil(t, kept.RevokedAt)
+	}
 }
 
 func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.T) {

@@ -228,14 +228,35 @@ func (a *Activities) lastProposal(ctx context.Context, e contract.ExecutionRef) 
 	return nil, nil
 }
 
-// JudgeSetup lets a proposed setup count, or takes it back.
-func (a *Activities) JudgeSetup(ctx context.Context, in contract.JudgeSetupInput) error {
-	if in.Proven {
-		_, err := a.Store.ProveSetup(ctx, in.Setup)
-		return err
+// JudgeSetup lets a proposed setup count for its repository, or takes it back. One
+// whose baseline could run but passed nothing is not proven by it: it stays its run's.
+func (a *Activities) JudgeSetup(ctx context.Context, in contract.JudgeSetupInput) (contract.JudgeSetupResult, error) {
+	var out contract.JudgeSetupResult
+	if !in.Proven {
+		if _, err := a.Store.RevokeSetup(ctx, in.Setup, "the baseline: "+clipped(in.Why, 500)); err != nil {
+			return out, err
+		}
+		return out, a.Store.SetRunSetup(ctx, in.RunID, 0)
 	}
-	if _, err := a.Store.RevokeSetup(ctx, in.Setup, "the baseline: "+clipped(in.Why, 500)); err != nil {
-		return err
+	run, err := a.Store.Run(ctx, in.RunID)
+	if err != nil {
+		return out, err
 	}
-	return a.Store.SetRunSetup(ctx, in.RunID, 0)
+	b, err := a.baselineOf(ctx, run)
+	if err != nil {
+		return out, err
+	}
+	if b == nil || !slices.ContainsFunc(b.Checks, proves) {
+		out.Unproven = "no check of the build or of the tests passed on the base commit"
+		return out, nil
+	}
+	_, err = a.Store.ProveSetup(ctx, in.Setup)
+	return out, err
+}
+
+// proves reports whether the outcome of a check on a base commit says that the
+// project's code builds or runs in the environment.
+func proves(c store.BaselineCheck) bool {
+	r := c.Result
+	return (r.Check.Category == contract.CategoryBuild || r.Check.Category == contract.CategoryTest) && (r.OK || r.Summary.Passed > 0)
 }

@@ -46,6 +46,12 @@ type JudgeSetupInput struct {
 	Why    string `json:"why,omitempty"` // it did not work
 }
 
+// JudgeSetupResult says why a setup does not count for its repository although the
+// baseline could run: it stays that of its run. Empty where it counts, or was revoked.
+type JudgeSetupResult struct {
+	Unproven string `json:"unproven,omitempty"`
+}
+
 // Events of a run's environment and baseline.
 const (
 	EventEnvironmentStarted EventType = "environment.started"

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"cmp"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -67,9 +69,12 @@ func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem 
 		in.Why = problem.Reason
 	}
 	agent.proposed = 0
-	if err := r.placeOf(contract.PhaseTester, "").activity(ctx, longWork, contract.ActivityJudgeSetup, in).Get(ctx, nil); err != nil {
+	var judged contract.JudgeSetupResult
+	if err := r.placeOf(contract.PhaseTester, "").activity(ctx, longWork, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
 		return r.why(err)
 	}
-	_, err := r.transition(ctx, happened(contract.EventSetupJudged, map[string]any{"setup": in.Setup, "proven": in.Proven, "why": in.Why}))
+	_, err := r.transition(ctx, happened(contract.EventSetupJudged, map[string]any{
+		"setup": in.Setup, "proven": in.Proven && judged.Unproven == "", "why": cmp.Or(in.Why, judged.Unproven),
+	}))
 	return r.why(err)
 }

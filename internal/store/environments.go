@@ -315,13 +315,6 @@ func (s *Store) SaveBaselineCheck(ctx context.Context, key string, c BaselineChe
 	return explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
 }
 
-// DropBaselineChecks forgets the outcomes of a baseline that have one of some
-// codes, so that these checks are carried out again.
-func (s *Store) DropBaselineChecks(ctx context.Context, key string, codes []contract.Code) error {
-	names := convert(codes, func(c contract.Code) string { return string(c) })
-	return explain(s.q.DropBaselineChecks(ctx, db.DropBaselineChecksParams{Key: key, Codes: names}), "remove outcomes of baseline %s", key)
-}
-
 // DropBaseline forgets a baseline, so that the next run makes it again, and
 // reports whether it was there.
 func (s *Store) DropBaseline(ctx context.Context, key string) (bool, error) {

@@ -118,20 +118,6 @@ func (q *Queries) DropBaseline(ctx context.Context, key string) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
-const dropBaselineChecks = `-- name: DropBaselineChecks :exec
-DELETE FROM orchestrator_baseline_checks WHERE key = $1 AND result ->> 'code' = ANY ($2::text[])
-`
-
-type DropBaselineChecksParams struct {
-	Key   string
-	Codes []string
-}
-
-func (q *Queries) DropBaselineChecks(ctx context.Context, arg DropBaselineChecksParams) error {
-	_, err := q.db.Exec(ctx, dropBaselineChecks, arg.Key, arg.Codes)
-	return err
-}
-
 const dropBaselinesOf = `-- name: DropBaselinesOf :execrows
 DELETE FROM orchestrator_baselines WHERE environment = $1::text AND environment <> ''
 `

@@ -86,9 +86,6 @@ VALUES (@key, @check_id, @result, @cases, @findings, @log_digest)
 ON CONFLICT (key, check_id) DO UPDATE
 SET result = excluded.result, cases = excluded.cases, findings = excluded.findings, log_digest = excluded.log_digest, created_at = now();
 
--- name: DropBaselineChecks :exec
-DELETE FROM orchestrator_baseline_checks WHERE key = @key AND result ->> 'code' = ANY (@codes::text[]);
-
 -- name: DropBaseline :execrows
 DELETE FROM orchestrator_baselines WHERE key = @key;
 
