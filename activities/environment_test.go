@@ -105,10 +105,10 @@ func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *test
 	say(environment.SourceAgent, environment.Settings{Setup: []string{"echo of an agent; exit 1"}})
 	require.Contains(t, executed(false), "configured here")
 
-	say(environment.Source("person"), environment.Settings{Variables: map[string]string{"WORD": "there"}})
+	say(environment.SourcePerson, environment.Settings{Variables: map[string]string{"WORD": "there"}})
 	require.Contains(t, executed(false), "configured there", "a person who names variables alone takes no command away")
 
-	say(environment.Source("person"), environment.Settings{Setup: []string{"echo of a person; exit 1"}})
+	say(environment.SourcePerson, environment.Settings{Setup: []string{"echo of a person; exit 1"}})
 	require.Contains(t, executed(false), "of a person")
 	require.Contains(t, executed(true), "configured here", "what was given for one run")
 }

@@ -212,6 +212,8 @@ func TestASetupWhoseBaselinePassedNothingStaysItsRuns(t *testing.T) {
 func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "  []")
+	h.Config.Environment.Variables = map[string]string{"SHARED": "yes"}
+	h.setUpWith("exit 1")
 	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, contract.OpenStepInput{
 		Record: contract.Record{RunID: h.run.ID, Seq: 1, Begin: &contract.ExecutionBegin{
 			Phase: contract.PhaseTester, Step: contract.StepEnvironment, Agent: contract.AgentOf(contract.PhaseTester), Model: choice,
@@ -227,4 +229,5 @@ func TestTheEnvironmentAgentIsToldTheChecksThoughNothingCouldBeSetUp(t *testing.
 		all.Write(m.Content)
 	}
 	require.Contains(t, all.String(), "make test", "the command of the repository's test check")
+	require.Contains(t, all.String(), "SHARED=yes", "a variable that its commands and the checks have")
 }

@@ -136,9 +136,13 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 	for _, c := range recipe.Setup {
 		commands = append(commands, c.String())
 	}
+	var variables []string
+	for _, name := range slices.Sorted(maps.Keys(recipe.Variables)) {
+		variables = append(variables, name+"="+recipe.Variables[name])
+	}
 	return prompt.Environment(prompt.EnvironmentTask{
 		Problem: task.Problem, Output: task.Output, Tools: project.Tools, Missing: recipe.Absent(), Checks: project.Checks,
-		Commands: commands, Hosts: recipe.Hosts, Hints: hints, Files: listing(files),
+		Commands: commands, Variables: variables, Path: recipe.Path, Hosts: recipe.Hosts, Hints: hints, Files: listing(files),
 	})
 }
 

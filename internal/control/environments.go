@@ -297,7 +297,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	if err != nil {
 		return store.Setup{}, fmt.Errorf("write the setup of %s: %w", repo, err)
 	}
-	return r.Store.AddSetup(ctx, store.Setup{Repo: repo, Source: "person", Settings: settings, Reason: n.Reason, CreatedBy: n.By})
+	return r.Store.AddSetup(ctx, store.Setup{Repo: repo, Source: string(environment.SourcePerson), Settings: settings, Reason: n.Reason, CreatedBy: n.By})
 }
 
 // checkSetup checks a setup as the section environment of a request is checked.

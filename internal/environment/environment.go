@@ -48,7 +48,8 @@ type Source string
 const (
 	SourceDetected   Source = "detected"
 	SourceConfigured Source = "configured"
-	SourceAgent      Source = "agent" // set by who lets an agent write the commands
+	SourceAgent      Source = "agent"  // set by who lets an agent write the commands
+	SourcePerson     Source = "person" // set by who takes them from a person
 )
 
 // Recipe says how to set up an environment. The same files, settings, tools and
@@ -58,6 +59,8 @@ type Recipe struct {
 	Projects []Project
 	// Setup is run in order. A command that fails ends the set-up, unless it is optional.
 	Setup []Command
+	// Given says that the commands come from Settings, not from the files.
+	Given bool
 	// Hosts may be reached during the set-up. They come from the embedded list of
 	// registries and from Settings, never from a file of the repository.
 	Hosts []string
@@ -135,7 +138,7 @@ type finder struct {
 // says best what is wrong with it. The error says that root itself cannot be
 // read.
 func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
-	t, err := readTree(root)
+	t, err := readTree(root, maxEntries)
 	if err != nil {
 		return Recipe{}, err
 	}
@@ -153,7 +156,7 @@ func Find(root *os.Root, s Settings, tools Tools, facts Facts) (Recipe, error) {
 func (f *finder) settle(s Settings) {
 	r := &f.r
 	if len(s.Setup) > 0 {
-		r.Source, r.Setup = SourceConfigured, nil
+		r.Source, r.Given, r.Setup = SourceConfigured, true, nil
 		for _, shell := range s.Setup {
 			r.Setup = append(r.Setup, Command{Dir: ".", Shell: shell})
 		}

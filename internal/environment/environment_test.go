@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -222,6 +223,31 @@ func TestWhatASetUpReadsBesideManifestsCounts(t *testing.T) {
 	require.NotContains(t, configured.Inputs, "ci/unused.sh")
 }
 
+func TestADescriptionSaysWhoseCommandsCount(t *testing.T) {
+	t.Parallel()
+	const tree = "-- package.json --\n{}\n"
+	given := findWith(t, tree, Settings{Setup: []string{"a", "b"}})
+	require.Equal(t, "2 configured commands", given.Describe())
+	require.Equal(t, "1 configured command", findWith(t, tree, Settings{Setup: []string{"a"}}).Describe())
+	given.Source = SourceAgent
+	require.Equal(t, "2 commands of the environment agent", given.Describe())
+	detected := findWith(t, tree, Settings{Variables: map[string]string{"A": "b"}})
+	detected.Source = SourcePerson
+	require.Equal(t, "node (npm)", detected.Describe(), "variables take no command's place")
+}
+
+func TestManifestsNearTheRootAreFoundInHugeRepositories(t *testing.T) {
+	t.Parallel()
+	var files strings.Builder
+	for n := range 50 {
+		fmt.Fprintf(&files, "-- a/deep/%d --\n", n)
+	}
+	found, err := readTree(checkout(t, files.String()+"-- web/package.json --\n{}\n"), 10)
+	require.NoError(t, err)
+	require.True(t, found.has("web/package.json"))
+	require.Less(t, len(found.files), 10)
+}
+
 func TestTheToolsOfCommandsThatAPersonWroteAllCount(t *testing.T) {
 	t.Parallel()
 	read := func(string) ([]byte, error) { return nil, nil }
@@ -311,14 +337,6 @@ func TestSettingsReplaceCommandsAndHostsAndAddVariables(t *testing.T) {
 	require.Equal(t, "1", r.Variables["HUSKY"])
 	require.Equal(t, "y", r.Variables["X"])
 	require.Contains(t, r.Inputs, "package-lock.json")
-}
-
-func TestConfiguredCommandsAreCounted(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{1: "1 configured command", 2: "2 configured commands"} {
-		r := Recipe{Source: SourceConfigured, Setup: make([]Command, n)}
-		require.Equal(t, want, r.Describe())
-	}
 }
 
 func TestYAMLReadBackGivesTheSameRecipe(t *testing.T) {

@@ -237,13 +237,22 @@ func keepPath(checkout, work, name string) error {
 	return err
 }
 
-// Describe names what a recipe sets up, for people: "go, node (pnpm)".
+// Describe names what a recipe sets up, for people: "go, node (pnpm)", or
+// "2 configured commands".
 func (r Recipe) Describe() string {
-	if r.Source == SourceConfigured {
-		if len(r.Setup) == 1 {
-			return "1 configured command"
+	if r.Given || r.Source == SourceConfigured { // recipes once kept did not say whose commands they have
+		count := "1 command"
+		if n := len(r.Setup); n != 1 {
+			count = fmt.Sprintf("%d commands", n)
 		}
-		return fmt.Sprintf("%d configured commands", len(r.Setup))
+		switch r.Source {
+		case SourceAgent:
+			return count + " of the environment agent"
+		case SourcePerson:
+			return count + " that a person gave"
+		default:
+			return strings.Replace(count, " ", " configured ", 1)
+		}
 	}
 	var parts []string
 	seen := map[string]bool{}

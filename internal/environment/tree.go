@@ -40,26 +40,34 @@ var dotDirs = map[string]bool{
 	".github": true, ".devcontainer": true, ".mvn": true, ".cargo": true, ".yarn": true, ".config": true, ".ci": true,
 }
 
-func readTree(root *os.Root) (*tree, error) {
+// readTree walks level by level, so that of a tree with more than most entries it
+// is the deepest folders that are left out: manifests lie near the root.
+func readTree(root *os.Root, most int) (*tree, error) {
 	t := &tree{root: root}
-	seen := 0
-	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, failed error) error {
-		if seen++; seen > maxEntries {
-			return fs.SkipAll
+	level, seen := []string{"."}, 0
+	for len(level) > 0 {
+		var next []string
+		for _, dir := range level {
+			entries, err := fs.ReadDir(root.FS(), dir)
+			if err != nil && dir == "." {
+				return nil, fmt.Errorf("read the folders of the checkout: %w", err)
+			}
+			// The tools will say what else cannot be read.
+			for _, d := range entries {
+				if seen++; seen > most {
+					slices.Sort(t.files)
+					return t, nil
+				}
+				p := path.Join(dir, d.Name())
+				switch {
+				case d.IsDir() && !passOver(p, d.Name()):
+					next = append(next, p)
+				case d.Type().IsRegular():
+					t.files = append(t.files, p)
+				}
+			}
 		}
-		switch {
-		case failed != nil && p == ".":
-			return failed
-		case failed != nil: // the tools will say what cannot be read
-		case d.IsDir() && p != "." && passOver(p, d.Name()):
-			return fs.SkipDir
-		case d.Type().IsRegular():
-			t.files = append(t.files, p)
-		}
-		return nil //nolint:nilerr // what cannot be read is left out here
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the folders of the checkout: %w", err)
+		level = next
 	}
 	slices.Sort(t.files)
 	return t, nil

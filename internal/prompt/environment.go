@@ -8,9 +8,12 @@ type EnvironmentTask struct {
 	Missing  []string // that the repository asks for and the worker lacks
 	Checks   []Check  // that must be able to run
 	Commands []string // that its files suggest
-	Hosts    []string // that set-up commands reach
-	Hints    []string // lines of the repository about how its authors set it up
-	Files    string   // a listing
+	// Variables, each NAME=value, and the folders before all others in PATH are the
+	// same for set-up commands and checks.
+	Variables, Path []string
+	Hosts           []string // that set-up commands reach
+	Hints           []string // lines of the repository about how its authors set it up
+	Files           string   // a listing
 }
 
 // Environment renders the prompt of the environment agent.
