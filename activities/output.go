@@ -204,9 +204,9 @@ func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact
 	return []contract.Artifact{{Name: name, Type: contract.ArtifactJSON, Size: int64(len(requests)), Digest: digest}}, nil
 }
 
-// unreachable returns the first host whose last request failed as a later one may
-// not, and how; empty where there is none.
-func (e *egress) unreachable() (host, why string) {
+// trouble returns the last request to the first host whose last request failed, or
+// was refused although the host is allowed.
+func (e *egress) trouble() (proxy.Record, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last := map[string]proxy.Record{}
@@ -214,9 +214,9 @@ func (e *egress) unreachable() (host, why string) {
 		last[r.Host] = r
 	}
 	for _, r := range e.log {
-		if l := last[r.Host]; l.Passing {
-			return l.Host, l.Reason
+		if l := last[r.Host]; l.Verdict == proxy.Failed || l.Verdict == proxy.Refused && !l.Unlisted {
+			return l, true
 		}
 	}
-	return "", ""
+	return proxy.Record{}, false
 }

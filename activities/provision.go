@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -234,19 +235,19 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 		return nil, kept
 	}
 	failed.Output = telemetry.Redact(failed.Output)
-	if host, why := egress.unreachable(); host != "" {
-		return failed, tryLater(ctx, failed, host, why)
+	if r, ok := egress.trouble(); ok {
+		return failed, unreachable(ctx, failed, r)
 	}
 	return failed, nil
 }
 
-// tryLater returns an error that has a set-up tried again which failed when a host
-// could not be reached, nil after the last try: the failure is a result then, as it
-// may have nothing to do with that host.
-func tryLater(ctx context.Context, failed *environment.Failed, host, why string) error {
-	unreached := fmt.Sprintf("%s could not be reached: %s", host, why)
+// unreachable adds to a failure that a host could not be reached. Where that may
+// pass, it returns an error that has the set-up tried again, but after the last try:
+// the failure is a result then, as it may have nothing to do with that host.
+func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record) error {
+	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
 	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
-	if activity.IsActivity(ctx) {
+	if r.Passing && activity.IsActivity(ctx) {
 		if _, again := err.Again(int(activity.GetInfo(ctx).Attempt)); again {
 			return err
 		}

@@ -51,6 +51,7 @@ var forms = map[string]form{
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"urisource":   {"a URI or path without spaces such as /rgpt", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
 	"hostpattern": {"a host such as packages.example.com, *.example.com or example.com:8443", isHostPattern},
+	"privatehost": {"a name such as nexus.example.com, *.example.com or nexus.example.com:8443; hosts are reached by name, not by address", isPrivateHost},
 	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
 	"abspath":     {"an absolute path", filepath.IsAbs},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
@@ -77,6 +78,8 @@ func isHostPattern(s string) bool {
 	_, err := proxy.ParseHosts([]string{s})
 	return err == nil
 }
+
+func isPrivateHost(s string) bool { return proxy.CheckPrivate(s) == nil }
 
 func isURL(s string, schemes ...string) bool {
 	u, err := url.Parse(s)

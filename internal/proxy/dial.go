@@ -31,14 +31,28 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (net.Conn, e
 		return nil, err
 	}
 	var all []error
-	for _, addr := range addresses {
-		conn, err := p.options.Dial(ctx, "tcp", netip.AddrPortFrom(addr, port).String())
+	for n, addr := range addresses {
+		conn, err := p.dialOne(ctx, netip.AddrPortFrom(addr, port), len(addresses)-n)
 		if err == nil {
 			return conn, nil
 		}
 		all = append(all, err)
 	}
 	return nil, fmt.Errorf("no connection: %w", errors.Join(all...))
+}
+
+// leastDial is what each of many addresses gets of Limits.Dial at least.
+const leastDial = 2 * time.Second
+
+// dialOne connects to one of the addresses that are left, in its share of the time
+// that is left: one that does not answer must not use up that of the others.
+func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(leastDial, time.Until(until)/time.Duration(left)))
+		defer cancel()
+	}
+	return p.options.Dial(ctx, "tcp", addr.String())
 }
 
 // upstreamFor is the proxy that this machine uses for a host, nil for none.

@@ -68,11 +68,19 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.User = scheme, x.address(), nil
 			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, also where it is not well formed
 			p.Out.Host = hostHeader(scheme, x.address())
+			if len(secrets) > 0 {
+				for _, name := range otherMethod {
+					p.Out.Header.Del(name)
+				}
+			}
 			for _, secret := range secrets {
 				p.Out.Header.Set(secret.header, secret.value)
 			}
 		},
 		ModifyResponse: func(response *http.Response) error {
+			if len(secrets) > 0 {
+				response.Header.Del("Set-Cookie") // a session of the credential's owner
+			}
 			response.Body = &countedBody{ReadCloser: response.Body, total: &received, onError: func(err error) {
 				x.record.Verdict, x.record.Reason, x.record.Passing = Failed, "the answer broke off: "+plain(err), passing(err)
 				if x.session.spent() {
@@ -250,9 +258,22 @@ func (s *session) inside(w http.ResponseWriter, r *http.Request, host string, po
 	// get this one's credential.
 	case err != nil || named != host || at != port || r.URL.Host != "" || r.Method == http.MethodConnect:
 		x.refuse(w, fmt.Sprintf("inside the tunnel the request is for another host, %q", printable(r.Host)), false)
+	case !reads(r):
+		x.refuse(w, "with the operator's credentials it is only read from: by GET, HEAD, and git's POST to /git-upload-pack", false)
 	case x.check(w):
 		x.forward(w, r, "https", secrets)
 	}
+}
+
+// otherMethod are headers that let some servers take a request for one of another
+// method.
+var otherMethod = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+// reads reports whether a request only fetches. A command must not publish with a
+// credential that is there to install.
+func reads(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		r.Method == http.MethodPost && strings.HasSuffix(r.URL.EscapedPath(), "/git-upload-pack")
 }
 
 // upstreamTLS verifies hosts as usual.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -51,12 +52,21 @@ func ParseHosts(patterns []string) (Hosts, error) {
 	return hosts, nil
 }
 
-// parsePrivate reads the patterns of hosts that may have private addresses. An
-// address is one that the operator wrote down as such.
+// CheckPrivate says what is wrong with a pattern of Options.AllowPrivate, nil for
+// nothing.
+func CheckPrivate(pattern string) error {
+	_, err := parsePrivate([]string{pattern})
+	return err
+}
+
+// parsePrivate reads the patterns of hosts that may have private addresses.
 func parsePrivate(patterns []string) (Hosts, error) {
 	hosts := make(Hosts, 0, len(patterns))
 	for _, text := range patterns {
 		p, err := parsePattern(text)
+		if err == nil && p.addr.IsValid() {
+			err = errors.New("is an address; expected the name that leads to it, as a host is reached by its name alone")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("host %q: %w", text, err)
 		}
@@ -138,6 +148,11 @@ var lookupProfile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transiti
 
 // asciiName gives a name the form in which it is looked up and compared.
 func asciiName(host string) (string, error) {
+	// A letter of another language takes up to four bytes. The conversion takes
+	// time by the square of the length, and clients choose the name.
+	if len(host) > 4*maxHostBytes {
+		return "", fmt.Errorf("is no name of a host; expected 1 to %d letters", maxHostBytes)
+	}
 	name, err := lookupProfile.ToASCII(strings.TrimSuffix(host, "."))
 	if err != nil {
 		return "", fmt.Errorf("is no name of a host: %w", err)

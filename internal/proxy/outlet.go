@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"slices"
 )
 
 // mostRefused bounds the hosts that an outlet returns: a command may ask for as
@@ -13,21 +12,23 @@ const mostRefused = 100
 
 // Outlet makes of a session what sandbox.Command.Proxy takes: a function that
 // serves the session and returns, as host:port and each once, the first hosts
-// that it refused. Requests are logged at level debug, refusals at level info.
-// The session's own OnRequest is called too.
+// that it refused as none of the session's. The first refusals of each host are
+// logged at level info, all else at level debug. The session's own OnRequest is
+// called too.
 func (p *Proxy) Outlet(s Session, log *slog.Logger) func(net.Listener) []string {
 	return func(l net.Listener) []string {
 		var refused []string
+		seen := map[string]bool{} // what was refused, up to mostRefused
 		told, session := s.OnRequest, s
 		session.OnRequest = func(r Record) {
 			if told != nil {
 				told(r)
 			}
 			level := slog.LevelDebug
-			if r.Verdict == Refused {
-				level = slog.LevelInfo
-				address := (&exchange{record: r}).address()
-				if len(refused) < mostRefused && !slices.Contains(refused, address) {
+			address := (&exchange{record: r}).address()
+			if r.Verdict == Refused && len(seen) < mostRefused && !seen[address] {
+				level, seen[address] = slog.LevelInfo, true
+				if r.Unlisted {
 					refused = append(refused, address)
 				}
 			}

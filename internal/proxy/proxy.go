@@ -126,6 +126,8 @@ type Record struct {
 	Received int64     `json:"received"` // bytes from the host, likewise
 	Verdict  Verdict   `json:"verdict"`
 	Reason   string    `json:"reason,omitempty"` // why it was not allowed, or failed
+	// Unlisted says of a refused request that its host is none of Session.Hosts.
+	Unlisted bool `json:"unlisted,omitempty"`
 	// Passing says of a request that failed that it may succeed later: the network
 	// or the host did not do its part. A name that does not exist is none of these.
 	Passing bool   `json:"passing,omitempty"`
@@ -222,11 +224,11 @@ func positive[T ~int | ~int64](value, fallback T) T {
 
 // parseCredential never puts the value into an error.
 func parseCredential(c Credential) (s secret, err error) {
-	// A private address is fine here: whether it is reached is said elsewhere.
-	if s.hosts, err = parsePrivate([]string{c.Host}); err != nil {
+	host, err := parsePattern(c.Host)
+	if err != nil {
 		return s, err
 	}
-	if s.hosts[0].wild {
+	if s.hosts = (Hosts{host}); host.wild {
 		return s, fmt.Errorf("expected one host; whoever has another name below it would get the credential too")
 	}
 	s.header, s.value = http.CanonicalHeaderKey(c.Header), strings.TrimSpace(c.Value)

@@ -363,15 +363,21 @@ func TestTooManyConnectionsAreTurnedAway(t *testing.T) {
 	b.options.Limits.Connections = 2
 	b.route("example.com", "203.0.113.1:443", echoServer(t))
 	b.start()
-	first, _, _ := b.tunnel("example.com:443")
-	_, second, _ := b.tunnel("example.com:443")
+	readers := make([]*bufio.Reader, 2)
+	first, one, _ := b.tunnel("example.com:443")
+	second, two, _ := b.tunnel("example.com:443")
+	readers[0], readers[1] = one, two
 	response, err := http.ReadResponse(bufio.NewReader(b.conn()), nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.NoError(t, response.Body.Close())
-	_, err = first.Write([]byte("x"))
-	require.NoError(t, err, "those that are open stay")
-	_ = second
+	for n, conn := range []net.Conn{first, second} {
+		_, err = conn.Write([]byte("x"))
+		require.NoError(t, err)
+		echo, err := readers[n].ReadByte()
+		require.NoError(t, err, "those that are open stay")
+		require.Equal(t, byte('x'), echo)
+	}
 }
 
 func TestManyTunnelsRunSideBySideAndDieWithTheListener(t *testing.T) {

@@ -60,6 +60,7 @@ func (p *Proxy) Serve(l net.Listener, s Session) error {
 		TLSHandshakeTimeout:    limits.Dial,
 		ResponseHeaderTimeout:  limits.Idle,
 		IdleConnTimeout:        limits.Idle,
+		MaxIdleConns:           idleConnections,
 		MaxIdleConnsPerHost:    8,
 		MaxResponseHeaderBytes: headerBytes,
 	}
@@ -72,6 +73,10 @@ func (p *Proxy) Serve(l net.Listener, s Session) error {
 	run.busy.Wait()
 	return nil
 }
+
+// idleConnections bounds the connections to hosts that one session keeps open for
+// the next request. Those in use are bounded by Limits.Connections.
+const idleConnections = 64
 
 // server is an HTTP server for the client's side, which logs nothing: all that
 // it could say is what a hostile client sent.
@@ -208,7 +213,7 @@ func (m *metered) count(n int, total *atomic.Int64) error {
 
 // Read implements net.Conn.
 func (m *metered) Read(b []byte) (int, error) {
-	_ = m.SetReadDeadline(time.Now().Add(m.idle))
+	_ = m.SetDeadline(time.Now().Add(m.idle)) // both directions: a long upload is no silence
 	n, err := m.tracked.Read(b)
 	if over := m.count(n, &m.received); over != nil {
 		return n, over
@@ -218,7 +223,7 @@ func (m *metered) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (m *metered) Write(b []byte) (int, error) {
-	_ = m.SetWriteDeadline(time.Now().Add(m.idle))
+	_ = m.SetDeadline(time.Now().Add(m.idle))
 	n, err := m.tracked.Write(b)
 	if over := m.count(n, &m.sent); over != nil {
 		return n, over
@@ -304,7 +309,8 @@ func (x *exchange) check(w http.ResponseWriter) bool {
 
 // refuse answers that a request is not let out.
 func (x *exchange) refuse(w http.ResponseWriter, reason string, byList bool) {
-	x.record.Verdict, x.record.Reason = Refused, reason
+	reason = clip(reason)
+	x.record.Verdict, x.record.Reason, x.record.Unlisted = Refused, reason, byList
 	text := fmt.Sprintf("The proxy of the sandbox refuses %s: %s.\n", x.address(), reason)
 	if byList {
 		text += fmt.Sprintf("Only the operator can allow it, with this line of configuration:\n  %s: [%s]\n", x.session.setting, Suggestion(x.record.Host, x.record.Port))
@@ -350,9 +356,17 @@ func plain(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "the command has gone, or ended"
 	case errors.As(err, &op):
-		return op.Op + ": " + op.Err.Error()
+		return clip(op.Op + ": " + op.Err.Error())
 	}
-	return err.Error()
+	return clip(err.Error())
+}
+
+// longestReason bounds what is told of a request that failed: what a client sent
+// may be in it.
+const longestReason = 300
+
+func clip(reason string) string {
+	return strings.ToValidUTF8(reason[:min(len(reason), longestReason)], "")
 }
 
 func answer(w http.ResponseWriter, code int, text string) {

@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// strange is a host name of many different letters.
+func strange(bytes int) string {
+	var s strings.Builder
+	for r := rune(0x4e00); s.Len() < bytes; r++ {
+		s.WriteRune(r)
+	}
+	return s.String()
+}
+
+func TestANameThatIsTooLongIsNotConverted(t *testing.T) {
+	t.Parallel()
+	_, err := asciiName(strange(60_000))
+	require.ErrorContains(t, err, "expected 1 to 253 letters", "the conversion of such a name takes a second")
+	_, err = asciiName(strange(90) + ".example.com")
+	require.NoError(t, err)
+}
+
+func TestWhatIsToldOfARequestIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "example.com")
+	b.start()
+	for _, target := range []string{strings.Repeat("9", 40_000) + ":" + strings.Repeat("9", 10_000), strange(40_000) + ":443"} {
+		conn := b.conn()
+		_, err := io.WriteString(conn, "CONNECT "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+	}
+	for _, r := range b.stop() {
+		require.LessOrEqual(t, len(r.Reason), longestReason, r.Reason)
+		require.LessOrEqual(t, len(r.Host), 253)
+	}
+}
+
+func TestAnAddressThatIsSilentLeavesTimeForTheOthers(t *testing.T) {
+	t.Parallel()
+	registry := echoServer(t)
+	p, err := New(Options{
+		Limits:   Limits{Dial: 5 * time.Second},
+		Resolver: addresses{"203.0.114.1", "203.0.114.2"},
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == "203.0.114.1:443" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return new(net.Dialer).DialContext(ctx, network, registry)
+		},
+	})
+	require.NoError(t, err)
+	conn, err := p.dial(t.Context(), "example.com", 443)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+}
+
+// addresses are those of all names.
+type addresses []string
+
+// LookupNetIP implements Resolver.
+func (a addresses) LookupNetIP(context.Context, string, string) (out []netip.Addr, err error) {
+	for _, text := range a {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out, nil
+}
+
+func TestCredentialsOnlyRead(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	b, client := credentialBench(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+r.Header.Get("X-Http-Method-Override")+" "+r.URL.Path)
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "of the owner"})
+	})
+	do := func(method, path string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://example.com"+path, nil)
+		require.NoError(t, err)
+		request.Header.Set("X-HTTP-Method-Override", "DELETE")
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response
+	}
+	require.Empty(t, do("GET", "/package").Cookies())
+	require.Equal(t, http.StatusOK, do("POST", "/group/repo.git/git-upload-pack").StatusCode)
+	for _, request := range [][2]string{
+		{"PUT", "/package"}, {"POST", "/package"}, {"DELETE", "/package"}, {"PATCH", "/package"}, {"TRACE", "/package"},
+		{"POST", "/group/repo.git/git-receive-pack"}, {"POST", "/x?/git-upload-pack"},
+	} {
+		require.Equal(t, http.StatusForbidden, do(request[0], request[1]).StatusCode, request)
+	}
+	b.stop()
+	require.Equal(t, []string{"GET /package", "POST /group/repo.git/git-upload-pack"}, asked)
+}
+
+func TestAPrivateHostIsNamedNotNumbered(t *testing.T) {
+	t.Parallel()
+	_, err := New(Options{AllowPrivate: []string{"10.0.0.5"}})
+	require.ErrorContains(t, err, "expected the name that leads to it")
+}
