@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,20 +224,24 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 	command := a.limited()
 	command.Root = checkout
 	command.CACertificates = a.Proxy.CACertificate()
+	var optional *environment.Failed // the first one
 	failed, err := environment.SetUp(ctx, environment.Site{
 		Runner: a.Sandbox, Command: command, Proxy: egress.serve, OnOutput: out.write, Timeout: timeout,
+		OnOptional: func(f *environment.Failed) { optional = cmp.Or(optional, f) },
 	}, w.recipe, draft)
 	out.close()
 	kept := a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), egress)
 	if err != nil {
 		return nil, setupError(ctx, err)
 	}
-	if failed == nil || kept != nil {
+	if kept != nil {
 		return nil, kept
 	}
-	failed.Output = telemetry.Redact(failed.Output)
-	if r, ok := egress.trouble(); ok {
-		return failed, unreachable(ctx, failed, r)
+	if f := cmp.Or(failed, optional); f != nil {
+		f.Output = telemetry.Redact(f.Output)
+		if r, ok := egress.trouble(); ok {
+			return failed, unreachable(ctx, f, r)
+		}
 	}
 	return failed, nil
 }

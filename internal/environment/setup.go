@@ -1,7 +1,6 @@
 package environment
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +28,8 @@ type Site struct {
 	Proxy func(hosts []string) func(net.Listener) []string
 	// OnOutput receives what is done and printed, as it comes.
 	OnOutput func(chunk []byte)
+	// OnOptional is told of each optional command that failed; may be nil.
+	OnOptional func(*Failed)
 	// Timeout bounds the set-up as a whole.
 	Timeout time.Duration
 }
@@ -47,12 +48,10 @@ type Failed struct {
 const outputKept = 8 << 10
 
 // SetUp carries a recipe out: on the checkout in s.Command.Root, and on the home
-// of the draft. A command that fails is a result, unless it is optional and another
-// one succeeded; an error means that the set-up could not be carried out at all.
+// of the draft. A command that fails is a result; an error means that the set-up
+// could not be carried out at all.
 func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 	started := time.Now()
-	var firstFailed *Failed
-	succeeded := 0
 	for _, c := range r.Setup {
 		left := s.Timeout - time.Since(started)
 		if left < time.Second {
@@ -63,17 +62,15 @@ func SetUp(ctx context.Context, s Site, r Recipe, d *Draft) (*Failed, error) {
 			return nil, err
 		}
 		if failed == nil {
-			succeeded++
 			continue
 		}
 		if !c.Optional {
 			return failed, nil
 		}
 		s.say("(this command is optional; the set-up goes on)\n")
-		firstFailed = cmp.Or(firstFailed, failed)
-	}
-	if succeeded == 0 {
-		return firstFailed, nil
+		if s.OnOptional != nil {
+			s.OnOptional(failed)
+		}
 	}
 	return nil, nil
 }

@@ -3,11 +3,16 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,4 +117,26 @@ func TestAPrivateHostIsNamedNotNumbered(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{AllowPrivate: []string{"10.0.0.5"}})
 	require.ErrorContains(t, err, "expected the name that leads to it")
+}
+
+func TestOnlyWhatMayPassIsCalledPassing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err     error
+		passing bool
+	}{
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{fmt.Errorf("no connection: %w", errors.Join(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})), true},
+		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, false},
+		{context.DeadlineExceeded, true},
+		{context.Canceled, false},
+		{io.ErrUnexpectedEOF, true},
+		{fmt.Errorf("no tunnel: %w", upstreamAnswer(http.StatusBadGateway)), true},
+		{fmt.Errorf("no tunnel: %w", upstreamAnswer(http.StatusForbidden)), false},
+		{x509.UnknownAuthorityError{}, false},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")}, false},
+	} {
+		require.Equal(t, c.passing, passing(c.err), "%v", c.err)
+	}
 }

@@ -105,6 +105,12 @@ func (p *Proxy) dialUpstream(ctx context.Context, through *url.URL, host string,
 	return tunnel, nil
 }
 
+// upstreamAnswer is the status by which the worker's own proxy gave no tunnel.
+type upstreamAnswer int
+
+// Error implements error.
+func (a upstreamAnswer) Error() string { return fmt.Sprintf("it answered %d", int(a)) }
+
 func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, error) {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{}}
 	if user != nil {
@@ -121,7 +127,7 @@ func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, e
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answered %d", response.StatusCode)
+		return nil, upstreamAnswer(response.StatusCode)
 	}
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }

@@ -334,10 +334,24 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 }
 
 // passing says of the error of an upstream connection whether another try may
-// succeed.
+// succeed: the network or a server failed, rather than said no.
 func passing(err error) bool {
 	var dns *net.DNSError
-	return !errors.Is(err, context.Canceled) && !(errors.As(err, &dns) && dns.IsNotFound)
+	var op *net.OpError
+	var timeout net.Error
+	var upstream upstreamAnswer
+	switch {
+	case errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &dns):
+		return !dns.IsNotFound
+	case errors.As(err, &upstream):
+		return upstream >= http.StatusInternalServerError || upstream == http.StatusTooManyRequests
+	case errors.As(err, &op):
+		return op.Op != "remote error" && op.Op != "local error" // of TLS
+	}
+	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // plain leaves out of an error what a command must not know: addresses of this

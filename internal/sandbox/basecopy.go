@@ -59,6 +59,7 @@ type baseCopy struct {
 	limit int64 // of bytes; 0 for none
 	bytes int64
 	first string
+	fresh bool // what is filled now was made by this copy
 
 	root  *os.Root // what is filled; a command wrote there
 	owner unix.Stat_t
@@ -79,7 +80,7 @@ func (b *baseCopy) into(dir string) error {
 		return fmt.Errorf("sandbox: copy a base: %w", err)
 	}
 	b.chown = int(b.owner.Uid) != unix.Geteuid() || int(b.owner.Gid) != unix.Getegid()
-	if err := b.directory("."); err != nil {
+	if err := b.directory(".", "."); err != nil {
 		return fmt.Errorf("sandbox: copy the base %s: %w", b.base, err)
 	}
 	data, err := json.Marshal(copied{Base: b.base, First: b.first})
@@ -105,9 +106,13 @@ func (b *baseCopy) isDone(marker string) bool {
 	return err == nil
 }
 
-// directory copies what is in a directory of the base.
-func (b *baseCopy) directory(name string) error {
-	entries, err := os.ReadDir(filepath.Join(b.base, name))
+// unfinished is the name of what is being copied into a directory: what has its
+// own name is whole, and a copy that was interrupted begins anew.
+const unfinished = ".rgpt-unfinished"
+
+// directory copies what is in the directory from of the base into to.
+func (b *baseCopy) directory(from, to string) error {
+	entries, err := os.ReadDir(filepath.Join(b.base, from))
 	if err != nil {
 		return err
 	}
@@ -119,81 +124,95 @@ func (b *baseCopy) directory(name string) error {
 		if err != nil {
 			return err
 		}
-		if err := b.entry(filepath.Join(name, entry.Name()), info); err != nil {
+		if err := b.entry(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name()), info); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *baseCopy) entry(name string, info fs.FileInfo) error {
-	there, err := b.root.Lstat(name)
+func (b *baseCopy) entry(from, to string, info fs.FileInfo) error {
+	if b.fresh {
+		return b.copy(from, to, info)
+	}
+	there, err := b.root.Lstat(to)
 	switch {
 	case err == nil && there.IsDir() && info.IsDir():
-		return b.directory(name)
+		return b.directory(from, to)
 	case err == nil:
 		return nil // it stands above the base's
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
-	}
-	switch {
-	case info.IsDir():
-		err = b.makeDirectory(name, info)
-	case info.Mode().IsRegular():
-		err = b.file(name, info)
-	case info.Mode()&fs.ModeSymlink != 0:
-		err = b.link(name)
-	default:
+	case !info.IsDir() && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 		return nil // packages hold nothing else
 	}
+	part := filepath.Join(filepath.Dir(to), unfinished)
+	if err := b.root.RemoveAll(part); err != nil {
+		return err
+	}
+	b.fresh = true
+	err = b.copy(from, part, info)
+	b.fresh = false
+	if err == nil {
+		err = b.root.Rename(part, to)
+	}
 	if err == nil && b.first == "" {
-		b.first = name
+		b.first = to
 	}
 	return err
 }
 
-func (b *baseCopy) makeDirectory(name string, info fs.FileInfo) error {
-	if err := b.root.Mkdir(name, 0o700); err != nil {
-		return err
+// copy copies one entry of the base to where nothing is.
+func (b *baseCopy) copy(from, to string, info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		if err := b.root.Mkdir(to, 0o700); err != nil {
+			return err
+		}
+		if err := b.directory(from, to); err != nil {
+			return err
+		}
+		return b.finish(to, info)
+	case info.Mode().IsRegular():
+		return b.file(from, to, info)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return b.link(from, to)
 	}
-	if err := b.directory(name); err != nil {
-		return err
-	}
-	return b.finish(name, info)
+	return nil
 }
 
-func (b *baseCopy) link(name string) error {
-	target, err := os.Readlink(filepath.Join(b.base, name))
+func (b *baseCopy) link(from, to string) error {
+	target, err := os.Readlink(filepath.Join(b.base, from))
 	if err == nil {
-		err = b.root.Symlink(target, name)
+		err = b.root.Symlink(target, to)
 	}
 	if err == nil && b.chown {
-		err = b.root.Lchown(name, int(b.owner.Uid), int(b.owner.Gid))
+		err = b.root.Lchown(to, int(b.owner.Uid), int(b.owner.Gid))
 	}
 	return err
 }
 
-func (b *baseCopy) file(name string, info fs.FileInfo) error {
+func (b *baseCopy) file(from, to string, info fs.FileInfo) error {
 	if b.bytes += info.Size(); b.limit > 0 && b.bytes > b.limit {
 		return errCopyTooLarge
 	}
-	from, err := os.Open(filepath.Join(b.base, name))
+	source, err := os.Open(filepath.Join(b.base, from))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = from.Close() }()
-	to, err := b.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	defer func() { _ = source.Close() }()
+	target, err := b.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	// Some file systems let copies share their blocks until one is written.
-	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) != nil {
-		_, err = io.Copy(to, io.LimitReader(from, info.Size()))
+	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) != nil {
+		_, err = io.Copy(target, io.LimitReader(source, info.Size()))
 	}
-	if err = errors.Join(err, to.Close()); err != nil {
+	if err = errors.Join(err, target.Close()); err != nil {
 		return err
 	}
-	return b.finish(name, info)
+	return b.finish(to, info)
 }
 
 func (b *baseCopy) finish(name string, info fs.FileInfo) error {

@@ -221,6 +221,9 @@ func (p *Process) useCgroup() (err error) {
 
 // unisolated runs with what is left.
 func (p *Process) unisolated(missing []Feature) (*Process, error) {
+	if !p.seccomp { // nothing else keeps a command from the host's network
+		return nil, &IsolationError{Missing: missing, Final: true}
+	}
 	p.variant, p.isolator = Unisolated, direct{}
 	cgroupErr := p.useCgroup()
 	if err := p.selfTest(); err != nil {

@@ -328,7 +328,13 @@ func dieWithWorker() {
 	}
 }
 
+// errOpenNetwork: a command without sockets needs a filter of system calls.
+var errOpenNetwork = errors.New("there is neither a network namespace nor a seccomp filter, so the command would have the host's network")
+
 func confine(config helperConfig) error {
+	if config.NoSockets && !config.Seccomp {
+		return errOpenNetwork
+	}
 	if config.SwitchUser {
 		if err := switchUser(); err != nil {
 			return err

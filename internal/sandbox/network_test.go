@@ -242,7 +242,9 @@ func TestTheProxyEndsWithTheCommand(t *testing.T) {
 			mu.Lock()
 			listener = l
 			mu.Unlock()
-			_, _ = l.Accept()
+			if conn, err := l.Accept(); err == nil {
+				_ = conn.Close()
+			}
 			_, err := l.Accept()
 			mu.Lock()
 			defer mu.Unlock()
@@ -252,7 +254,7 @@ func TestTheProxyEndsWithTheCommand(t *testing.T) {
 			}
 			return []string{"x:1"}
 		}
-		res := runCommand(t, p, Command{Proxy: serve, Shell: "exec 3<>/dev/tcp/127.0.0.1/3128"})
+		res := runCommand(t, p, Command{Proxy: serve, Shell: "exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3"})
 		require.True(t, res.OK(), "%s", res.Stderr)
 		require.Equal(t, []string{"x:1"}, res.Refused)
 		require.Equal(t, 1, returned)

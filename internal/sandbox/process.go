@@ -91,7 +91,7 @@ func (p *Process) Run(ctx context.Context, c Command) (Result, error) {
 		return p.runOnce(ctx, c, started)
 	}
 	if p.variant == Unisolated {
-		return Result{}, &IsolationError{Missing: []Feature{p.overlayFeature(errNoMounts)}}
+		return Result{}, &IsolationError{Missing: []Feature{p.overlayFeature(errNoMounts)}, Final: true}
 	}
 	res, err := p.runOnce(ctx, c, started)
 	var refused *overlayError
