@@ -27,6 +27,10 @@ const (
 	loggedBytes = 4 << 20
 )
 
+// keepTime bounds how long what a command printed or asked for is stored after the
+// command itself was cancelled: nothing waits for a database that is away.
+const keepTime = 30 * time.Second
+
 // output collects a command's output, publishes it live, and keeps it for the log.
 type output struct {
 	a      *Activities
@@ -109,7 +113,10 @@ func (o *output) flush(all bool) {
 		if piece == "" {
 			return
 		}
-		if err := o.a.Store.AppendOutput(o.ctx, o.runID, o.source, telemetry.Redact(piece)); err != nil {
+		ctx, cancel := context.WithTimeout(o.ctx, keepTime)
+		err := o.a.Store.AppendOutput(ctx, o.runID, o.source, telemetry.Redact(piece))
+		cancel()
+		if err != nil {
 			o.a.Log.WarnContext(o.ctx, "Could not show output while it comes", "run", o.runID, "source", o.source, "error", err)
 			return
 		}

@@ -230,7 +230,9 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 		OnOptional: func(f *environment.Failed) { optional = cmp.Or(optional, f) },
 	}, w.recipe, draft)
 	out.close()
-	kept := a.keepSetupFiles(context.WithoutCancel(ctx), runID, w.digest, out.log(), egress)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	kept := a.keepSetupFiles(last, runID, w.digest, out.log(), egress)
 	if err != nil {
 		return nil, setupError(ctx, err)
 	}

@@ -107,7 +107,9 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	}
 	result, err := tools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
 	result.Text = note + result.Text
-	err = errors.Join(err, a.keepRequests(context.WithoutCancel(ctx), in, way))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	err = errors.Join(err, a.keepRequests(last, in, way))
 	if err != nil || !known || def.ReadOnly {
 		return result, in.Workspace, err
 	}

@@ -56,9 +56,10 @@ func (d *Dir) Ignore(patterns []string) error {
 }
 
 // IgnorePattern is the pattern in the form of .gitignore that stands for one path
-// from the root, and nothing else.
+// from the root. A line break, which would begin another pattern, stands for any
+// character; nothing else is matched.
 func IgnorePattern(path string) string {
-	return "/" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", `\	`).Replace(path)
+	return "/" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", `\	`, "\n", "?", "\r", "?").Replace(path)
 }
 
 // CommitTime is when a base commit was made.
