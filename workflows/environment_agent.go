@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"cmp"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -73,8 +71,9 @@ func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem 
 	if err := r.placeOf(contract.PhaseTester, "").activity(ctx, longWork, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
 		return r.why(err)
 	}
-	_, err := r.transition(ctx, happened(contract.EventSetupJudged, map[string]any{
-		"setup": in.Setup, "proven": in.Proven && judged.Unproven == "", "why": cmp.Or(in.Why, judged.Unproven),
-	}))
+	if judged.Unproven != "" {
+		in.Proven, in.Why = false, judged.Unproven
+	}
+	_, err := r.transition(ctx, happened(contract.EventSetupJudged, map[string]any{"setup": in.Setup, "proven": in.Proven, "why": in.Why}))
 	return r.why(err)
 }
