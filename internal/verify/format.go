@@ -31,12 +31,14 @@ func (e *execution) parseOutput(s site, tests bool) {
 	format := e.run.format
 	if format == "" || format == FormatAuto {
 		format = sniff(e.result.Stdout)
-		if format == FormatExitCode && tests && tapStart.Match(e.result.Stdout) {
-			format = FormatTAP
-		}
 		if format == FormatExitCode && tests {
-			e.parseText(s)
-			return
+			text := e.runnersText(s)
+			// Beside another runner's sums, TAP is what some test of it prints.
+			if text.noTAP || !tapStart.Match(e.result.Stdout) {
+				e.takeText(text)
+				return
+			}
+			format = FormatTAP
 		}
 	}
 	data, cut := e.result.Stdout, e.result.StdoutTruncated
@@ -63,9 +65,15 @@ func (e *execution) parseOutput(s site, tests bool) {
 // parseText reads what test runners print for people. An output that none of them
 // is seen in counts as one test, unless the command is known to start a runner. It
 // reports whether one was seen.
-func (e *execution) parseText(s site) bool {
-	// Some, such as vitest, name failures on stderr and end with their sums on stdout.
-	out := parseRunners(slices.Concat(e.result.Stderr, []byte("\n"), e.result.Stdout), s)
+func (e *execution) parseText(s site) bool { return e.takeText(e.runnersText(s)) }
+
+// runnersText is what test runners print for people. Some, such as vitest, name
+// failures on stderr and end with their sums on stdout.
+func (e *execution) runnersText(s site) parsed {
+	return parseRunners(slices.Concat(e.result.Stderr, []byte("\n"), e.result.Stdout), s)
+}
+
+func (e *execution) takeText(out parsed) bool {
 	e.counted = out.sum != nil || e.run.runner && e.red()
 	if e.counted {
 		e.parsed.add(out)

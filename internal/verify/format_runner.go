@@ -179,6 +179,7 @@ func (r *runnerText) end(runner string, sum contract.TestSummary) {
 	if r.out.sum == nil {
 		r.out.sum = &contract.TestSummary{}
 	}
+	r.out.noTAP = r.out.noTAP || runner != "node"
 	*r.out.sum = r.out.sum.Add(sum)
 }
 

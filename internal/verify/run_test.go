@@ -103,6 +103,32 @@ func TestATestThatPrintsTAPDoesNotCoverItsExitCode(t *testing.T) {
 	require.Contains(t, o.Message, "exit code 3 although no test failed")
 }
 
+func TestTAPThatATestPrintsDoesNotReplaceTheSumsOfItsRunner(t *testing.T) {
+	t.Parallel()
+	const vitest = ` RUN  v4.1.2 /workspace
+
+ ✓ test/defu.test.ts (20 tests) 24ms
+TAP version 13
+# Subtest: isPlainObject
+ok 1 - isPlainObject
+  ---
+  type: 'suite'
+  ...
+ ✓ test/utils.test.ts (2 tests) 5ms
+
+ Test Files  2 passed (2)
+      Tests  22 passed (22)
+`
+	runner := always(sandbox.Result{Stdout: []byte(vitest)})
+	o := runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: testCommand("x", "", "")})
+	require.True(t, o.OK, o.Message)
+	require.Equal(t, 22, o.Summary.Passed)
+
+	runner = always(sandbox.Result{Stdout: []byte("building\nTAP version 13\nok 1 - a\nok 2 - b # SKIP\n1..2\n# tests 2\n# pass 1\n# skip 1\n")})
+	o = runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: testCommand("x", "", "")})
+	require.Equal(t, []int{1, 1}, []int{o.Summary.Passed, o.Summary.Skipped})
+}
+
 func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

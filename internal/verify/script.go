@@ -181,7 +181,7 @@ var testless = set(
 	"rm", "rimraf", "del", "del-cli", "mkdir", "mkdirp", "make-dir", "rmdir", "touch", "cp", "cpy", "cpx", "copyfiles", "ncp",
 	"mv", "ln", "chmod", "cat", "ls", "pwd", "shx", "tee", "sed", "grep", "head", "tail", "sort", "tar", "which", "git",
 	// linters and formatters
-	"eslint", "tslint", "jshint", "standard", "ts-standard", "semistandard", "xo", "prettier", "biome", "oxlint", "dprint", "rome",
+	"eslint", "tslint", "jshint", "standard", "ts-standard", "semistandard", "xo", "prettier", "biome", "oxlint", "oxfmt", "dprint", "rome",
 	"stylelint", "markdownlint", "markdownlint-cli2", "remark", "cspell", "commitlint", "lockfile-lint", "sort-package-json",
 	"depcheck", "knip", "madge", "publint", "attw", "size-limit", "bundlesize", "es-check", "npmPkgJsonLint", "actionlint",
 	// compilers and bundlers

@@ -63,6 +63,8 @@ type parsed struct {
 	// sum is the runner's own account of its tests; nil where it gives none, and the
 	// cases are all there is.
 	sum *contract.TestSummary
+	// noTAP: the account is that of a runner that writes no TAP.
+	noTAP bool
 }
 
 // attachment is a file that a report names. The path is what the report says:
@@ -78,6 +80,7 @@ func (p *parsed) add(more parsed) {
 	p.problems = append(p.problems, more.problems...)
 	p.artifacts = append(p.artifacts, more.artifacts...)
 	p.unexplained = p.unexplained || more.unexplained
+	p.noTAP = p.noTAP || more.noTAP
 	switch {
 	case more.sum == nil && p.sum != nil:
 		*p.sum = p.sum.Add(summarise(more.cases))
