@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"github.com/rocketgpt/orchestrator/internal/glob"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -244,8 +244,7 @@ func (t *tree) packageDirs(dir string) []string {
 
 func matches(root, pattern, dir string) bool {
 	pattern = path.Join(root, strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/"))
-	ok, err := doublestar.Match(pattern, dir)
-	return err == nil && ok
+	return glob.Match(pattern, dir)
 }
 
 // workspaces has either shape: a list, or an object with the list packages.

@@ -7,9 +7,8 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/glob"
 )
 
 //go:embed list_files.md
@@ -38,19 +37,19 @@ func (f *files) list(ctx context.Context, p listFilesParams) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p.Glob != "" && !doublestar.ValidatePattern(p.Glob) {
-		return "", refuse(contract.CodeInvalidOutput, "The glob %q is not valid. Examples: **/*.go, src/*.{js,ts}.", p.Glob)
+	if err := checkGlob(p.Glob); err != nil {
+		return "", err
 	}
 	if err := f.checkDir(dir); err != nil {
 		return "", err
 	}
 	var text strings.Builder
 	shown, more := 0, 0
-	complete, err := f.walk(ctx, dir, func(name string, _ fs.DirEntry) error {
+	complete, err := f.walk(ctx, dir, func(_ context.Context, name string, _ fs.DirEntry) error {
 		if !matches(p.Glob, dir, name) {
 			return nil
 		}
-		if shown == f.limits.ListEntries {
+		if shown == f.limits.ListEntries || text.Len()+len(name) >= f.limits.AnswerBytes {
 			more++
 			return nil
 		}
@@ -65,7 +64,7 @@ func (f *files) list(ctx context.Context, p listFilesParams) (string, error) {
 	case shown == 0 && complete:
 		return "[no files]\n", nil
 	case !complete:
-		fmt.Fprintf(&text, "[%d files shown; there are too many to look at them all, narrow the list with path or glob]\n", shown)
+		fmt.Fprintf(&text, "[%d files shown; there are too many to look at all of them in time, narrow the list with path]\n", shown)
 	case more > 0:
 		fmt.Fprintf(&text, "[%d of %d files shown; narrow the list with path or glob]\n", shown, shown+more)
 	}
@@ -91,15 +90,18 @@ func (f *files) checkDir(dir string) error {
 	return nil
 }
 
+func checkGlob(pattern string) error {
+	if err := glob.Check(pattern); pattern != "" && err != nil {
+		return refuse(contract.CodeInvalidOutput, "The glob %q %v. Examples: **/*.go, src/*.{js,ts}.", strings.ToValidUTF8(pattern[:min(len(pattern), maxShownGlob)], "\uFFFD"), err)
+	}
+	return nil
+}
+
+// maxShownGlob is what of a refused glob is told to the model that wrote it.
+const maxShownGlob = 200
+
 // matches reports whether a path matches a glob, taken relative to dir or, as
 // models often write it, to the workspace.
-func matches(glob, dir, name string) bool {
-	if glob == "" {
-		return true
-	}
-	if ok, _ := doublestar.Match(glob, strings.TrimPrefix(name, dir+"/")); ok {
-		return true
-	}
-	ok, _ := doublestar.Match(glob, name)
-	return ok
+func matches(pattern, dir, name string) bool {
+	return pattern == "" || glob.Match(pattern, strings.TrimPrefix(name, dir+"/")) || glob.Match(pattern, name)
 }

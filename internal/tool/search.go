@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
+	"regexp/syntax"
 	"strings"
-
-	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -36,9 +36,9 @@ func search() Tool {
 }
 
 func (f *files) search(ctx context.Context, p searchParams) (string, error) {
-	pattern, err := regexp.Compile(p.Pattern)
+	pattern, err := compilePattern(p.Pattern)
 	if err != nil {
-		return "", refuse(contract.CodeInvalidOutput, "The pattern is not a valid regular expression: %v. Characters such as ( [ . * need a \\ before them to stand for themselves.", err)
+		return "", err
 	}
 	place, err := f.searchPlace(p.Path)
 	if err != nil {
@@ -46,27 +46,54 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 	}
 	hits := &hits{limits: f.limits, pattern: pattern}
 	if place.file {
-		err = f.searchFile(place.dir, hits)
-		if err != nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
+		defer cancel()
+		err = f.searchFile(ctx, place.dir, hits)
+		if err != nil && !errors.Is(err, errTooSlow) {
 			return "", err
 		}
-		return hits.text(true), nil
+		return hits.text(err == nil), nil
 	}
-	complete, err := f.walk(ctx, place.dir, func(name string, entry fs.DirEntry) error {
+	complete, err := f.walk(ctx, place.dir, func(ctx context.Context, name string, entry fs.DirEntry) error {
 		if !entry.Type().IsRegular() || !matches(place.glob, ".", name) {
 			return nil
 		}
 		// A file that cannot be searched is left out, as the description says.
-		_ = f.searchFile(name, hits)
+		_ = f.searchFile(ctx, name, hits)
 		if hits.full {
 			return errEnough
 		}
-		return nil
+		return context.Cause(ctx)
 	})
 	if err != nil {
 		return "", err
 	}
 	return hits.text(complete), nil
+}
+
+// The bounds of a search. The time for a line grows with its length times the size
+// of the compiled pattern, and nothing ends it in between.
+const (
+	maxPattern = 1000     // bytes
+	maxProgram = 2000     // instructions
+	maxLine    = 32 << 10 // bytes that are looked at of each line
+)
+
+func compilePattern(text string) (*regexp.Regexp, error) {
+	if len(text) > maxPattern {
+		return nil, refuse(contract.CodeInvalidOutput, "The pattern has %d bytes, more than the %d allowed. Search for several shorter ones.", len(text), maxPattern)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err == nil {
+		var program *syntax.Prog
+		if program, err = syntax.Compile(tree.Simplify()); err == nil && len(program.Inst) > maxProgram {
+			return nil, refuse(contract.CodeInvalidOutput, "The pattern is too expensive: its repetitions, such as {1000}, make it too large. Use smaller ones, or * and +.")
+		}
+	}
+	if err != nil {
+		return nil, refuse(contract.CodeInvalidOutput, "The pattern is not a valid regular expression: %v. Characters such as ( [ . * need a \\ before them to stand for themselves.", err)
+	}
+	return regexp.Compile(text)
 }
 
 // place is where to search.
@@ -88,8 +115,8 @@ func (f *files) searchPlace(name string) (place, error) {
 	if !strings.ContainsAny(dir, "*?[{") {
 		return place{}, explain(dir, err)
 	}
-	if !doublestar.ValidatePattern(dir) {
-		return place{}, refuse(contract.CodeInvalidOutput, "The glob %q is not valid. Examples: **/*.go, src/*.{js,ts}.", name)
+	if err := checkGlob(dir); err != nil {
+		return place{}, err
 	}
 	return place{dir: ".", glob: dir}, nil
 }
@@ -103,7 +130,7 @@ type hits struct {
 	full    bool
 }
 
-func (f *files) searchFile(name string, h *hits) error {
+func (f *files) searchFile(ctx context.Context, name string, h *hits) error {
 	content, err := f.readWhole(name, f.limits.SearchFileBytes)
 	if err != nil {
 		return err
@@ -114,11 +141,14 @@ func (f *files) searchFile(name string, h *hits) error {
 	number := 0
 	for line := range bytes.Lines(content) {
 		number++
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		line = bytes.TrimRight(line, "\r\n")
-		if !h.pattern.Match(line) {
+		if !h.pattern.Match(line[:min(len(line), maxLine)]) {
 			continue
 		}
-		if h.count == h.limits.SearchHits {
+		if h.count == h.limits.SearchHits || h.lines.Len() >= h.limits.AnswerBytes {
 			h.full = true
 			return nil
 		}
@@ -144,7 +174,7 @@ func (h *hits) text(complete bool) string {
 	case h.full:
 		fmt.Fprintf(&h.lines, "[the first %d lines that match; narrow the search with path or pattern]\n", h.count)
 	case !complete:
-		h.lines.WriteString("[there are too many files to look at them all, narrow the search with path]\n")
+		h.lines.WriteString("[there are too many files to look at all of them in time, narrow the search with path]\n")
 	case h.count == 0:
 		return "[nothing matches]\n"
 	}

@@ -95,8 +95,10 @@ type Limits struct {
 	SearchHits      int   // lines that search finds
 	SearchFileBytes int64 // larger files are not searched
 	WalkEntries     int   // files that list_files and search look at
+	AnswerBytes     int   // of the lines that list_files and search answer
 	OutputBytes     int   // of each output stream of a command, in the answer
 
+	WalkTime       time.Duration // that list_files and search look at files
 	CommandTimeout time.Duration // of a command whose call names none
 	MaxTimeout     time.Duration // longest that a call may ask for
 }
@@ -111,7 +113,9 @@ var DefaultLimits = Limits{
 	SearchHits:      200,
 	SearchFileBytes: 1 << 20,
 	WalkEntries:     200_000,
+	AnswerBytes:     64 << 10,
 	OutputBytes:     16 << 10,
+	WalkTime:        20 * time.Second,
 	CommandTimeout:  2 * time.Minute,
 	MaxTimeout:      10 * time.Minute,
 }
@@ -126,7 +130,9 @@ func (l Limits) withDefaults() Limits {
 		SearchHits:      positive(l.SearchHits, d.SearchHits),
 		SearchFileBytes: positive(l.SearchFileBytes, d.SearchFileBytes),
 		WalkEntries:     positive(l.WalkEntries, d.WalkEntries),
+		AnswerBytes:     positive(l.AnswerBytes, d.AnswerBytes),
 		OutputBytes:     positive(l.OutputBytes, d.OutputBytes),
+		WalkTime:        positive(l.WalkTime, d.WalkTime),
 		CommandTimeout:  positive(l.CommandTimeout, d.CommandTimeout),
 		MaxTimeout:      positive(l.MaxTimeout, d.MaxTimeout),
 	}

@@ -10,39 +10,47 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bmatcuk/doublestar/v4"
-
+	"github.com/rocketgpt/orchestrator/internal/glob"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// errEnough ends a walk early.
-var errEnough = errors.New("enough")
+// errEnough ends a walk early; errTooSlow does when WalkTime is over.
+var (
+	errEnough  = errors.New("enough")
+	errTooSlow = errors.New("the files took too long to look at")
+)
 
 // walk calls visit for each regular file and symbolic link below a directory,
 // in the order of paths, leaving out what .gitignore files name and git
 // directories. Links are not followed. It reports false when there was more
-// than WalkEntries allows.
-func (f *files) walk(ctx context.Context, dir string, visit func(name string, entry fs.DirEntry) error) (complete bool, err error) {
+// than WalkEntries or WalkTime allow. visit gets a context that ends with either.
+func (f *files) walk(ctx context.Context, dir string, visit func(ctx context.Context, name string, entry fs.DirEntry) error) (complete bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
+	defer cancel()
 	left := f.limits.WalkEntries
 	err = f.walkDir(ctx, dir, nil, &left, visit)
-	if errors.Is(err, errEnough) {
+	switch {
+	case errors.Is(err, errTooSlow):
+		return false, nil
+	case errors.Is(err, errEnough):
 		return left > 0, nil
 	}
 	return true, err
 }
 
-func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, left *int, visit func(string, fs.DirEntry) error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, left *int, visit func(context.Context, string, fs.DirEntry) error) error {
 	entries, err := f.readDir(dir)
 	if err != nil {
 		return err
 	}
-	rules = append(slices.Clip(rules), f.ignoreRules(dir)...)
+	rules = slices.Concat(rules, f.ignoreRules(dir))
+	rules = rules[max(0, len(rules)-maxIgnoreRules):]
 	// Directories sort with their slash, so that paths come out in order.
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortName(a), sortName(b)) })
 	for _, entry := range entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		name := path.Join(dir, entry.Name())
 		if workspace.IsGitName(entry.Name()) || ignored(rules, name, entry.IsDir()) {
 			continue
@@ -57,7 +65,7 @@ func (f *files) walkDir(ctx context.Context, dir string, rules []ignoreRule, lef
 				return err
 			}
 		case entry.Type().IsRegular() || entry.Type()&fs.ModeSymlink != 0:
-			if err := visit(name, entry); err != nil {
+			if err := visit(ctx, name, entry); err != nil {
 				return err
 			}
 		}
@@ -86,13 +94,16 @@ func sortName(entry fs.DirEntry) string {
 // ignoreRule is one line of a .gitignore file.
 type ignoreRule struct {
 	base    string // directory of the file
-	pattern string // for doublestar, relative to base
+	pattern string // for package glob, relative to base
 	dirOnly bool
 	keep    bool // a line with ! takes an earlier one back
 }
 
-// maxIgnoreFile bounds the .gitignore files that are looked at.
-const maxIgnoreFile = 256 << 10
+// The bounds of what is looked at of .gitignore files.
+const (
+	maxIgnoreFile  = 256 << 10 // bytes of one
+	maxIgnoreRules = 5000      // lines that hold for one folder; the nearest count
+)
 
 func (f *files) ignoreRules(dir string) []ignoreRule {
 	content, err := f.readWhole(path.Join(dir, ".gitignore"), maxIgnoreFile)
@@ -121,7 +132,8 @@ func parseIgnore(dir, line string) (ignoreRule, bool) {
 	} else {
 		rule.pattern = "**/" + line // a bare name counts at any depth
 	}
-	return rule, line != "" && doublestar.ValidatePattern(rule.pattern)
+	rule.pattern = glob.Literal(rule.pattern)
+	return rule, line != "" && glob.Check(rule.pattern) == nil
 }
 
 // ignored reports what the last rule that matches says.
@@ -134,7 +146,7 @@ func ignored(rules []ignoreRule, name string, isDir bool) bool {
 		if rule.base != "." {
 			rel = strings.TrimPrefix(name, rule.base+"/")
 		}
-		if ok, _ := doublestar.Match(rule.pattern, rel); ok {
+		if glob.Match(rule.pattern, rel) {
 			return !rule.keep
 		}
 	}

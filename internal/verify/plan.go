@@ -298,8 +298,8 @@ func checkCommand(key string, f Format, sev contract.Severity, report string) er
 		return badSetting("%s.format is %q: use one of auto, go-test-json, junit, sarif, tap, playwright, exit-code", key, f)
 	case !slices.Contains([]contract.Severity{"", contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, sev):
 		return badSetting("%s.severity is %q: use major, medium or minor", key, sev)
-	case report != "" && !validGlob(report):
-		return badSetting("%s.report is %q: use a pattern relative to the root of the repository", key, report)
+	case report != "" && checkGlob(report) != nil:
+		return badSetting("%s.report: %.200q %v", key, report, checkGlob(report))
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package verify
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,14 +12,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/glob"
 )
 
-// validGlob accepts patterns that cannot leave the checkout.
-func validGlob(pattern string) bool {
-	return doublestar.ValidatePattern(pattern) && !path.IsAbs(pattern) && filepath.IsLocal(pattern)
+// checkGlob says what is wrong with a pattern of reports, nil for nothing: it must
+// not leave the checkout, nor cost much.
+func checkGlob(pattern string) error {
+	if path.IsAbs(pattern) || !filepath.IsLocal(pattern) {
+		return errors.New("leaves the repository; expected a pattern relative to its root")
+	}
+	return glob.Check(pattern)
 }
 
 // stamp tells a file that was written from one that was there.
@@ -30,11 +34,12 @@ type stamp struct {
 
 var errEnough = errors.New("enough files")
 
-// stamps lists the regular files that a command's reports may be.
-func stamps(root *os.Root, globs []string) map[string]stamp {
+// stamps lists the regular files that a command's reports may be. An error says that
+// not all of them were seen.
+func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stamp, error) {
 	found := map[string]stamp{}
 	for _, pattern := range globs {
-		_ = doublestar.GlobWalk(root.FS(), path.Clean(pattern), func(p string, _ fs.DirEntry) error {
+		err := glob.Walk(ctx, root.FS(), path.Clean(pattern), func(p string) error {
 			if len(found) >= maxReports {
 				return errEnough
 			}
@@ -42,9 +47,15 @@ func stamps(root *os.Root, globs []string) map[string]stamp {
 				found[p] = stamp{info.Size(), info.ModTime()}
 			}
 			return nil
-		}, doublestar.WithNoFollow())
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil && !errors.Is(err, errEnough):
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeTooLarge, "the reports %s of a check cannot be looked for", pattern)
+		}
 	}
-	return found
+	return found, nil
 }
 
 // clearReports removes what detected commands are about to write, so that
@@ -80,8 +91,11 @@ type report struct {
 
 // newReports reads the reports that are new or changed since before. What
 // cannot be used is told in notes.
-func newReports(root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string) {
-	now := stamps(root, globs)
+func newReports(ctx context.Context, root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string, err error) {
+	now, err := stamps(ctx, root, globs)
+	if err != nil {
+		return nil, nil, err
+	}
 	paths := make([]string, 0, len(now))
 	for p, s := range now {
 		if before[p] != s {
@@ -102,7 +116,7 @@ func newReports(root *os.Root, globs []string, before map[string]stamp) (out []r
 		total += len(data)
 		out = append(out, report{p, data})
 	}
-	return out, notes
+	return out, notes, nil
 }
 
 func reason(err error) string {

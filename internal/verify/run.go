@@ -158,7 +158,10 @@ func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := stamps(r.dir, inv.reports)
+	before, err := stamps(ctx, r.dir, inv.reports)
+	if err != nil {
+		return nil, err
+	}
 	out := r.output(inv)
 	result, err := r.command(ctx, inv, out.write)
 	out.close(result)
@@ -166,16 +169,18 @@ func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
 	if err != nil {
 		return e, err
 	}
-	r.read(e, before)
-	return e, nil
+	return e, r.read(ctx, e, before)
 }
 
 // read parses reports and output of a command that has ended.
-func (r *run) read(e *execution, before map[string]stamp) {
+func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) error {
 	s := site{root: r.root, dir: e.run.dir, goDirs: e.run.goDirs}
 	if len(e.run.reports) > 0 {
-		var reports []report
-		reports, e.notes = newReports(r.dir, e.run.reports, before)
+		reports, notes, err := newReports(ctx, r.dir, e.run.reports, before)
+		if err != nil {
+			return err
+		}
+		e.notes = notes
 		for _, rep := range reports {
 			if err := e.parseReport(rep.data, s); err != nil {
 				e.notes = append(e.notes, fmt.Sprintf("report %s was not understood: %s", name(rep.path), message(err.Error())))
@@ -198,6 +203,7 @@ func (r *run) read(e *execution, before map[string]stamp) {
 	if e.red() && len(e.parsed.problems)+len(e.parsed.failed()) == 0 || e.run.format == FormatExitCode && r.job.check.Category == contract.CategoryLint {
 		e.parsed.problems = append(e.parsed.problems, textProblems(e, s)...)
 	}
+	return nil
 }
 
 // textProblems looks for places in what the command printed.
