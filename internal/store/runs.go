@@ -190,6 +190,14 @@ func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, l
 	return runs, nil
 }
 
+// QuietRuns returns the runs after a run, at most limit of them by id, that have a
+// workflow, have neither ended nor left their branch, and changed longer than quiet
+// ago.
+func (s *Store) QuietRuns(ctx context.Context, quiet time.Duration, after int64, limit int) ([]int64, error) {
+	ids, err := s.q.QuietRuns(ctx, db.QuietRunsParams{QuietSeconds: quiet.Seconds(), After: after, Most: int32(limit)})
+	return ids, explain(err, "look for runs that have not ended")
+}
+
 // Run returns a run, or ErrNotFound.
 func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 	row, err := s.q.GetRun(ctx, id)

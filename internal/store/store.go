@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -245,8 +246,11 @@ func explain(err error, format string, args ...any) error {
 	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
 		return notFound("cannot %s: %s", what, pg.Detail)
 	}
-	if down(err) {
+	switch {
+	case down(err):
 		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
+	case pg != nil && unable(pg.Code):
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot do it now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
 	}
 	f := fault.Of(err)
 	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
@@ -262,6 +266,14 @@ func down(err error) bool {
 	}
 	f := fault.Of(err)
 	return f.Class == contract.ClassInfra && (f.Code == contract.CodeUnavailable || f.Code == contract.CodeTimeout)
+}
+
+// unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
+// database is there and cannot work until somebody mends it: it has no room or no
+// memory (class 53), its disk fails (58), it was made read-only (25006), it is
+// damaged (XX001, XX002). No work is given up for that.
+func unable(state string) bool {
+	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
 }
 
 func notFound(format string, args ...any) error {

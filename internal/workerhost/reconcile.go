@@ -33,9 +33,9 @@ const (
 	// abandoned: longer than the longest call that models.timeout allows
 	// (config.LongestModelCall), and as long again for its turn at the provider.
 	abandonedAfter = 2 * config.LongestModelCall
-	// abandonedEvery is how often the newest runs, abandonedRuns of them, are
-	// looked through for workflows that ended without a word; those that
-	// changed within abandonedQuiet are left alone.
+	// abandonedEvery is how often runs that have not ended are looked through for
+	// workflows that ended without a word, abandonedRuns of them at a time; those
+	// that changed within abandonedQuiet are left alone.
 	abandonedEvery = time.Minute
 	abandonedRuns  = 1000
 	abandonedQuiet = 30 * time.Second
@@ -117,19 +117,27 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 // terminated from outside, or broken. Nobody waits for them for ever.
 func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, abandonedEvery, func() {
-		runs, err := db.ListRuns(ctx, store.Filter{Limit: abandonedRuns})
+		closeQuiet(ctx, latestOf(c), db, abandonedQuiet, log)
+	})
+}
+
+// closeQuiet looks at all runs that have not ended and said nothing for a while.
+func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Duration, log *slog.Logger) {
+	for after := int64(0); ; {
+		ids, err := db.QuietRuns(ctx, quiet, after, abandonedRuns)
 		if err != nil {
 			return // the other loop says so
 		}
-		for _, run := range runs {
-			if over(run) || run.WorkflowID == "" || time.Since(run.UpdatedAt) < abandonedQuiet {
-				continue
+		for _, id := range ids {
+			if err := closeIfEnded(ctx, look, db, id); err != nil {
+				log.Warn("Could not see whether a run still has its workflow", "run", id, "error", err)
 			}
-			if err := closeIfEnded(ctx, latestOf(c), db, run.ID); err != nil {
-				log.Warn("Could not see whether a run still has its workflow", "run", run.ID, "error", err)
-			}
+			after = id
 		}
-	})
+		if len(ids) < abandonedRuns {
+			return
+		}
+	}
 }
 
 // lastRecord is the number of the record that closes a run for its workflow:

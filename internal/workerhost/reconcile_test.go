@@ -2,6 +2,7 @@ package workerhost
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -75,6 +76,30 @@ func TestARunWhoseWorkflowWasTerminatedIsClosedOnceWithAllThatItBegan(t *testing
 	require.Equal(t, []contract.EventType{
 		contract.EventRunCreated, contract.PhaseBuilder.Started(), contract.EventHealStarted, contract.EventHealFailed, contract.EventRunFailed,
 	}, kinds)
+}
+
+func TestARunIsClosedHoweverManyCameAfterIt(t *testing.T) {
+	t.Parallel()
+	db, id := healingRun(t)
+	var ended []int64
+	for range 3 {
+		run, _, err := db.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
+		require.NoError(t, err)
+		record(t, db, run.ID, "w", contract.Record{Seq: 1, Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusDone, Finished: true}})
+		ended = append(ended, run.ID)
+	}
+	looked := map[string]int{}
+	look := func(_ context.Context, workflow string) (string, enumspb.WorkflowExecutionStatus, error) {
+		looked[workflow]++
+		return "first", terminated, nil
+	}
+	closeQuiet(t.Context(), look, db, 0, slog.New(slog.DiscardHandler))
+	require.Equal(t, contract.StatusFailed, details(t, db, id).Status)
+	require.Equal(t, map[string]int{contract.RunWorkflowID(id): 2}, looked, "Temporal is not asked of the runs that ended")
+	first, err := db.QuietRuns(t.Context(), 0, id, 10)
+	require.NoError(t, err)
+	require.Empty(t, first)
+	require.Len(t, ended, 3)
 }
 
 func TestARunThatSaidHowItEndedOrIsDoneAgainIsNotClosed(t *testing.T) {

@@ -559,6 +559,46 @@ func (q *Queries) PlanThatCounts(ctx context.Context, runID int64) (json.RawMess
 	return plan, err
 }
 
+const quietRuns = `-- name: QuietRuns :many
+SELECT id FROM orchestrator_runs
+WHERE kind = 'run' AND workflow_id <> '' AND id > $2::bigint AND status NOT IN ('done', 'failed', 'cancelled')
+  AND updated_at <= clock_timestamp() - make_interval(secs => $3::float8)
+UNION
+SELECT id FROM orchestrator_runs
+WHERE kind = 'run' AND workflow_id <> '' AND id > $2::bigint AND staying_until IS NOT NULL
+  AND updated_at <= clock_timestamp() - make_interval(secs => $3::float8)
+ORDER BY id
+LIMIT $1::int
+`
+
+type QuietRunsParams struct {
+	Most         int32
+	After        int64
+	QuietSeconds float64
+}
+
+// Runs that have a workflow, have not ended or stay with their branch, and have said
+// nothing for a while, by id. Two indexes, so two halves.
+func (q *Queries) QuietRuns(ctx context.Context, arg QuietRunsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, quietRuns, arg.Most, arg.After, arg.QuietSeconds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runByKey = `-- name: RunByKey :one
 SELECT id, request_digest FROM orchestrator_runs WHERE tenant = $1 AND idempotency_key = $2::text
 `

@@ -70,6 +70,19 @@ WHERE kind = 'run'
 ORDER BY created_at DESC, id DESC
 LIMIT @most::int;
 
+-- name: QuietRuns :many
+-- Runs that have a workflow, have not ended or stay with their branch, and have said
+-- nothing for a while, by id. Two indexes, so two halves.
+SELECT id FROM orchestrator_runs
+WHERE kind = 'run' AND workflow_id <> '' AND id > @after::bigint AND status NOT IN ('done', 'failed', 'cancelled')
+  AND updated_at <= clock_timestamp() - make_interval(secs => @quiet_seconds::float8)
+UNION
+SELECT id FROM orchestrator_runs
+WHERE kind = 'run' AND workflow_id <> '' AND id > @after::bigint AND staying_until IS NOT NULL
+  AND updated_at <= clock_timestamp() - make_interval(secs => @quiet_seconds::float8)
+ORDER BY id
+LIMIT @most::int;
+
 -- name: SelfHealEvents :many
 SELECT * FROM orchestrator_self_heal_events WHERE run_id = @run_id ORDER BY id;
 
