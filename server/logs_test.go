@@ -144,6 +144,28 @@ func TestTheLogIsSearchedOnTheServerAndLongTextsHaveAPageOfTheirOwn(t *testing.T
 	require.Contains(t, said, "Nothing in the log is like that")
 }
 
+func TestNoSecretThatAToolReturnedIsShownToPeople(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run := b.run(t, "x")
+	key := "AKIA" + "IOSFODNN7EXAMPLE" // in two, so that scanners of this repository find none
+	b.talk(t, run, 3, "before "+key+strings.Repeat("\nline of a file", 500)+key)
+	doc, said := b.page(t, fmt.Sprintf("/runs/%d/logs", run))
+	require.Contains(t, said, "before [redacted]")
+	require.NotContains(t, said, key[:10])
+	for _, href := range attributes(doc, "href") {
+		if strings.HasPrefix(href, fmt.Sprintf("/runs/%d/logs/", run)) {
+			require.NotContains(t, b.ask(t, http.MethodGet, href).Body.String(), key, href)
+		}
+	}
+	_, said = b.page(t, fmt.Sprintf("/runs/%d/replay", run))
+	require.NotContains(t, said, key)
+	answer := b.ask(t, http.MethodGet, fmt.Sprintf("/api/runs/%d/logs", run))
+	require.Equal(t, http.StatusOK, answer.Code)
+	require.Contains(t, answer.Body.String(), "before [redacted]")
+	require.NotContains(t, answer.Body.String(), key)
+}
+
 func TestPagesOfARunRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,12 +14,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -212,10 +214,33 @@ func (s *server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	return ui.LogsTab(p), nil
 }
 
+// redactMargin is how much more than what is shown of a message is read, so that a
+// secret is known for one where it is cut.
+const redactMargin = 1000
+
+// logTexts reads messages as Store.LogTexts does, and redacts them: tools return
+// files and output to agents as they are. Length says how much is left of the whole.
+func (s *server) logTexts(ctx context.Context, keys []store.LogKey, cut int) (map[store.LogKey]store.LogText, error) {
+	texts, err := s.Store.LogTexts(ctx, keys, cut+redactMargin)
+	for k, t := range texts {
+		read := utf8.RuneCountInString(t.Text)
+		whole := read == t.Length
+		t.Text, t.Calls = telemetry.Redact(t.Text), telemetry.RedactJSON(t.Calls)
+		if whole {
+			t.Length = utf8.RuneCountInString(t.Text)
+		}
+		if shown := []rune(t.Text); len(shown) > cut {
+			t.Text = string(shown[:cut])
+		}
+		texts[k] = t
+	}
+	return texts, err
+}
+
 // logEntries reads what stands at places of a log. Outputs of checks that do not
 // have what is searched for are left out.
 func (s *server) logEntries(ctx context.Context, run int64, l logRequest, keys []store.LogKey) ([]ui.LogEntry, error) {
-	texts, err := s.Store.LogTexts(ctx, keys, entryText)
+	texts, err := s.logTexts(ctx, keys, entryText)
 	if err != nil {
 		return nil, err
 	}
@@ -411,7 +436,7 @@ func (s *server) entryContent(ctx context.Context, run int64, k store.LogKey) (i
 		}
 		return nil, store.ErrNotFound
 	}
-	texts, err := s.Store.LogTexts(ctx, []store.LogKey{k}, wholeText)
+	texts, err := s.logTexts(ctx, []store.LogKey{k}, wholeText)
 	if err != nil {
 		return nil, err
 	}

@@ -176,7 +176,7 @@ func (s *server) console(ctx context.Context, run store.Run, executions []store.
 	if err != nil {
 		return nil, err
 	}
-	texts, err := s.Store.LogTexts(ctx, w.Keys, consoleText)
+	texts, err := s.logTexts(ctx, w.Keys, consoleText)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/rundiff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/timing"
 )
 
@@ -24,7 +25,8 @@ type Conversation struct {
 }
 
 // Conversations returns what agents of a run said and did, in the order in which
-// executions began; phase and step, where given, select.
+// executions began; phase and step, where given, select. Tools return files and
+// output as they are, so that agents can work on them: here they are redacted.
 func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]Conversation, error) {
 	if _, err := r.Store.Run(ctx, id); err != nil {
 		return nil, err
@@ -41,6 +43,9 @@ func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase
 		entries, err := r.Store.Transcript(ctx, e.ID)
 		if err != nil {
 			return nil, err
+		}
+		for i := range entries {
+			entries[i].Content = telemetry.RedactJSON(entries[i].Content)
 		}
 		if len(entries) > 0 {
 			out = append(out, Conversation{e.ID, e.Phase, e.Step, e.Attempt, e.Agent, entries})

@@ -60,8 +60,9 @@ func redactAssignments(s string) string {
 		if name == "" || !IsSecretName(name) {
 			continue
 		}
-		from, to := valueAfter(s, i)
-		if from < to && !prose(s, i, name, s[from:to]) {
+		v := valueAfter(s, i)
+		from, to := v.from, v.to
+		if from < to && !prose(s, i, name, s[from:to]) && !code(s, name, v) {
 			c.cut(from, to)
 			i = to - 1
 		}
@@ -85,9 +86,15 @@ func nameBefore(s string, i int) string {
 	return s[start:end]
 }
 
-// valueAfter returns where the value that follows the sign at i begins and ends.
-func valueAfter(s string, i int) (from, to int) {
-	from = i + 1
+// value is where a value stands, and how.
+type value struct {
+	sign, from, to int  // the = or : before it; its first byte; the one after its last
+	bare           bool // no quote and no scheme, such as Bearer, is before it
+}
+
+// valueAfter returns the value that follows the sign at i.
+func valueAfter(s string, i int) value {
+	from := i + 1
 	if from < len(s) && (s[from] == '=' || s[from] == '>') { // := and =>
 		from++
 	}
@@ -103,12 +110,13 @@ func valueAfter(s string, i int) (from, to int) {
 		}
 		from++
 	}
+	begins := from
 	from = skipScheme(s, from)
-	to = from
+	to := from
 	for to < len(s) && !endsValue(s[to], quote) {
 		to++
 	}
-	return from, to
+	return value{sign: i, from: from, to: to, bare: quote == 0 && from == begins}
 }
 
 // endsValue: inside quotes a value ends at the quote or at the backslash before

@@ -1,6 +1,10 @@
 package telemetry
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
 
 // Redacted stands where a secret was.
 const Redacted = "[redacted]"
@@ -260,4 +264,45 @@ func startsWord(s string, i int) bool {
 		return true
 	}
 	return i >= 2 && s[i-2] == '\\' || i >= 3 && s[i-3] == '%'
+}
+
+// RedactJSON returns a document whose strings are redacted, names of fields aside.
+// What is no JSON is returned as a redacted string.
+func RedactJSON(doc json.RawMessage) json.RawMessage {
+	whole := Redact(string(doc))
+	if whole == string(doc) {
+		return doc
+	}
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(doc))
+	decoder.UseNumber()
+	if err := decoder.Decode(&v); err != nil {
+		v = whole
+	}
+	out, err := json.Marshal(redactStrings(v, ""))
+	if err != nil {
+		out, _ = json.Marshal(whole) // a string can always be written
+	}
+	return out
+}
+
+// redactStrings redacts the strings of a decoded document, those under the name of
+// a secret as a whole.
+func redactStrings(v any, name string) any {
+	switch v := v.(type) {
+	case string:
+		if IsSecretName(name) && v != "" {
+			return Redacted
+		}
+		return Redact(v)
+	case []any:
+		for i := range v {
+			v[i] = redactStrings(v[i], name)
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = redactStrings(v[key], key)
+		}
+	}
+	return v
 }

@@ -79,6 +79,31 @@ func TestOrdinaryTextStays(t *testing.T) {
 	}
 }
 
+func TestCodeAboutSecretsStays(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"insert_deduplication_token = segment number", "token = await self.async_get_token()", "const cookie: Cookie = parse(cookieString)",
+		"const cookie: SignedCookie = await parseSigned(header)", "authorization: string", "password: str | bytes, username: str", "return BasicAuth(username=username, password=password)",
+		"  NODE_AUTH_TOKEN: ${{ secrets.NPM_PUBLISH_TOKEN }}", "TOKEN=$TOKEN", "originalCredentials: c.req.raw.credentials,", "password=os.environ['PW']",
+		"const auth = basicAuth({ username: c.env.USERNAME, password: c.env.PASSWORD })", `"pbkdf2-password": "1.2.1",`, `"cookie": "^0.7.2"`,
+		"const pemPrivateKey = await exportPEMPrivateKey(pair)", `setCookie = c.Writer.Header().Get("X")`, "password = None", "apiKey: undefined", "token := cfg.Token",
+		"authorization = typing.cast(dict, x)", "func login(password string, token: &str) {", "secret: process.env.SECRET", "if token == nil {", "password=%s", "token={token}",
+		"self.access_token = access_token", "cookie: { secret: test_secret, prefix: 'host' },", `"cookie": [`, "BasicAuth(password=auth[0])",
+	} {
+		require.Equal(t, text, telemetry.Redact(text))
+	}
+}
+
+func TestSecretsThatLookLikeCodeLeave(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"password = hunter", "password: Hunter", "PASSWORD=correct.horse", "secret: battery", "token=abcdefgh", "token: Abc1", "api_key = a1b2c3d4", "Authorization: Bearer options.token",
+		`token = "segment"`, `"apiKey": "cfg.Token"`, "export API_TOKEN=deadbeef", "cookie: session=abcdef", "password: p4ss.w0rd", "password=!!!!", "password: my_Passw0rd",
+	} {
+		require.Contains(t, telemetry.Redact(text), telemetry.Redacted, text)
+	}
+}
+
 func TestRegisteredSecretsLeaveInEveryForm(t *testing.T) {
 	t.Parallel()
 	secret := `canary/7 "quoted" & more`

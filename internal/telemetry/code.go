@@ -1,0 +1,73 @@
+package telemetry
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Source code speaks of secrets far more often than it has any: what agents and
+// people read of it must not be full of holes. These are values that a program looks
+// up, the types of variables, and words of the language.
+var (
+	// called: get_token(), Buffer.from(`…
+	called = regexp.MustCompile(`^[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*(?:<[^>]*>?)?\(`)
+	// member: options.cookie.secret, test_keys.private_keys[0]
+	member = regexp.MustCompile(`^[A-Za-z_$][A-Za-z_$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][A-Za-z_$]*(?:\[[^\]]{0,20}\]?)?)+;?$`)
+	// indexed: auth[0]
+	indexed = regexp.MustCompile(`^[A-Za-z_$][A-Za-z_$]*\[[^\]]{1,20}\]$`)
+	// named: a variable that is called after a secret itself, such as test_secret
+	named = regexp.MustCompile(`^[A-Za-z]+(?:_[A-Za-z]+)+$|^[a-z]+(?:[A-Z][a-z]+)+$`)
+	// typed: SecretStr, CookieOptions, Optional[str]
+	typed = regexp.MustCompile(`^(?:[A-Z][a-z]+){1,4}(?:\[[\w\[\], ]*\]?|<.*)?\??$`)
+	// released: a version of a package that is named after a secret
+	released = regexp.MustCompile(`^[~^]?\d+(?:\.\d+){1,3}$`)
+	// letters: a word
+	letters = regexp.MustCompile(`^[a-z]{2,19}$`)
+)
+
+// lookups are in the paths of members that hold what a program was given.
+var lookups = []string{"env", "config", "cfg", "self", "this", "opt", "arg", "req", "setting", "secret", "param", "ctx", "context", "key", "token", "credential", "password", "cookie"}
+
+// languageWords stand where a value would.
+var languageWords = []string{
+	"await", "new", "async", "function", "func", "lambda", "yield", "typeof", "not", "return", "if", "await(", "const", "let", "var",
+	"none", "null", "nil", "true", "false", "undefined", "optional", "required",
+	"string", "str", "bytes", "byte", "int", "bool", "boolean", "number", "any", "object", "unknown", "char", "&str", "*string", "[]byte", "?string",
+}
+
+// code reports whether a value is source code about a secret instead of the secret.
+func code(s, name string, v value) bool {
+	text := s[v.from:v.to]
+	if !v.bare {
+		return released.MatchString(text)
+	}
+	if strings.HasPrefix(text, "$") || strings.HasPrefix(text, "{") || strings.HasPrefix(text, "%") {
+		return true // to be filled in: ${{ secrets.TOKEN }}, $TOKEN, {token}, %s
+	}
+	lower := strings.ToLower(strings.TrimRight(text, ";"))
+	switch {
+	case slices.Contains(languageWords, lower), strings.EqualFold(lower, name[strings.LastIndexByte(name, '.')+1:]):
+		return true
+	case called.MatchString(text), indexed.MatchString(text), named.MatchString(text) && IsSecretName(text):
+		return true
+	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
+		return len(text) < 3 // "cookie": [
+	case member.MatchString(text) && slices.ContainsFunc(lookups, func(l string) bool { return strings.Contains(lower, l) }):
+		return true
+	case isPassphrase(name):
+		return false // any word may be one
+	}
+	if typed.MatchString(text) && strings.HasPrefix(s[v.sign:], ": ") {
+		return true
+	}
+	// token = segment: a variable or a sentence; tokens and keys are no words.
+	return strings.HasPrefix(s[v.sign:], "= ") && v.sign > 0 && s[v.sign-1] == ' ' && letters.MatchString(text)
+}
+
+// isPassphrase reports whether a name is that of a secret which people make up.
+func isPassphrase(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"password", "passwd", "passphrase", "secret"}, func(e string) bool { return strings.HasSuffix(name, e) })
+}
