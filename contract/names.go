@@ -152,3 +152,9 @@ func EventID(runID, seq int64) string { return fmt.Sprintf("run-%d/%d", runID, s
 func WebhookTestID(webhook, delivery int64) string {
 	return fmt.Sprintf("webhook-%d/test/%d", webhook, delivery)
 }
+
+// What approvals are about.
+const (
+	ApprovalPlan    = "plan"
+	ApprovalRelease = "release"
+)

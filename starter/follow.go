@@ -74,6 +74,9 @@ func (a *app) untilEnd(ctx context.Context, h house, id, after int64, show *prog
 	err := h.Follow(ctx, id, after, func(e contract.Event) error {
 		if show != nil {
 			show.event(e)
+			if err := show.planToApprove(ctx, h, e); err != nil {
+				return err
+			}
 		}
 		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !terminal(e) {
 			return nil
@@ -154,13 +157,28 @@ func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
 			return err
 		}
 		a.printJSON(details)
-	} else if err := a.printEnd(ctx, h, run); err != nil {
+	} else if err := a.printResult(ctx, h, run); err != nil {
 		return err
 	}
 	if exit != exitDone {
 		return ended{exit}
 	}
 	return nil
+}
+
+// printResult shows the plan of a run that was to make no more, and how it ended.
+func (a *app) printResult(ctx context.Context, h house, run store.Run) error {
+	if run.Settings.PlanOnly {
+		details, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+		if err != nil {
+			return err
+		}
+		if p, ok := planOf(details); ok {
+			fmt.Fprintln(a.out)
+			printPlan(a.out, p)
+		}
+	}
+	return a.printEnd(ctx, h, run)
 }
 
 func (a *app) printEnd(ctx context.Context, h house, run store.Run) error {
@@ -251,6 +269,28 @@ func (p *progress) event(e contract.Event) {
 	fmt.Fprintf(p.a.out, "%s  %s\n", at, line)
 	p.note(e, kind, rest)
 	p.draw()
+}
+
+// planToApprove shows the plan where an event asks for its approval.
+func (p *progress) planToApprove(ctx context.Context, h house, e contract.Event) error {
+	var payload struct {
+		Kind string `json:"kind"`
+	}
+	if p.a.json || e.Type != contract.EventApprovalRequested || json.Unmarshal(e.Payload, &payload) != nil || payload.Kind != contract.ApprovalPlan {
+		return nil
+	}
+	details, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, e.RunID) })
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if plan, ok := planOf(details); ok {
+		p.clear()
+		printPlan(p.a.out, plan)
+		p.draw()
+	}
+	return nil
 }
 
 func (p *progress) style(e contract.Event, rest string) lipgloss.Style {

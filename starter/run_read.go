@@ -160,6 +160,10 @@ func (a *app) printDetails(d store.RunDetails) {
 		a.printPreparation(d)
 		fmt.Fprintln(a.out)
 	}
+	if p, ok := planOf(d); ok {
+		printPlan(a.out, p)
+		fmt.Fprintln(a.out)
+	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PHASE\tSTEP\tATTEMPT\tSTATUS\tTURNS\tTOKENS\tTOOK")
 	for _, e := range d.Executions {

@@ -238,7 +238,7 @@ func (r *run) checkApprove(c contract.Command) error {
 	if err := r.checkAnswer(c); err != nil {
 		return err
 	}
-	if a := r.held.approval; c.PlanID != 0 && a.kind != approvalPlan {
+	if a := r.held.approval; c.PlanID != 0 && a.kind != contract.ApprovalPlan {
 		return rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
 	}
 	return nil
@@ -272,7 +272,7 @@ func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Reco
 	a := r.held.approval
 	a.rejected, a.by, a.reason = true, c.By, c.Reason
 	rec := r.answer(contract.EventApprovalRejected, "rejected")
-	if a.kind == approvalPlan || a.kind == approvalRelease {
+	if a.kind == contract.ApprovalPlan || a.kind == contract.ApprovalRelease {
 		r.leave(&rec, a)
 	}
 	return rec, "approval " + a.id + " rejected"
@@ -308,7 +308,7 @@ func (r *run) noApproval(a *approval) *contract.Failure {
 
 // afterNo says what people can do with a run that was not approved.
 func (r *run) afterNo(kind string) string {
-	if kind == approvalPlan {
+	if kind == contract.ApprovalPlan {
 		return fmt.Sprintf("to be asked again, about a plan made anew: rgpt run resume %d; for another goal or a plan of your own start a new run", r.in.RunID)
 	}
 	return fmt.Sprintf("to be asked again, after another test: rgpt run resume %d; to build or plan anew: rgpt run replay %d --phase builder, or planner",
@@ -540,10 +540,10 @@ func (r *run) ready(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	}
 	s := r.in.Settings
 	switch {
-	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(approvalPlan):
-		return r.ask(ctx, approvalPlan)
-	case p == contract.PhaseReleaser && s.ApproveRelease && !r.hasApproval(approvalRelease):
-		return r.ask(ctx, approvalRelease)
+	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(contract.ApprovalPlan):
+		return r.ask(ctx, contract.ApprovalPlan)
+	case p == contract.PhaseReleaser && s.ApproveRelease && !r.hasApproval(contract.ApprovalRelease):
+		return r.ask(ctx, contract.ApprovalRelease)
 	}
 	return nil
 }
@@ -554,7 +554,7 @@ func (r *run) hasApproval(kind string) bool { return r.held.approved[kind] == r.
 
 // subject names what an approval is about: the plan, or the tree to release.
 func (r *run) subject(kind string) string {
-	if kind == approvalPlan {
+	if kind == contract.ApprovalPlan {
 		return fmt.Sprint("plan ", r.planID)
 	}
 	return "tree " + r.workspace.Tree
@@ -572,12 +572,6 @@ func (r *run) unheld(ctx workflow.Context) *contract.Failure {
 	}
 	return nil
 }
-
-// What approvals are about.
-const (
-	approvalPlan    = "plan"
-	approvalRelease = "release"
-)
 
 // ask waits for a person's answer until the deadline. Silence is a no.
 func (r *run) ask(ctx workflow.Context, kind string) *contract.Failure {
