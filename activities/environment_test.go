@@ -306,3 +306,24 @@ func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
 	}
 	require.Len(t, keys, 2)
 }
+
+func TestASetUpFindsWhatTheLastOneOfItsRepositoryDownloaded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	h.Config.Environment.Cache = []string{"~/.cache/tool", "~/.none"}
+	require.Nil(t, h.setUpBy("mkdir -p ~/.cache/tool && echo downloaded > ~/.cache/tool/package").Failure)
+	second := h.setUpBy("cp ~/.cache/tool/package made.out; touch ~/.cache/more ~/.cache/tool/more")
+	require.Nil(t, second.Failure)
+	require.Equal(t, "downloaded\n", h.madeFile(second.Digest, "made.out"))
+	env, err := setup.Environments(h.dataDir).Open(second.Digest)
+	require.NoError(t, err)
+	defer env.Close()
+	require.NoDirExists(t, filepath.Join(env.Home(), ".cache/tool"), "it is not part of the environment")
+	require.FileExists(t, filepath.Join(env.Home(), ".cache/more"))
+
+	failed := h.setUpBy("test -e ~/.cache/tool/more && touch ~/.cache/tool/third; exit 1")
+	require.NotNil(t, failed.Failure)
+	third := h.setUpBy("ls ~/.cache/tool > made.out")
+	require.Nil(t, third.Failure)
+	require.Equal(t, "more\npackage\nthird\n", h.madeFile(third.Digest, "made.out"), "what a failed set-up downloaded helps the next one")
+}

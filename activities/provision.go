@@ -181,7 +181,7 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 		return provided{}, environmentFault(err)
 	}
 	defer draft.Discard()
-	failed, err := a.carryOutSetup(ctx, runID, w, dir.Path(), draft, timeout)
+	failed, err := a.setUpWithDownloads(ctx, runID, w, dir.Path(), draft, timeout)
 	if err != nil {
 		return provided{}, err
 	}
@@ -214,6 +214,31 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 		return provided{}, environmentFault(err)
 	}
 	return provided{env: env}, nil
+}
+
+// downloadShare is which part of environment.disk the downloads of one repository may
+// take up.
+const downloadShare = 10
+
+// setUpWithDownloads carries a recipe out with the downloads that the repository's
+// last set-up left, and leaves its own. What an agent's change sets up gets and leaves
+// none: its packages must not reach other runs.
+func (a *Activities) setUpWithDownloads(
+	ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration,
+) (*environment.Failed, error) {
+	if w.private || len(w.recipe.Cache) == 0 {
+		return a.carryOutSetup(ctx, runID, w, checkout, draft, timeout)
+	}
+	downloads, key := setup.Downloads(a.DataDir), digestOf("downloads", w.workspace.Repo)
+	warn := func(err error) {
+		if err != nil {
+			a.Log.WarnContext(ctx, "Could not use the downloads of earlier set-ups", "run", runID, "error", err)
+		}
+	}
+	warn(downloads.Take(key, w.recipe.Cache, draft))
+	failed, err := a.carryOutSetup(ctx, runID, w, checkout, draft, timeout)
+	warn(downloads.Put(ctx, key, w.recipe.Cache, draft, a.Config.Environment.Disk.Int64()/downloadShare))
+	return failed, err
 }
 
 // carryOutSetup runs a recipe's commands and stores their output and network

@@ -35,6 +35,7 @@ func Default() *Config {
 		Environment: Environment{
 			Enabled: true, Setup: []string{}, Variables: map[string]string{}, Timeout: 20 * time.Minute, AgentTurns: 12,
 			Disk: 20 * GiB, Count: 50, Age: 720 * time.Hour,
+			Cache:   []string{},
 			Network: EnvironmentNetwork{Hosts: []string{}, Credentials: []HostCredential{}, AllowPrivate: []string{}},
 		},
 		Git:       Git{BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3},

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +23,7 @@ type Environment struct {
 	Setup      []string           `yaml:"setup" repo:"yes" validate:"max=50,dive,required" doc:"Shell commands that install it, in this order. Empty: what the repository's files suggest." example:"[npm ci]"`
 	Network    EnvironmentNetwork `yaml:"network" doc:"What the installation may reach."`
 	Variables  map[string]string  `yaml:"variables" repo:"yes" validate:"max=100,dive,keys,variable,endkeys" doc:"More variables for the environment of every command." example:"{DJANGO_SETTINGS_MODULE: app.settings}"`
+	Cache      []string           `yaml:"cache" repo:"yes" validate:"max=20,dive,homepath" doc:"Folders below the home folder that a set-up leaves for the next one of the same repository, such as downloads. They are not part of the environment." example:"[~/.npm, ~/.cache/pip]"`
 	Timeout    time.Duration      `yaml:"timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that an installation may take."`
 	AgentTurns int                `yaml:"agent_turns" repo:"lower" validate:"min=0,max=1000" doc:"Model calls that the environment agent may make to fix a failed setup. 0: no agent is asked."`
 	Disk       Size               `yaml:"disk" validate:"min=16777216" doc:"Disk space for all environments on this host. The least recently used are removed first, never one in use."`
@@ -61,6 +64,13 @@ func (c HostCredential) Value(getenv func(string) string) (string, error) {
 		return "", fmt.Errorf("the credential of %s is not there: the file %s is empty", c.Host, c.File)
 	}
 	return value, nil
+}
+
+// HomeFolder returns the path below the home folder that an entry of
+// environment.cache means, and whether it means one: "~/.npm" and ".npm" do.
+func HomeFolder(entry string) (string, bool) {
+	folder := path.Clean(strings.TrimPrefix(entry, "~/"))
+	return folder, folder != "." && folder != "~" && filepath.IsLocal(folder) && !strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' })
 }
 
 //go:embed registries.yaml

@@ -40,6 +40,7 @@ environment:
     credentials: [{host: nexus.example.com, header: Authorization, env: NEXUS}]
     allow_private: [nexus.example.com]
   variables: {A_B: c}
+  cache: [~/.npm]
   timeout: 5m
   agent_turns: 3
   disk: 1GiB
@@ -49,7 +50,7 @@ verification: {baseline: off, baseline_red: ask}
 `)
 	require.NoError(t, err)
 	require.Equal(t, config.Environment{
-		Setup: []string{"npm ci", "make deps"}, Variables: map[string]string{"A_B": "c"}, Timeout: 5 * time.Minute, AgentTurns: 3,
+		Setup: []string{"npm ci", "make deps"}, Variables: map[string]string{"A_B": "c"}, Cache: []string{"~/.npm"}, Timeout: 5 * time.Minute, AgentTurns: 3,
 		Disk: config.GiB, Count: 7, Age: 24 * time.Hour,
 		Network: config.EnvironmentNetwork{
 			Hosts: []string{"nexus.example.com"}, AllowPrivate: []string{"nexus.example.com"},

@@ -51,10 +51,11 @@ func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (
 		Variables map[string]string
 		Path      []string
 		Drop      []string
+		Cache     []string
 		Inputs    map[string]string
 		Tools     map[string]string
 		Platform  string
-	}{recipeFormat, r.Setup, r.Variables, r.Path, r.Drop, inputs, versions, runtime.GOOS + "/" + runtime.GOARCH})
+	}{recipeFormat, r.Setup, r.Variables, r.Path, r.Drop, r.Cache, inputs, versions, runtime.GOOS + "/" + runtime.GOARCH})
 	if err != nil {
 		return "", err
 	}
@@ -72,6 +73,7 @@ func (r Recipe) YAML() []byte {
 				Hosts []string `yaml:"hosts,omitempty"`
 			} `yaml:"network,omitempty"`
 			Variables map[string]string `yaml:"variables,omitempty"`
+			Cache     []string          `yaml:"cache,omitempty"`
 		} `yaml:"environment"`
 	}
 	for _, c := range r.Setup {
@@ -79,6 +81,9 @@ func (r Recipe) YAML() []byte {
 	}
 	file.Environment.Network.Hosts = r.Hosts
 	file.Environment.Variables = r.Variables
+	for _, folder := range r.Cache {
+		file.Environment.Cache = append(file.Environment.Cache, "~/"+folder)
+	}
 	var out strings.Builder
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)

@@ -23,6 +23,8 @@ type Settings struct {
 	Hosts []string `json:"hosts,omitempty"`
 	// Variables are set for the set-up, agents and checks; they win over detected ones.
 	Variables map[string]string `json:"variables,omitempty"`
+	// Cache are folders below the home that a set-up leaves for the next one.
+	Cache []string `json:"cache,omitempty"`
 }
 
 // Tools has the versions of what the worker offers, by name: go, node, npm,
@@ -71,6 +73,9 @@ type Recipe struct {
 	// Drop lists directories below the home directory that nobody needs after the
 	// set-up, such as download caches.
 	Drop []string
+	// Cache lists folders below the home directory that go from one set-up of the
+	// repository to the next, and are not part of the environment.
+	Cache []string
 	// Inputs are the files whose content decides about the environment, sorted.
 	Inputs  []string
 	Missing []MissingTool
@@ -168,8 +173,14 @@ func (f *finder) settle(s Settings) {
 		r.Hosts = slices.Clone(s.Hosts)
 	}
 	maps.Copy(r.Variables, s.Variables)
+	for _, entry := range s.Cache {
+		if folder, ok := config.HomeFolder(entry); ok {
+			r.Cache = append(r.Cache, folder)
+		}
+	}
 	f.widen()
 	r.Hosts, r.Inputs, r.Drop = unique(r.Hosts), unique(r.Inputs), unique(r.Drop)
+	r.Cache = unique(r.Cache)
 	r.Missing = r.Missing[:min(len(r.Missing), maxMissing)]
 }
 

@@ -112,6 +112,11 @@ func Environments(dataDir string) environment.Store {
 	return environment.At(filepath.Join(dataDir, "cache", "environments"))
 }
 
+// Downloads is where the set-ups of this host leave downloads for one another.
+func Downloads(dataDir string) environment.Downloads {
+	return environment.DownloadsAt(filepath.Join(dataDir, "cache", "downloads"))
+}
+
 // Sandbox makes what runs the commands of models and repositories. Their work
 // lies in dataDir.
 func Sandbox(cfg *config.Config, tools sandbox.Toolchains, dataDir string) (*sandbox.Process, error) {
@@ -185,7 +190,7 @@ func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environme
 
 // EnvironmentSettings returns what the section environment says of a set-up.
 func EnvironmentSettings(e config.Environment) environment.Settings {
-	return environment.Settings{Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables}
+	return environment.Settings{Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
 }
 
 // RunSpec is what a run's row keeps of its inputs beside the settings that its

@@ -298,7 +298,7 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 		err = errors.Join(
 			setup.Environments(parts.DataDir).Sweep(ctx, environment.Bounds{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
 				func(digest string) bool { return slices.Contains(used, digest) }),
-			removeArchives(ctx, parts, e.Age))
+			setup.Downloads(parts.DataDir).Sweep(e.Age), removeArchives(ctx, parts, e.Age))
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("Could not sweep the environments", "error", err)
