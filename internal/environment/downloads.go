@@ -84,8 +84,8 @@ func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, mos
 		return err
 	}
 	whole := filepath.Join(top, folder)
-	if real, err := filepath.EvalSymlinks(whole); err != nil || real != whole {
-		return nil //nolint:nilerr // there is nothing to keep
+	if resolved, err := filepath.EvalSymlinks(whole); err != nil || resolved != whole {
+		return nil // there is nothing to keep
 	}
 	if bytes, _ := usage(ctx, whole); bytes > most {
 		return removeAll(whole)

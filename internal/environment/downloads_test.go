@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
 )
 
 // downloading is a draft and what a set-up left in its home.

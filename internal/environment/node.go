@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rocketgpt/orchestrator/internal/glob"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rocketgpt/orchestrator/internal/glob"
 )
 
 // packageJSON is what matters of a package.json. Fields that come in several

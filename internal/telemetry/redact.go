@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 )
 
@@ -281,7 +282,7 @@ func RedactJSON(doc json.RawMessage) json.RawMessage {
 	}
 	out, err := json.Marshal(redactStrings(v, ""))
 	if err != nil {
-		out, _ = json.Marshal(whole) // a string can always be written
+		return json.RawMessage(strconv.Quote(Redacted)) // never: it came from JSON
 	}
 	return out
 }
