@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
@@ -71,6 +72,10 @@ func (a *app) stack() (*devstack.Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.dataDirFlag == "" && a.getenv(setup.DataDir) == "" && tracked(dir) {
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
+	}
 	s, err := devstack.Load(dir)
 	if errors.Is(err, devstack.ErrNoStack) {
 		return nil, nil
@@ -91,6 +96,7 @@ func (a *app) config() (*config.Config, error) {
 		if from.Dir, err = os.Getwd(); err != nil {
 			return nil, fmt.Errorf("find the present folder: %w", err)
 		}
+		from.Trusts = a.trusted().Trusts
 	}
 	if s != nil {
 		from.Env = slices.Concat(from.Env, s.Environment())
@@ -106,6 +112,9 @@ func (a *app) config() (*config.Config, error) {
 	setup.RegisterSecrets(cfg)
 	return cfg, nil
 }
+
+// trusted are the files of folders that the user vouched for.
+func (a *app) trusted() trust.List { return trust.Default(a.getenv) }
 
 // parts are what most commands work with.
 type parts struct {

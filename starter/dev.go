@@ -81,8 +81,13 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 		if here, err = filepath.Abs(filepath.Dir(a.configFile)); err != nil {
 			return devstack.Options{}, fmt.Errorf("find the folder of %s: %w", a.configFile, err)
 		}
+		// Who names a file vouches for it. The worker and the server read it by themselves.
+		if err := a.trusted().Add(configFiles(here)...); err != nil {
+			return devstack.Options{}, err
+		}
 	}
-	cfg, err := config.Load(config.Sources{Project: a.configFile, Dir: here, Env: a.env})
+	// The worker and the server read the same files, each time that they start.
+	cfg, err := config.Load(config.Sources{Project: a.configFile, Dir: here, Env: a.env, Trusts: a.trusted().Trusts})
 	if err != nil {
 		return devstack.Options{}, err
 	}

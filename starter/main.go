@@ -134,12 +134,12 @@ see rgpt pipeline --help.`,
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.dataDirFlag, "data-dir", "", "data folder (default: RGPT_DATA_DIR, else .rgpt here, else .rgpt in the home folder)")
-	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml here)")
+	flags.StringVar(&a.configFile, "config", "", "configuration file (default: rgpt.yaml here, if it is trusted: rgpt trust)")
 	flags.StringVar(&a.serverFlag, "server", "", "work through the HTTP API of the server at this address (default: RGPT_SERVER, else the parts on this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
 	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newWebhook(a))
-	root.AddCommand(local(newDev(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
+	root.AddCommand(local(newDev(a), newTrust(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)
 	return root

@@ -31,10 +31,15 @@ import (
 // newServer serves the HTTP API and the dashboard.
 func newServer(a *app) *cobra.Command {
 	var address, temporalUI, ready, configDir string
+	var checkTrust bool
 	cmd := &cobra.Command{
 		Use: "server", Short: "Serve the HTTP API and the dashboard", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := setup.Load(config.Sources{Project: a.configFile, Dir: configDir, Env: a.env}, a.getenv(setup.ScriptedURL))
+			from := config.Sources{Project: a.configFile, Dir: configDir, Env: a.env}
+			if checkTrust {
+				from.Trusts = a.trusted().Trusts
+			}
+			cfg, err := setup.Load(from, a.getenv(setup.ScriptedURL))
 			if err != nil {
 				return err
 			}
@@ -48,6 +53,7 @@ func newServer(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links")
 	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write once the server listens")
 	cmd.Flags().StringVar(&configDir, "config-dir", "", "folder of rgpt.yaml")
+	cmd.Flags().BoolVar(&checkTrust, "check-trust", false, "read of that folder only what a repository may set, unless its user trusted it (rgpt trust)")
 	return cmd
 }
 

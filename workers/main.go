@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/version"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -24,6 +25,7 @@ func main() {
 	sandbox.MaybeRunHelper()
 	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder of caches and artifacts (RGPT_DATA_DIR)")
 	configDir := flag.String("config-dir", "", "folder of rgpt.yaml")
+	checkTrust := flag.Bool("check-trust", false, "read of that folder only what a repository may set, unless its user trusted it (rgpt trust)")
 	ready := flag.String("ready-file", "", "file to write once the worker polls")
 	showVersion := flag.Bool("version", false, "show the version")
 	flag.Parse()
@@ -31,7 +33,7 @@ func main() {
 		fmt.Println("rgpt-worker", version.Version)
 		return
 	}
-	if err := run(*dataDir, *configDir, *ready); err != nil {
+	if err := run(*dataDir, *configDir, *checkTrust, *ready); err != nil {
 		fmt.Fprintln(os.Stderr, "rgpt-worker:", telemetry.Redact(err.Error()))
 		os.Exit(exitCode(err))
 	}
@@ -45,10 +47,14 @@ func exitCode(err error) int {
 	return 1
 }
 
-func run(dataDir, configDir, ready string) error {
+func run(dataDir, configDir string, checkTrust bool, ready string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	cfg, err := setup.Load(config.Sources{Dir: configDir}, os.Getenv(setup.ScriptedURL))
+	from := config.Sources{Dir: configDir}
+	if checkTrust {
+		from.Trusts = trust.Default(os.Getenv).Trusts
+	}
+	cfg, err := setup.Load(from, os.Getenv(setup.ScriptedURL))
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,9 @@ import (
 // FileName is the name of a project's configuration.
 const FileName = "rgpt.yaml"
 
+// LocalName is the name of the file beside it for what should not be committed.
+const LocalName = "rgpt.local.yaml"
+
 // Sources say where settings come from. The zero value reads the base file and
 // the environment.
 type Sources struct {
@@ -33,6 +36,10 @@ type Sources struct {
 	Project string
 	// Dir is the project's folder. Empty, with Project empty: no project.
 	Dir string
+	// Trusts reports whether the operator vouched for a file of Dir with this content.
+	// One that nobody vouched for has the rights of a repository's own, see
+	// LoadRepository: anybody may have put it there. Nil: all of Dir is the operator's.
+	Trusts func(file string, content []byte) bool
 	// Env is the environment in the form of os.Environ. Nil: that of this
 	// process; empty but not nil: none.
 	Env []string
@@ -101,8 +108,50 @@ func (l *loader) files(from Sources) {
 	if project == "" {
 		return
 	}
-	l.file(project, from.Project != "")
-	l.file(localPath(project), false)
+	if from.Project != "" || from.Trusts == nil {
+		l.file(project, from.Project != "")
+		l.file(localPath(project), false)
+		return
+	}
+	l.found(project, from.Trusts)
+	l.found(localPath(project), from.Trusts)
+}
+
+// found reads a file that nobody named, with the rights that it has.
+func (l *loader) found(path string, trusts func(string, []byte) bool) {
+	data, err := readFile(path)
+	if err != nil {
+		l.file(path, false) // it says what is wrong
+		return
+	}
+	whole := Origin{Source: SourceFile, File: path}
+	l.report.layer(whole)
+	if trusts(path, data) {
+		l.yaml(data, path)
+		return
+	}
+	base, err := l.soFar()
+	if err != nil {
+		return // the mistakes of the layers below are told
+	}
+	tree, ok := l.decode(data, path)
+	if !ok {
+		return
+	}
+	before := len(l.report.mistakes)
+	g := guard{loader: l, base: base, who: "a file that nobody has trusted"}
+	g.check(root(), tree, treeOf(base), "", "")
+	if len(l.report.mistakes) > before {
+		l.report.add(whole, "", "has settings of an operator, and nobody has trusted it; if you wrote it, or have read it: rgpt trust %s", filepath.Dir(path))
+		return
+	}
+	l.merge(tree)
+}
+
+// soFar is the configuration of the layers that were merged until now.
+func (l *loader) soFar() (*Config, error) {
+	below := &loader{origins: maps.Clone(l.origins), merged: l.merged.Copy()}
+	return below.finish()
 }
 
 // basePath finds the base file, and says whether it was named on purpose.

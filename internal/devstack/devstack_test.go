@@ -519,3 +519,20 @@ func TestAnOrdinaryUserRunsAStackOfTheirOwn(t *testing.T) {
 
 // nobody is the id of an ordinary user.
 const nobody = 65534
+
+func TestAStackOfAnotherFolderIsNotUsed(t *testing.T) {
+	t.Parallel()
+	here, other := t.TempDir(), t.TempDir()
+	write := func(dataDir string) {
+		require.NoError(t, os.WriteFile(filepath.Join(here, "stack.json"), fmt.Appendf(nil, `{"data_dir": %q, "database_url": "postgres://elsewhere"}`, dataDir), 0o600))
+	}
+	for _, dir := range []string{other, "/does/not/exist", ""} {
+		write(dir)
+		_, err := devstack.Load(here)
+		require.ErrorContains(t, err, "it was moved or copied here", dir)
+	}
+	write(here)
+	s, err := devstack.Load(here)
+	require.NoError(t, err)
+	require.Equal(t, here, s.DataDir)
+}

@@ -142,6 +142,11 @@ func Load(dataDir string) (*Stack, error) {
 		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s is damaged; stop the stack's processes and remove the file, the data stays", file)
 	}
+	if !sameFolder(s.DataDir, dir) {
+		// Whoever ships a folder with a stack in it would have commands talk to theirs.
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"%s describes a stack of another folder, %s: it was moved or copied here; stop that stack's processes and remove the file, the data stays", file, s.DataDir)
+	}
 	s.DataDir = dir
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -207,4 +212,11 @@ func WorkflowURL(ui, namespace, workflowID, runID string) string {
 		path += "/" + url.PathEscape(runID) + "/history"
 	}
 	return path
+}
+
+// sameFolder reports whether two paths lead to one folder.
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	other, failed := os.Stat(b)
+	return err == nil && failed == nil && os.SameFile(one, other)
 }

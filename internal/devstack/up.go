@@ -419,7 +419,8 @@ func (u *upper) configArgs(args ...string) []string {
 	if u.ConfigDir == "" {
 		return args
 	}
-	return append(args, "--config-dir", u.ConfigDir)
+	// It may have changed since, and be a folder that somebody else made.
+	return append(args, "--config-dir", u.ConfigDir, "--check-trust")
 }
 
 // launch is a process to start. It writes the ready file of its role.

@@ -24,6 +24,7 @@ import (
 // house is a running stack with what the bench needs of it.
 type house struct {
 	dir      string // everything lies below it
+	base     string // the base file of the configuration; empty for none
 	repo     string
 	keep     bool
 	options  devstack.Options
@@ -80,7 +81,11 @@ func (h *house) prepare(ctx context.Context, o options) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(settings, config.FileName), own, 0o600); err != nil {
+		h.base = filepath.Join(settings, "base.yaml")
+		if err := os.WriteFile(h.base, own, 0o600); err != nil {
+			return err
+		}
+		if err := os.Setenv("RGPT_CONFIG_BASE", h.base); err != nil { // for what the stack starts
 			return err
 		}
 	}
@@ -107,7 +112,7 @@ func programs(bin string) devstack.Programs {
 // open connects to the stack and freezes a run's inputs, once for all runs.
 func (h *house) open(ctx context.Context) error {
 	// Only what the stack says counts, whatever the caller's environment names.
-	cfg, err := setup.Load(config.Sources{Dir: h.options.ConfigDir, Env: h.stack.Environment()}, h.stack.Model)
+	cfg, err := setup.Load(config.Sources{Base: h.base, Dir: h.options.ConfigDir, Env: h.stack.Environment()}, h.stack.Model)
 	if err != nil {
 		return err
 	}

@@ -24,12 +24,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
 // Options say what stack a test wants.
 type Options struct {
 	Scenario Rules
-	Config   string   // rgpt.yaml of the operator; empty for none
+	Config   string   // rgpt.yaml of the operator, who trusts it; empty for none
 	Env      []string // more environment for every command and process
 }
 
@@ -87,12 +88,13 @@ func New(tb testing.TB, o Options) *Stack {
 	WriteFiles(tb, s.Work, map[string]string{".keep": ""})
 	if o.Config != "" {
 		WriteFiles(tb, s.Work, map[string]string{"rgpt.yaml": o.Config})
+		require.NoError(tb, trust.At(filepath.Join(dir, "home", "rgpt", "trusted")).Add(filepath.Join(s.Work, "rgpt.yaml")))
 	}
 	if o.Scenario != nil {
 		o.Scenario.Write(tb, s.scenario())
 	}
 	s.canary = digestOf(tb, filepath.Join(dir, "canary"))
-	s.env = append(cleanEnv(), "OPENAI_API_KEY="+s.Secret, "RGPT_CONFIG_BASE="+filepath.Join(s.Work, ".keep"))
+	s.env = append(cleanEnv(), "OPENAI_API_KEY="+s.Secret, "RGPT_CONFIG_BASE="+filepath.Join(s.Work, ".keep"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home"))
 	s.env = append(s.env, o.Env...)
 	return s
 }

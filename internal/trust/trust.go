@@ -1,0 +1,145 @@
+// Package trust remembers which configuration files a person has vouched for. A
+// folder that somebody else made, such as a fresh clone, may hold a file rgpt.yaml
+// that sends keys elsewhere or opens the sandbox; only what a person trusted, as it
+// was then, counts as the operator's.
+package trust
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// List is a file with one line for each trusted file: the digest of its path and
+// content, and its path.
+type List struct{ path string }
+
+// mostBytes bounds the list.
+const mostBytes = 4 << 20
+
+// At returns the list in a file, which need not exist yet.
+func At(path string) List { return List{path} }
+
+// Default returns the list of a user, beside the base file of the configuration:
+// rgpt/trusted below XDG_CONFIG_HOME or ~/.config. Without either nothing is
+// trusted. getenv is usually os.Getenv.
+func Default(getenv func(string) string) List {
+	switch {
+	case getenv("XDG_CONFIG_HOME") != "":
+		return At(filepath.Join(getenv("XDG_CONFIG_HOME"), "rgpt", "trusted"))
+	case getenv("HOME") != "":
+		return At(filepath.Join(getenv("HOME"), ".config", "rgpt", "trusted"))
+	}
+	return List{}
+}
+
+// Trusts reports whether a file was trusted with this content, at this place.
+func (l List) Trusts(file string, content []byte) bool {
+	lines, err := l.read()
+	if err != nil {
+		return false
+	}
+	line, err := lineOf(file, content)
+	return err == nil && slices.Contains(lines, line)
+}
+
+// Add trusts files as they are now, in place of what they were before.
+func (l List) Add(files ...string) error {
+	return l.change(files, true)
+}
+
+// Remove trusts files no longer.
+func (l List) Remove(files ...string) error {
+	return l.change(files, false)
+}
+
+func (l List) change(files []string, add bool) error {
+	if l.path == "" {
+		return errors.New("there is no place to remember what is trusted: neither HOME nor XDG_CONFIG_HOME is set")
+	}
+	lines, err := l.read()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil && add {
+			return fmt.Errorf("trust %s: %w", file, err)
+		}
+		line, err := lineOf(file, content)
+		if err != nil {
+			return err
+		}
+		_, name, _ := strings.Cut(line, " ")
+		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasSuffix(l, " "+name) })
+		if add {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return l.write(strings.Join(lines, "\n") + "\n")
+}
+
+func (l List) read() ([]string, error) {
+	if l.path == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && info.Size() > mostBytes {
+		err = fmt.Errorf("it is larger than %d bytes", mostBytes)
+	}
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(l.path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of trusted files %s: %w", l.path, err)
+	}
+	return strings.FieldsFunc(string(content), func(r rune) bool { return r == '\n' }), nil
+}
+
+// write replaces the list as a whole.
+func (l List) write(text string) error {
+	dir := filepath.Dir(l.path)
+	err := os.MkdirAll(dir, 0o700)
+	var file *os.File
+	if err == nil {
+		file, err = os.CreateTemp(dir, "trusted-")
+	}
+	if err != nil {
+		return fmt.Errorf("write the list of trusted files %s: %w", l.path, err)
+	}
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), l.path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+		return fmt.Errorf("write the list of trusted files %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// lineOf is the line of a file. Links in its path are followed, so that one file has
+// one line; a line break in it is written as a space.
+func lineOf(file string, content []byte) (string, error) {
+	whole, err := filepath.Abs(file)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", file, err)
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(whole)); err == nil {
+		whole = filepath.Join(dir, filepath.Base(whole))
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%d:%s%s", len(whole), whole, content)
+	return hex.EncodeToString(hash.Sum(nil)) + " " + strings.NewReplacer("\n", " ", "\r", " ").Replace(whole), nil
+}
