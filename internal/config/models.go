@@ -9,7 +9,7 @@ const LongestModelCall = time.Hour
 // may cost.
 type Models struct {
 	Default         Choice              `yaml:"default" doc:"The model of every agent that has none of its own. Without one, rgpt dev uses its scripted model."`
-	Phases          map[string]Choice   `yaml:"phases" repo:"yes" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, and alpha, beta and gamma, which have the planner's where nothing else is said." example:"{planner: {provider: openai, model: gpt-5}}"`
+	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, and alpha, beta and gamma, which have the planner's where nothing else is said." example:"{planner: {provider: openai, model: gpt-5}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models that self-heal may change to, in order, when a model or its provider fails. After them come those of the other agents." example:"[{provider: openrouter, model: some/model}]"`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Longest time that one model call may take."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Longest time that a provider may be silent within a call, counted from the request. After that the call is cancelled and made again."`

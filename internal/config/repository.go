@@ -13,8 +13,9 @@ import (
 // LoadRepository merges what a repository's own rgpt.yaml says over the
 // operator's settings. A repository is less trusted than the operator:
 //
-//   - it may set verification, the commands and variables of environment, models.phases, deliberation.plan_by and
+//   - it may set verification, the commands and variables of environment, deliberation.plan_by and
 //     git.branch_prefix, git.author_name and git.author_email;
+//   - it may give agents other models of those that the operator has named;
 //   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, ask for more approvals and re-tests, and be stricter
 //     about changes of tests and about new ones, but not the reverse;
@@ -178,6 +179,8 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 			return fmt.Sprintf("%s may not allow more time than the operator's verification.timeout, %s", g.who, formatDuration(limit))
 		}
 		return ""
+	case "models":
+		return g.refuseModel(key, value)
 	case "network":
 		return g.refuseHosts(value, slices.Concat(g.base.Execution.Sandbox.Network, texts(base)), "here or with execution.sandbox.network")
 	case "registries":
@@ -185,6 +188,19 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 	default:
 		return g.who + " may not set this: " + reasonFor(key)
 	}
+}
+
+// refuseModel says that a provider or model is none that the operator named, and so
+// agreed to pay for.
+func (g *guard) refuseModel(key string, value any) string {
+	m := g.base.Models
+	named := append(slices.Collect(maps.Values(m.Phases)), append(slices.Clone(m.Fallback), m.Default)...)
+	if g.limits || strings.HasSuffix(key, ".temperature") || slices.ContainsFunc(named, func(c Choice) bool {
+		return strings.HasSuffix(key, ".provider") && c.Provider == value || strings.HasSuffix(key, ".model") && c.Model == value
+	}) {
+		return ""
+	}
+	return g.who + " may choose only models that the operator has named, in models.default, models.fallback or models.phases"
 }
 
 // refuseHosts says which of the hosts are not among those that are allowed.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 func TestARepositorySaysHowItIsVerified(t *testing.T) {
 	t.Parallel()
 	base := config.Default()
+	base.Models.Fallback = []config.Choice{{Provider: "openai", Model: "gpt-5"}}
+	unchanged := config.Default()
+	unchanged.Models.Fallback = slices.Clone(base.Models.Fallback)
 	c, err := config.LoadRepository(base, []byte(`
 execution:
   max_retries: 1
@@ -45,7 +49,7 @@ models:
 	require.Equal(t, "bots/rgpt-", c.Git.BranchPrefix)
 	require.Equal(t, "gpt-5", c.Models.Phases["builder"].Model)
 	require.Equal(t, "rgpt.yaml:3", c.Origin("execution.max_retries").String())
-	equal(t, config.Default(), base)
+	equal(t, unchanged, base)
 	require.True(t, base.Origin("execution.max_retries").IsDefault(), "the operator's settings stay as they are")
 }
 
@@ -85,7 +89,8 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"what Go starts", "environment: {variables: {GOFLAGS: -mod=mod -toolexec=./x}}", "rgpt.yaml:1: environment.variables.GOFLAGS: has an option that loads other programs or code"},
 		{"what Node loads", "environment: {variables: {NODE_OPTIONS: \"--max-old-space-size=4096 --require ./x.js\"}}", "rgpt.yaml:1: environment.variables.NODE_OPTIONS: has an option that loads"},
 		{"no baseline", "verification: {baseline: off}", "rgpt.yaml:1: verification.baseline: a repository may make this stricter but not laxer; the operator's configuration says \"on\""},
-		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", `rgpt.yaml:1: models.phases.builder.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "evil"`},
+		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", "rgpt.yaml:1: models.phases.builder.provider: a repository may choose only models that the operator has named"},
+		{"a dearer model", "models: {phases: {builder: {provider: openai, model: o1-pro}}}", "rgpt.yaml:1: models.phases.builder.model: a repository may choose only models that the operator has named, in models.default, models.fallback or models.phases"},
 		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, artifacts, logging, models, deliberation, server, temporal, worker, database"},
 	}
 	for _, tt := range tests {
@@ -162,7 +167,7 @@ func TestEverySettingHasItsTrust(t *testing.T) {
 		"execution.approve_plan": "true only", "findings.max_major": "lower only", "verification.custom[].command": "yes",
 		"verification.test.network": "hosts that the operator allows", "environment.network.hosts": "registries, and hosts that the operator allows",
 		"environment.setup": "yes", "environment.variables": "yes", "environment.network.credentials[].env": "no", "environment.enabled": "no", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
-		"models.phases.<name>.model": "yes", "models.providers.<name>.base_url": "no", "models.default.model": "no",
+		"models.phases.<name>.model": "models that the operator has named", "models.providers.<name>.base_url": "no", "models.default.model": "no",
 		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",
 	} {
 		require.Equal(t, want, trust[key], key)
