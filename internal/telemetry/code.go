@@ -48,6 +48,8 @@ func code(s, name string, v value) bool {
 	}
 	lower := strings.ToLower(strings.TrimRight(text, ";"))
 	switch {
+	case isVariable(name) && s[v.sign] == '=' && v.from == v.sign+1:
+		return slices.Contains(languageWords, lower) // a file of variables or a shell, not a program
 	case slices.Contains(languageWords, lower), strings.EqualFold(lower, name[strings.LastIndexByte(name, '.')+1:]):
 		return true
 	case called.MatchString(text), indexed.MatchString(text), named.MatchString(text) && IsSecretName(text):
@@ -65,6 +67,9 @@ func code(s, name string, v value) bool {
 	// token = segment: a variable or a sentence; tokens and keys are no words.
 	return strings.HasPrefix(s[v.sign:], "= ") && v.sign > 0 && s[v.sign-1] == ' ' && letters.MatchString(text)
 }
+
+// isVariable reports whether a name is written as those of environment variables are.
+func isVariable(name string) bool { return name == strings.ToUpper(name) }
 
 // isPassphrase reports whether a name is that of a secret which people make up.
 func isPassphrase(name string) bool {

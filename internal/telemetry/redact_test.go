@@ -99,6 +99,7 @@ func TestSecretsThatLookLikeCodeLeave(t *testing.T) {
 	for _, text := range []string{
 		"password = hunter", "password: Hunter", "PASSWORD=correct.horse", "secret: battery", "token=abcdefgh", "token: Abc1", "api_key = a1b2c3d4", "Authorization: Bearer options.token",
 		`token = "segment"`, `"apiKey": "cfg.Token"`, "export API_TOKEN=deadbeef", "cookie: session=abcdef", "password: p4ss.w0rd", "password=!!!!", "password: my_Passw0rd",
+		"DB_PASSWORD=my_secret_password", "PASSWORD=password", "export API_KEY=config.key", "SECRET_KEY=topSecret",
 	} {
 		require.Contains(t, telemetry.Redact(text), telemetry.Redacted, text)
 	}
