@@ -447,7 +447,7 @@ func TestAStrangerWithTheNumberOfAProcessIsLeftAlone(t *testing.T) {
 		ids[role] = stale
 		processes = append(processes, map[string]any{"role": role, "pid": id.PID})
 	}
-	raw, err := json.Marshal(map[string]any{"processes": processes, "ids": ids})
+	raw, err := json.Marshal(map[string]any{"data_dir": dir, "processes": processes, "ids": ids})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "stack.json"), raw, 0o600))
 
