@@ -109,8 +109,11 @@ func (l *locks) leave(path string) {
 	}
 }
 
-// release gives the lock back; closing the file ends the flock.
+// release gives the lock back. It unlocks before it closes: a process that is
+// being started elsewhere in this program shares the open file for the moment
+// between its fork and its exec, and closing alone would leave it the lock.
 func (h *heldLock) release() {
+	_ = unix.Flock(int(h.file.Fd()), unix.LOCK_UN)
 	_ = h.file.Close()
 	h.locks.mu.Lock()
 	entry := h.locks.paths[h.path]

@@ -444,11 +444,7 @@ func TestALockThatAKilledWorkerLeftIsRemoved(t *testing.T) {
 			require.Len(t, names, 1)
 			require.NoError(t, removeTree(filepath.Join(m.dirsRoot(), names[0])), "as one does that is killed then")
 			require.FileExists(t, m.dirLock(names[0]))
-			untilFree(func() bool {
-				require.NoError(t, remove(m))
-				_, err := os.Stat(m.dirLock(names[0]))
-				return errors.Is(err, os.ErrNotExist)
-			})
+			require.NoError(t, remove(m))
 			require.NoFileExists(t, m.dirLock(names[0]))
 		})
 	}
@@ -472,22 +468,9 @@ func TestPruneRemovesWhatNobodyUses(t *testing.T) {
 	require.Equal(t, []string{"2"}, names)
 	require.True(t, m.Cached(ws.Repo, ws.Base), "a mirror in use stays")
 	held.Close()
-	untilFree(func() bool {
-		require.NoError(t, m.Prune(t.Context(), -time.Hour))
-		return !m.Cached(ws.Repo, ws.Base)
-	})
+	require.NoError(t, m.Prune(t.Context(), -time.Hour))
 	require.False(t, m.Cached(ws.Repo, ws.Base))
 	edit(t, m, ws, "1", func(string) {})
-}
-
-// untilFree tries again what needs a lock that was just given back: a process
-// that anybody is starting shares it until it has become another program.
-func untilFree(try func() bool) {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !try() && time.Now().Before(deadline); {
-		<-tick.C
-	}
 }
 
 func TestSweepRemovesTheDirectoriesOfWhatEndedUnlessTheyAreInUse(t *testing.T) {
@@ -515,11 +498,8 @@ func TestSweepRemovesTheDirectoriesOfWhatEndedUnlessTheyAreInUse(t *testing.T) {
 	slices.Sort(names)
 	require.Equal(t, []string{"42+tester_5frunning+1+test", "421+step-001+1", "7+a"}, names)
 	held.Close()
-	untilFree(func() bool {
-		require.Error(t, m.Sweep(t.Context(), ended))
-		names, err = m.dirNames()
-		return err != nil || len(names) == 2
-	})
+	require.Error(t, m.Sweep(t.Context(), ended))
+	names, err = m.dirNames()
 	require.NoError(t, err)
 	slices.Sort(names)
 	require.Equal(t, []string{"421+step-001+1", "7+a"}, names)
@@ -536,27 +516,39 @@ func TestKeysBecomeNamesThatDifferAndKeepPrefixes(t *testing.T) {
 	})
 }
 
-// A git process that outlives its worker must keep the directory's lock.
-func TestAGitProcessInheritsTheLockOfItsWorker(t *testing.T) {
+// A git process that outlives its worker must keep the directory's lock; one
+// that merely shares the file while it starts must not.
+func TestALockOutlivesTheWorkerInItsGitProcessAndEndsWithItsRelease(t *testing.T) {
 	t.Parallel()
-	lock := filepath.Join(t.TempDir(), "x.lock")
-	held, err := newLocks().exclusive(t.Context(), lock)
-	require.NoError(t, err)
-	child := exec.Command("cat")
-	child.ExtraFiles = []*os.File{held.file}
-	stdin, err := child.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	held.release()
-	other, err := newLocks().tryExclusive(lock)
-	require.NoError(t, err)
-	require.Nil(t, other)
-	require.NoError(t, stdin.Close())
-	require.NoError(t, child.Wait())
-	other, err = newLocks().tryExclusive(lock)
-	require.NoError(t, err)
-	require.NotNil(t, other)
-	other.release()
+	for name, held := range map[string]bool{"killed": true, "released": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lock := filepath.Join(t.TempDir(), "x.lock")
+			mine, err := newLocks().exclusive(t.Context(), lock)
+			require.NoError(t, err)
+			child := exec.Command("cat")
+			child.ExtraFiles = []*os.File{mine.file}
+			stdin, err := child.StdinPipe()
+			require.NoError(t, err)
+			require.NoError(t, child.Start())
+			if held {
+				require.NoError(t, mine.file.Close(), "what a kill does")
+			} else {
+				mine.release()
+			}
+			other, err := newLocks().tryExclusive(lock)
+			require.NoError(t, err)
+			require.Equal(t, held, other == nil)
+			require.NoError(t, stdin.Close())
+			require.NoError(t, child.Wait())
+			if held {
+				other, err = newLocks().tryExclusive(lock)
+				require.NoError(t, err)
+				require.NotNil(t, other)
+			}
+			other.release()
+		})
+	}
 }
 
 func BenchmarkWorkspace(b *testing.B) {
