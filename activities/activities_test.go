@@ -86,7 +86,7 @@ func newHouse(t *testing.T, rules string) *house {
 
 	var suite testsuite.WorkflowTestSuite
 	h.env = suite.NewTestActivityEnvironment()
-	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.CleanUp,
+	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.Protected, h.CleanUp,
 		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.Minutes} {
 		h.env.RegisterActivity(f)
 	}
@@ -373,6 +373,41 @@ func TestAReleaseMadeTwiceIsOneBranchWithOneSetOfArtifacts(t *testing.T) {
 	release.Workspace.Tree = ws.Tree
 	_, failure = do[contract.ReleaseResult](h, h.Release, release)
 	require.NotNil(t, failure, "what verification has not seen is not released")
+}
+
+func TestAPushOfProtectedFilesThatNobodyApprovedIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	dir, err := h.Workspaces.Open(t.Context(), h.repo.Workspace(), "protected")
+	require.NoError(t, err)
+	for name, text := range map[string]string{".GitHub/workflows/x.yml": "on: push\n", "deploy/Jenkinsfile": "x\n", "docs/ci.md": "x\n"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir.Path(), name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir.Path(), name), []byte(text), 0o644))
+	}
+	after, err := dir.Save(t.Context())
+	require.NoError(t, err)
+	dir.Close()
+	found, failure := do[contract.ProtectedFiles](h, h.Protected, contract.ProtectedInput{Workspace: after, Patterns: config.ProtectedFiles()})
+	require.Nil(t, failure)
+	require.Equal(t, contract.ProtectedFiles{Paths: []string{".GitHub/workflows/x.yml", "deploy/Jenkinsfile"}, Total: 2}, found)
+
+	remote := filepath.Join(h.dataDir, "remote.git")
+	h.git("init", "-q", "--bare", remote)
+	release := contract.ReleaseInput{
+		Execution: h.begin(contract.PhaseReleaser, ""), Repo: h.repo, Workspace: after, Release: h.run.Settings.Release, PlanID: h.run.PlanID,
+		Credits: []contract.Credit{{Step: "step-001"}}, Stages: []contract.Workspace{after.Slim()},
+	}
+	release.Release.Push, release.Release.Remote, release.Release.Protected = true, remote, config.ProtectedFiles()
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "deploy/Jenkinsfile")
+	require.Empty(t, h.git("-C", remote, "branch", "--list"))
+
+	release.ApprovedBy = "ann"
+	released, failure := do[contract.ReleaseResult](h, h.Release, release)
+	require.Nil(t, failure)
+	require.True(t, released.Pushed)
+	require.NotEmpty(t, h.git("-C", remote, "branch", "--list"))
 }
 
 func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {

@@ -109,6 +109,7 @@ func Roles() []Role {
 			register(r, contract.ActivityCreateDefaults, a.CreateDefaults)
 		}},
 		{"releaser", contract.QueueReleaser, func(a *Activities, r worker.ActivityRegistry) {
+			register(r, contract.ActivityProtected, a.Protected)
 			register(r, contract.ActivityRelease, a.Release)
 		}},
 	}

@@ -31,6 +31,9 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"the release of run %d would not be what verification has seen; nothing was released", in.Execution.RunID)
 	}
+	if err := a.approved(ctx, in); err != nil {
+		return contract.ReleaseResult{}, err
+	}
 	messages, err := a.commitMessages(ctx, in)
 	if err != nil {
 		return contract.ReleaseResult{}, err

@@ -225,7 +225,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	}}); err != nil {
 		return out, err
 	}
-	touched, err := a.Workspaces.Changed(ctx, in.From, in.To, isProtected, 0)
+	touched, err := a.Workspaces.Changed(ctx, in.From, in.To, a.protects, 0)
 	if err != nil {
 		return out, err
 	}
@@ -293,7 +293,7 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 	defer root.Close()
 	for _, example := range files {
 		name, ok := exampleOf(example)
-		if !ok || slices.Contains(files, name) || !isSettings(name) || !names(in.Wanted, name) || len(out.Made) == defaultFiles {
+		if !ok || slices.Contains(files, name) || !a.isSettings(name) || !names(in.Wanted, name) || len(out.Made) == defaultFiles {
 			continue
 		}
 		if info, err := root.Lstat(filepath.FromSlash(example)); err != nil || !info.Mode().IsRegular() || info.Size() > defaultBytes {
@@ -320,7 +320,7 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 
 // isSettings reports whether a file is one of settings, in a folder that tools
 // do not take orders from.
-func isSettings(name string) bool {
+func (a *Activities) isSettings(name string) bool {
 	for _, folder := range strings.Split(path.Dir(name), "/") {
 		if strings.HasPrefix(folder, ".") && folder != "." {
 			return false
@@ -332,7 +332,7 @@ func isSettings(name string) bool {
 	}
 	switch path.Ext(base) {
 	case ".env", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".properties":
-		return !strings.HasPrefix(base, ".") && !isProtected(name)
+		return !strings.HasPrefix(base, ".") && !a.protects(name)
 	}
 	return false
 }
@@ -345,18 +345,6 @@ func names(failure, name string) bool {
 		return true
 	}
 	return strings.HasPrefix(base, ".env") && strings.Contains(strings.ToLower(failure), "environment variable")
-}
-
-// isProtected reports whether a path belongs to what an agent's patch must not
-// touch: workflows of a CI, and the configuration of this orchestrator.
-func isProtected(name string) bool {
-	base := path.Base(name)
-	switch {
-	case strings.HasPrefix(name, ".github/"), strings.HasPrefix(name, ".circleci/"), strings.HasPrefix(name, ".gitlab-ci"),
-		strings.HasPrefix(name, ".buildkite/"), base == "Jenkinsfile", base == "azure-pipelines.yml", base == "bitbucket-pipelines.yml":
-		return true
-	}
-	return strings.HasPrefix(base, "rgpt.") && (path.Ext(base) == ".yaml" || path.Ext(base) == ".yml")
 }
 
 // exampleOf returns the file that an example stands for.

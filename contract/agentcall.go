@@ -393,6 +393,30 @@ type ReleaseInput struct {
 	Credits   []Credit        `json:"credits"`   // of each stage
 	Stages    []Workspace     `json:"stages"`    // after each change, slim
 	Release   ReleaseSettings `json:"release"`
+	// ApprovedBy is the person who approved just this tree; empty: nobody was asked.
+	ApprovedBy string `json:"approved_by,omitempty"`
+}
+
+// ProtectedInput asks which files that need an approval a workspace changes.
+type ProtectedInput struct {
+	Workspace Workspace `json:"workspace"`
+	Patterns  []string  `json:"patterns"`
+}
+
+// ProtectedFiles are changed files that need an approval: the first paths in
+// their order, and the number of all.
+type ProtectedFiles struct {
+	Paths []string `json:"paths,omitempty"`
+	Total int      `json:"total"`
+}
+
+// Words names the files for people: the first few, and how many there are besides.
+func (p ProtectedFiles) Words() string {
+	words := strings.Join(p.Paths, ", ")
+	if more := p.Total - len(p.Paths); more > 0 {
+		words += fmt.Sprintf(" and %d more", more)
+	}
+	return words
 }
 
 // ReleaseResult says what was released.

@@ -19,6 +19,7 @@ const (
 	EventFindingAdded      EventType = "finding.added"
 	EventArtifactAdded     EventType = "artifact.added"
 	EventApprovalRequested EventType = "approval.requested"
+	EventApprovalReminded  EventType = "approval.reminded"
 	EventApprovalGranted   EventType = "approval.granted"
 	EventApprovalRejected  EventType = "approval.rejected"
 	EventApprovalExpired   EventType = "approval.expired"

@@ -58,6 +58,7 @@ const (
 	ActivityTestReport = "rgpt.tester.Report"
 	ActivityRelease    = "rgpt.releaser.Release"
 	ActivityCleanUp    = "rgpt.releaser.CleanUp"
+	ActivityProtected  = "rgpt.releaser.Protected"
 
 	ActivityDiagnose       = "rgpt.repair.Diagnose"
 	ActivityJudge          = "rgpt.repair.Judge"

@@ -130,6 +130,9 @@ type ReleaseSettings struct {
 	Remote      string `json:"remote,omitempty"`       // name or URL of the remote
 	AuthorName  string `json:"author_name,omitempty"`  // of the commits
 	AuthorEmail string `json:"author_email,omitempty"` // of the commits
+	// Protected are patterns of files that are pushed only once a person has
+	// approved the release by name. Empty: none, as in runs from before there were any.
+	Protected []string `json:"protected,omitempty"`
 	// Stay is how long the run stays with its branch after the release; 0: not at
 	// all. MaxRepairs bounds the repairs after releases of the branch, across runs.
 	Stay       time.Duration `json:"stay,omitempty"`

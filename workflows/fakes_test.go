@@ -38,6 +38,7 @@ type world struct {
 	refused     string         // why repairs are thrown away
 	escapes     map[string]int // tool calls of a step that leave its paths, from the first
 	released    contract.ReleaseInput
+	protected   contract.ProtectedFiles
 	opened      map[string]contract.OpenStepInput
 	edited      map[int64]contract.Plan // plans that people stored
 	refusedCode contract.Code
@@ -174,6 +175,9 @@ func newWorld(t *testing.T) *world {
 			w.releases(n)
 		}
 		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: commitOf(n)}, w.failing(contract.ActivityRelease)
+	})
+	register(contract.ActivityProtected, func(context.Context, contract.ProtectedInput) (contract.ProtectedFiles, error) {
+		return w.protected, w.failing(contract.ActivityProtected)
 	})
 	register(contract.ActivityTakeCheck, w.takeCheck)
 	register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })

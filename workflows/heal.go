@@ -483,28 +483,31 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	return a, r.helped(ctx, d, a)
 }
 
-// askPerson asks a question and waits for its answer, with one reminder. No
-// answer until the deadline makes it expired.
+// askPerson asks a question and waits for its answer.
 func (r *run) askPerson(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, *contract.Failure) {
 	a, payload, err := r.question(ctx, kind, p, q, wait)
 	if err != nil {
 		return nil, r.why(err)
 	}
+	if err := r.awaitAnswer(ctx, a, wait, happened(contract.EventInterventionReminded, payload)); err != nil {
+		return nil, r.why(err)
+	}
+	return a, r.unheld(ctx)
+}
+
+// awaitAnswer waits for the answer to a question, with one reminder on the way. No
+// answer until the deadline makes it expired.
+func (r *run) awaitAnswer(ctx workflow.Context, a *approval, wait time.Duration, reminder contract.Record) error {
 	given := func() bool { return a.answered() && !r.held.paused }
 	early := wait / reminderShare
 	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
 	if err == nil && !answered && !a.answered() {
-		if _, err = r.transition(ctx, contract.Record{Events: []contract.EventDraft{{Type: contract.EventInterventionReminded, Payload: payload}}}); err == nil {
+		if _, err = r.transition(ctx, reminder); err == nil {
 			answered, err = workflow.AwaitWithTimeout(ctx, wait-early, given)
 		}
 	}
-	if err != nil {
-		return nil, r.why(err)
-	}
-	if !answered && !a.answered() {
-		a.expired = true
-	}
-	return a, r.unheld(ctx)
+	a.expired = err == nil && !answered && !a.answered()
+	return err
 }
 
 // question opens a question to a person: the run waits, and says so everywhere.

@@ -13,6 +13,19 @@ type releaseOutput struct {
 	Pushed bool   `json:"pushed"`
 }
 
+// findProtected finds out which files of the run's work need an approval before
+// they are pushed.
+func (r *run) findProtected(ctx workflow.Context) error {
+	s := r.in.Settings.Release
+	r.protected = contract.ProtectedFiles{}
+	if !s.Push || len(s.Protected) == 0 {
+		return nil
+	}
+	return r.placeOf(contract.PhaseReleaser, "").activity(ctx, longWork, contract.ActivityProtected, contract.ProtectedInput{
+		Workspace: r.workspace, Patterns: s.Protected,
+	}).Get(ctx, &r.protected)
+}
+
 // releaseBranch makes the branch with the run's commits, the report and the zip.
 func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	credits := make([]contract.Credit, len(r.changes))
@@ -22,7 +35,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 	var result contract.ReleaseResult
 	err := r.placeOf(contract.PhaseReleaser, "").activity(ctx, longWork, contract.ActivityRelease, contract.ReleaseInput{
 		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.planID, Workspace: r.workspace,
-		Credits: credits, Stages: r.stages, Release: r.in.Settings.Release,
+		Credits: credits, Stages: r.stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
 	}).Get(ctx, &result)
 	if err != nil {
 		return nil, r.why(err)

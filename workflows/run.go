@@ -52,6 +52,7 @@ type run struct {
 	told         map[contract.Agent]contract.ModelChoice // models of those who deliberate, as they know them
 	changes      []contract.Change                       // what the steps did, in plan order
 	workspace    contract.Workspace                      // all changes together
+	protected    contract.ProtectedFiles                 // that would be pushed and need an approval
 	stages       []contract.Workspace                    // after each change
 }
 

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -23,10 +24,13 @@ type holds struct {
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	seen     map[string]struct{}           // ids of commands already applied
 	fresh    bool                          // a command was applied since the last phase began
-	approved map[string]string             // what was approved, by kind
+	approved map[string]consent            // what was approved, by kind
 
 	redAccepted bool // a person lets the run go on from a base commit that fails its checks
 }
+
+// consent is an approval that was given: to what, and by whom.
+type consent struct{ subject, by string }
 
 // approval is a question to a person. It fails closed: no answer is a no.
 type approval struct {
@@ -75,7 +79,7 @@ var commands = []command{
 
 // handle registers queries, updates and signals.
 func (r *run) handle(ctx workflow.Context) error {
-	r.held.seen, r.held.edited, r.held.approved = map[string]struct{}{}, map[int64]contract.PlanResult{}, map[string]string{}
+	r.held.seen, r.held.edited, r.held.approved = map[string]struct{}{}, map[int64]contract.PlanResult{}, map[string]consent{}
 	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.RunView, error) {
 		id := ""
 		if a := r.held.approval; a != nil && !a.answered() {
@@ -238,8 +242,12 @@ func (r *run) checkApprove(c contract.Command) error {
 	if err := r.checkAnswer(c); err != nil {
 		return err
 	}
-	if a := r.held.approval; c.PlanID != 0 && a.kind != contract.ApprovalPlan {
+	a := r.held.approval
+	switch {
+	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
+	case a.kind == contract.ApprovalRelease && r.protected.Total > 0 && strings.TrimSpace(c.By) == "":
+		return rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.protected.Words())
 	}
 	return nil
 }
@@ -542,7 +550,7 @@ func (r *run) ready(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	switch {
 	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(contract.ApprovalPlan):
 		return r.ask(ctx, contract.ApprovalPlan)
-	case p == contract.PhaseReleaser && s.ApproveRelease && !r.hasApproval(contract.ApprovalRelease):
+	case p == contract.PhaseReleaser && (s.ApproveRelease || r.protected.Total > 0) && !r.hasApproval(contract.ApprovalRelease):
 		return r.ask(ctx, contract.ApprovalRelease)
 	}
 	return nil
@@ -550,7 +558,15 @@ func (r *run) ready(ctx workflow.Context, p contract.Phase) *contract.Failure {
 
 // hasApproval reports whether a person has approved just this before: a phase
 // that is healed and runs again asks again only for what has changed.
-func (r *run) hasApproval(kind string) bool { return r.held.approved[kind] == r.subject(kind) }
+func (r *run) hasApproval(kind string) bool { return r.held.approved[kind].subject == r.subject(kind) }
+
+// approverOf names the person who approved just this, "" where nobody did.
+func (r *run) approverOf(kind string) string {
+	if !r.hasApproval(kind) {
+		return ""
+	}
+	return r.held.approved[kind].by
+}
 
 // subject names what an approval is about: the plan, or the tree to release.
 func (r *run) subject(kind string) string {
@@ -582,19 +598,27 @@ func (r *run) ask(ctx workflow.Context, kind string) *contract.Failure {
 		return r.why(err)
 	}
 	until := workflow.Now(ctx).Add(wait)
-	asked := contract.EventDraft{Type: contract.EventApprovalRequested, Payload: map[string]any{"approval_id": a.id, "kind": kind, "deadline": until}}
+	payload := map[string]any{"approval_id": a.id, "kind": kind, "deadline": until}
+	notes := map[string]string{"id": a.id, "kind": kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
+	if kind == contract.ApprovalRelease && r.protected.Total > 0 {
+		notes["reason"] = "protected files would be pushed: " + r.protected.Words()
+		payload["reason"], payload["protected"] = notes["reason"], r.protected
+	}
 	if _, err := r.transition(ctx, contract.Record{
-		Events: []contract.EventDraft{asked},
-		Notes:  map[string]string{"id": a.id, "kind": kind, "status": "pending", "deadline": until.Format(time.RFC3339)},
+		Events: []contract.EventDraft{{Type: contract.EventApprovalRequested, Payload: payload}}, Notes: notes,
 	}); err != nil {
 		return r.why(err)
 	}
-	answered, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return a.answered() && !r.held.paused })
+	var err error
+	if workflow.GetVersion(ctx, "approvals are reminded of", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		var answered bool
+		answered, err = workflow.AwaitWithTimeout(ctx, wait, func() bool { return a.answered() && !r.held.paused })
+		a.expired = err == nil && !answered && !a.answered()
+	} else {
+		err = r.awaitAnswer(ctx, a, wait, happened(contract.EventApprovalReminded, payload))
+	}
 	if err != nil {
 		return r.why(err)
-	}
-	if !answered && !a.answered() {
-		a.expired = true
 	}
 	if failure := r.unheld(ctx); failure != nil {
 		return failure
@@ -611,7 +635,7 @@ func (r *run) verdict(ctx workflow.Context, a *approval) *contract.Failure {
 	case a.rejected:
 		return r.noApproval(a)
 	case a.granted:
-		r.held.approved[a.kind] = r.subject(a.kind)
+		r.held.approved[a.kind] = consent{r.subject(a.kind), a.by}
 		return nil
 	}
 	rec := happened(contract.EventApprovalExpired, a.payload())

@@ -224,6 +224,55 @@ func TestAnApprovalIsAnsweredOnceAndSilenceIsANo(t *testing.T) {
 		result := w.orchestrate(t, approve)
 		require.Equal(t, contract.CodeApprovalExpired, result.Failure.Code)
 		require.Contains(t, w.events(), contract.EventApprovalExpired)
+		require.Equal(t, 1, count(w.events(), contract.EventApprovalReminded))
+	})
+}
+
+func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing.T) {
+	t.Parallel()
+	push := func(s *contract.Settings) { s.Release.Push, s.Release.Protected = true, []string{".github/**"} }
+	touched := contract.ProtectedFiles{Paths: []string{".github/workflows/x.yml"}, Total: 3}
+	t.Run("approved", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.protected = touched
+		var unnamed *answer
+		w.after(time.Minute, func() {
+			unnamed = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: " "})
+			w.env.SignalWorkflow(contract.UpdateApprove, contract.Command{ID: "2"})
+		})
+		w.after(2*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "3", By: "ann"}) })
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, push).Status)
+		require.ErrorContains(t, unnamed.err, ".github/workflows/x.yml and 2 more")
+		require.Equal(t, "ann", w.released.ApprovedBy)
+	})
+	t.Run("not approved", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.protected = touched
+		require.Equal(t, contract.CodeApprovalExpired, w.orchestrate(t, push).Failure.Code)
+		require.Empty(t, w.commits)
+	})
+	t.Run("not touched", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, push).Status)
+		require.Empty(t, w.released.ApprovedBy)
+		require.NotContains(t, w.events(), contract.EventApprovalRequested)
+	})
+	t.Run("not pushed", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.protected = touched
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { push(s); s.Release.Push = false }).Status)
+		require.NotContains(t, w.events(), contract.EventApprovalRequested)
+	})
+	t.Run("the comparison fails", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.fail[contract.ActivityProtected] = fault.New(contract.ClassInfra, contract.CodeUnknown, "away")
+		require.Equal(t, contract.StatusFailed, w.orchestrate(t, push).Status)
+		require.Empty(t, w.commits, "what nobody could look at is not pushed")
 	})
 }
 

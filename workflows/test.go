@@ -17,6 +17,8 @@ type testOutput struct {
 	Medium  int                    `json:"medium"`
 	Minor   int                    `json:"minor"`
 	Warning string                 `json:"warning,omitempty"`
+	// Protected are files that are pushed only with an approval.
+	Protected []string `json:"protected,omitempty"`
 }
 
 // test verifies the workspace: stage after stage, the checks of a stage side by
@@ -61,7 +63,14 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	}
 	out.Summary, out.Major, out.Medium, out.Minor = report.Summary, report.Major, report.Medium, report.Minor
 	out.Warning = report.Warning
-	return out, report.Failure
+	if report.Failure != nil {
+		return out, report.Failure
+	}
+	if err := r.findProtected(ctx); err != nil {
+		return nil, r.why(err)
+	}
+	out.Protected = r.protected.Paths
+	return out, nil
 }
 
 // isProof reports whether a stage runs new tests without their change.

@@ -38,7 +38,10 @@ func Default() *Config {
 			Cache:   []string{},
 			Network: EnvironmentNetwork{Hosts: []string{}, Credentials: []HostCredential{}, AllowPrivate: []string{}},
 		},
-		Git:       Git{BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3},
+		Git: Git{
+			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3,
+			Protected: ProtectedFiles(),
+		},
 		Artifacts: Artifacts{MaxFile: 512 * MiB},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{
@@ -85,5 +88,17 @@ func defaultProviders() map[string]Provider {
 		"anthropic":  provider("anthropic", "ANTHROPIC_API_KEY"),
 		"gemini":     provider("gemini", "GEMINI_API_KEY"),
 		"ollama":     provider("ollama", ""),
+	}
+}
+
+// ProtectedFiles are the files that no agent changes unseen, unless git.protected
+// says otherwise: those that decide what CI and git run, who reviews, and what this
+// program may do. No repair may touch them at all.
+func ProtectedFiles() []string {
+	return []string{
+		".github/**", ".gitlab-ci*", ".gitlab-ci/**", ".gitlab/**", ".circleci/**", ".buildkite/**", "**/azure-pipelines*.{yml,yaml}",
+		".azure-pipelines/**", "**/bitbucket-pipelines.yml", ".travis.yml", "{,.}appveyor.yml", ".drone.yml", ".woodpecker*", ".woodpecker/**",
+		".forgejo/**", ".gitea/**", ".semaphore/**", ".teamcity/**", ".cirrus*", ".builds/**", ".build.yml", "**/Jenkinsfile*",
+		".githooks/**", ".husky/**", "**/CODEOWNERS", ".rgpt/**", "**/rgpt.{,*.}{yml,yaml}",
 	}
 }

@@ -55,7 +55,7 @@ type Sandbox struct {
 
 // Approval is about questions to people.
 type Approval struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer. No answer is a no."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for an answer, with a reminder after half of it. No answer is a no."`
 }
 
 // Intervention is about requests for a person's help.
@@ -76,6 +76,7 @@ type Git struct {
 	Remote       string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: where the repository came from."`
 	AuthorName   string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer of commits."`
 	AuthorEmail  string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author."`
+	Protected    []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Files that decide what runs with the rights of others once they are pushed, such as those of CI. A release that changes one is pushed only when a person has approved it, by name. Capital and small letters are the same." example:"[\".github/**\", deploy/**]"`
 	Stay         time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release and mends what a failing check or a review comment says (rgpt run check). 0: it ends at once."`
 	MaxRepairs   int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Repairs after a release that a branch may get, across all runs; then a person is asked."`
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
+	"github.com/rocketgpt/orchestrator/internal/glob"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
 
@@ -55,6 +56,7 @@ var forms = map[string]form{
 	"variable":    {"the name of an environment variable that does not change which programs are loaded", isVariable},
 	"homepath":    {"a folder below the home folder such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
+	"glob":        {"a pattern of paths such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
 

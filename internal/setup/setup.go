@@ -252,7 +252,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 		RunBudget:        contract.RunBudget{Tokens: e.Run.Tokens, MicroUSD: e.Run.CostUSD.Int64(), Time: e.Run.Time},
 		StableRetests:    e.StableRetests,
 		Thresholds:       contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},
-		Release:          contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail, Stay: cfg.Git.Stay, MaxRepairs: cfg.Git.MaxRepairs},
+		Release:          contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail, Protected: cfg.Git.Protected, Stay: cfg.Git.Stay, MaxRepairs: cfg.Git.MaxRepairs},
 		ApprovePlan:      e.ApprovePlan,
 		ApproveRelease:   e.ApproveRelease,
 		ApprovalWait:     e.Approval.Wait,

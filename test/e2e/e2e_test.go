@@ -70,6 +70,7 @@ func TestOneStackServesEveryKindOfRun(t *testing.T) {
 		t.Run("watching goes on after an event", parallel(w.watch))
 		t.Run("the same key makes one run", parallel(w.idempotency))
 		t.Run("a branch is pushed to a remote", parallel(w.push))
+		t.Run("a branch with protected files is pushed once a person approves", parallel(w.pushProtected))
 		t.Run("uncommitted changes are no part of a run", parallel(w.dirty))
 	})
 	// After the good run, whose compiled packages those that compile share.

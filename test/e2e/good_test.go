@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -161,6 +162,20 @@ func (w *world) push(t *testing.T) {
 	remote := filepath.Join(w.Dir, "remote.git")
 	harness.Git(t, w.Dir, "init", "--quiet", "--bare", remote)
 	run := w.end(t, w.start(t, "quick", "--push", "--remote", remote), contract.StatusDone)
+	require.Equal(t, run.ReleaseCommit, harness.Git(t, remote, "rev-parse", "refs/heads/"+run.ReleaseBranch))
+}
+
+func (w *world) pushProtected(t *testing.T) {
+	remote := filepath.Join(w.Dir, "protected.git")
+	harness.Git(t, w.Dir, "init", "--quiet", "--bare", remote)
+	id := w.start(t, "quick", "--push", "--remote", remote, "--set", "git.protected=[NOTES.*]")
+	w.AwaitRun(t, w.Store(t), id, "asked about its protected file", longest, func(r store.Run) bool { return r.WaitingFor != "" })
+	require.Empty(t, harness.Git(t, remote, "branch", "--list"))
+	questions, err := w.Store(t).Questions(t.Context(), id, 1)
+	require.NoError(t, err)
+	require.Contains(t, questions[0].Reason, "notes.txt")
+	w.OK(t, "run", "approve", fmt.Sprint(id), "--by", "ann")
+	run := w.end(t, id, contract.StatusDone)
 	require.Equal(t, run.ReleaseCommit, harness.Git(t, remote, "rev-parse", "refs/heads/"+run.ReleaseBranch))
 }
 

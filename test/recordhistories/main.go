@@ -99,6 +99,7 @@ var endings = []ending{
 	{name: "good", scenario: "good"},
 	{name: "plan-only", scenario: "good", args: []string{"--plan-only"}},
 	{name: "approved", scenario: "good", args: []string{"--approve-release"}, steer: []string{"approve"}, when: contract.StatusWaitingForApproval},
+	{name: "protected-approved", scenario: quick, args: []string{"--push", "--set", "git.protected=[two.txt]"}, steer: []string{"approve"}, when: contract.StatusWaitingForApproval},
 	{name: "rejected", scenario: "good", args: []string{"--approve-plan"}, steer: []string{"reject"}, when: contract.StatusWaitingForApproval},
 	{name: "expired", scenario: "good", args: []string{"--approve-plan", "--set", "execution.approval.wait=1s"}},
 	{name: "stopped", scenario: "good", steer: []string{"stop"}, when: "builder_running"},
@@ -372,7 +373,7 @@ func quickRepository(ctx context.Context, dir string) error {
 		return command(ctx, "git", append([]string{"-C", dir, "-c", "user.name=Recorder", "-c", "user.email=recorder@localhost"}, args...)...)
 	}
 	for _, args := range [][]string{
-		{"init", "--quiet", "--initial-branch", "main"}, {"add", "--all"}, {"commit", "--quiet", "--message", "Start"}, {"switch", "--quiet", "--create", redBranch},
+		{"init", "--quiet", "--initial-branch", "main"}, {"init", "--quiet", "--bare", dir + ".git"}, {"remote", "add", "origin", dir + ".git"}, {"add", "--all"}, {"commit", "--quiet", "--message", "Start"}, {"switch", "--quiet", "--create", redBranch},
 	} {
 		if err := git(args...); err != nil {
 			return err

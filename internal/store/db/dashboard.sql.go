@@ -506,7 +506,7 @@ const questions = `-- name: Questions :many
 SELECT r.id, r.project, r.goal_title, r.phase, r.waiting_for,
        coalesce(a.id, '')::text AS approval_id,
        coalesce(i.number, 0)::int AS intervention,
-       coalesce(i.reason, '')::text AS reason, coalesce(i.action_required, '')::text AS action_required,
+       coalesce(i.reason, a.reason, '')::text AS reason, coalesce(i.action_required, '')::text AS action_required,
        a.deadline AS approve_by, i.deadline AS help_by,
        coalesce(i.created_at, a.created_at, r.updated_at)::timestamptz AS since
 FROM orchestrator_runs r

@@ -1,0 +1,61 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/glob"
+)
+
+// mostProtected is how many protected files are named one by one.
+const mostProtected = 20
+
+// Protected names the files that a workspace changes and that its run may push
+// only with an approval.
+func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) (contract.ProtectedFiles, error) {
+	var out contract.ProtectedFiles
+	stat, err := a.Workspaces.DiffStat(ctx, in.Workspace)
+	if err != nil {
+		return out, err
+	}
+	for _, f := range stat.Files {
+		if !matches(in.Patterns, f.Path) {
+			continue
+		}
+		if out.Total++; len(out.Paths) < mostProtected {
+			out.Paths = append(out.Paths, f.Path)
+		}
+	}
+	return out, nil
+}
+
+// approved refuses to push protected files that nobody has approved, whatever
+// the workflow did.
+func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) error {
+	if !in.Release.Push || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
+		return nil
+	}
+	files, err := a.Protected(ctx, contract.ProtectedInput{Workspace: in.Workspace, Patterns: in.Release.Protected})
+	if err != nil || files.Total == 0 {
+		return err
+	}
+	return fault.New(contract.ClassHuman, contract.CodeRejected,
+		"run %d changes protected files (%s) and nobody has approved that; nothing was released", in.Execution.RunID, files.Words())
+}
+
+// protects reports whether a path belongs to what no repair may touch: what is
+// protected by default stays so here, whatever the worker's configuration says.
+func (a *Activities) protects(name string) bool {
+	return matches(config.ProtectedFiles(), name) || matches(a.Config.Git.Protected, name)
+}
+
+// matches reports whether one of the patterns matches a path. Capital and small
+// letters are the same: so they are for some of the programs that read these files.
+func matches(patterns []string, name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(strings.ToLower(p), name) })
+}
