@@ -44,6 +44,7 @@ const (
 	CodeRunTimeout      Code = "run_timeout"        // the whole run took longer than it may
 	CodeTimeout         Code = "timeout"            // a deadline passed
 	CodeWorkerLost      Code = "worker_lost"        // a heartbeat was missed
+	CodeQuarantined     Code = "quarantined"        // work that its workers never came to the end of, and that is not tried again
 	CodeCancelled       Code = "cancelled"          // stopped on purpose
 	CodeUnauthorized    Code = "unauthorized"       // HTTP 401, 403
 	CodeModelNotFound   Code = "model_not_found"    // HTTP 404

@@ -302,18 +302,18 @@ func (l *agentLoop) callTool(ctx workflow.Context, call contract.ToolCallRef) wo
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
 	}
 	ordinary := func() workflow.Future {
-		return l.place.activity(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout, contract.ActivityTool, args)
+		return l.place.activity(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+saveTime, contract.ActivityTool, args)
 	}
 	if call.Long || l.place.worker != "" {
 		return ordinary()
 	}
 	args.Quick = true
-	quick := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityTool, args)
+	here := workflow.ExecuteLocalActivity(quick(ctx), contract.ActivityTool, args)
 	result, set := workflow.NewFuture(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var out contract.ToolOutcome
-		err := quick.Get(ctx, &out)
-		if err == nil && out.Cold {
+		err := here.Get(ctx, &out)
+		if err == nil && out.Cold || err != nil && tryOrdinary(ctx, err) {
 			args.Quick = false
 			err = ordinary().Get(ctx, &out)
 		}

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -17,8 +18,14 @@ import (
 const (
 	// heartbeat lets a dead worker be noticed within two seconds.
 	heartbeat = 2 * time.Second
-	// shortWork bounds local activities: rows, file tools, workspace saves.
+	// shortWork bounds local activities on rows.
 	shortWork = time.Minute
+	// quickWork bounds local activities on repositories. What takes longer becomes an
+	// ordinary activity: a workflow task is no place to wait in.
+	quickWork = 20 * time.Second
+	// saveTime is what keeping a workspace may take after work on it, beside the
+	// time of the work.
+	saveTime = 5 * time.Minute
 	// outage is how long short work is tried again while the database is away.
 	outage = 30 * 24 * time.Hour
 	// modelWait is how long a model call may wait for its turn: for a provider's
@@ -29,9 +36,10 @@ const (
 	// overhead is what an activity may take beyond the time-out that it
 	// enforces itself, so that its own, better error comes first.
 	overhead = 30 * time.Second
-	// lostWorkers is how often an activity is started again because its worker
-	// vanished or its own failure allowed another try: with the waits between
-	// them, for most of a day.
+	// lostWorkers is how often an activity is started again because its own failure
+	// allowed another try, as while the database is away: with the waits between them,
+	// for most of a day. Attempts that ended without a word are bounded by the worker
+	// (worker.lost_attempts).
 	lostWorkers = 2500
 	// memberPatience is how long the end of a deliberation waits for its members.
 	// They end within seconds; those of a worker that is away do when it is back.
@@ -60,6 +68,25 @@ func short(ctx workflow.Context) workflow.Context {
 		ScheduleToCloseTimeout: outage, // else the SDK takes shortWork for all tries together
 		RetryPolicy:            retryPolicy(),
 	})
+}
+
+// quick makes a context for one attempt at work on a repository beside the workflow.
+func quick(ctx workflow.Context) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: quickWork,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+}
+
+// tryOrdinary reports whether work that failed beside its workflow is to be done as
+// an ordinary activity: it took too long, or its failure allows another try.
+func tryOrdinary(ctx workflow.Context, err error) bool {
+	var timeout *temporal.TimeoutError
+	var failed *temporal.ApplicationError
+	if !errors.As(err, &timeout) && !(errors.As(err, &failed) && !failed.NonRetryable()) {
+		return false
+	}
+	return workflow.GetVersion(ctx, "slow work becomes ordinary", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // long makes a context for ordinary activities on a queue, each bounded by most.
@@ -92,15 +119,15 @@ func recording(ctx workflow.Context) workflow.Context {
 // a workflow task should wait.
 const quickMerges = 8
 
-// quickly carries out work on a repository as short work and, where it says that
-// it would take long on this host (cold) or has many changes to merge, as an
-// ordinary activity. The worker of either has the same answer. Work that has its
+// quickly carries out work on a repository beside the workflow and, where it says that
+// it would take long on this host (cold), takes long, or has many changes to merge, as
+// an ordinary activity. The worker of either has the same answer. Work that has its
 // place on one worker is never done beside the workflow.
 func quickly[R any](ctx workflow.Context, at *place, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
 	var result R
 	if merges <= quickMerges && at.worker == "" {
-		err := workflow.ExecuteLocalActivity(short(ctx), name, args(true)).Get(ctx, &result)
-		if err != nil || !cold(result) {
+		err := workflow.ExecuteLocalActivity(quick(ctx), name, args(true)).Get(ctx, &result)
+		if err != nil && !tryOrdinary(ctx, err) || err == nil && !cold(result) {
 			return result, err
 		}
 	}

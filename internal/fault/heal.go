@@ -42,6 +42,8 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 	// told from that by the baseline, and is a failed assertion.
 	contract.CodeMissing: {},
 	contract.CodeBlocked: {},
+	// It would take the next worker with it.
+	contract.CodeQuarantined: {},
 	// The changes are there, and only have to be brought together.
 	contract.CodeMergeConflict: {contract.HealRepair, contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeEmptyChange:   {contract.HealRefineStep, contract.HealRefinePlan},
@@ -90,6 +92,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeQuotaExhausted:  "raise the limit at the provider, or switch to another one (rgpt run switch-model), then let it try again",
 	contract.CodeRateLimited:     "wait until the provider takes calls again, or switch to another one (rgpt run switch-model), then let it try again",
 	contract.CodeWorkerLost:      "see that workers run and have memory enough (rgpt dev status, rgpt doctor), then let it try again",
+	contract.CodeQuarantined:     "find out from the workers' logs what the work does to them (memory, time; rgpt doctor), give them more of it or make the work smaller, then let it try again",
 	contract.CodeDatabaseDown:    "see that the database answers (rgpt doctor), then let it try again",
 	contract.CodeDiskFull:        "free disk space on the worker's host, then let it try again",
 	contract.CodeIsolation:       "mend what rgpt doctor says of the sandbox on the worker's host, then let it try again",

@@ -32,12 +32,20 @@ var retries = map[contract.Class]Retry{
 	contract.ClassHuman:     {Attempts: 1},
 }
 
-// byCode are rows of codes that differ from those of their class. A run outlives
-// any outage of our own database: what it knows must be written, however late.
-// What cannot reach a host has worked for minutes before, and waits longer.
-var byCode = map[contract.Code]Retry{
-	contract.CodeUnreachable:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},
-	contract.CodeDatabaseDown: {Attempts: 1_000_000, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
+// kind is a code within a class.
+type kind struct {
+	class contract.Class
+	code  contract.Code
+}
+
+// byKind are rows of codes that differ from those of their class. What took all of
+// its time once takes it again. What cannot reach a host has worked for minutes
+// before, and waits longer. A run outlives any outage of our own database: what it
+// knows must be written, however late.
+var byKind = map[kind]Retry{
+	{contract.ClassInfra, contract.CodeTimeout}:      {Attempts: 5, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
+	{contract.ClassInfra, contract.CodeUnreachable}:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},
+	{contract.ClassInfra, contract.CodeDatabaseDown}: {Attempts: 1_000_000, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
 }
 
 // neverAgain are the codes that a second try with the same parameters cannot
@@ -50,6 +58,7 @@ var neverAgain = map[contract.Code]bool{
 	contract.CodeBudgetExceeded: true,
 	contract.CodeIsolation:      true,
 	contract.CodeTooLarge:       true,
+	contract.CodeQuarantined:    true,
 }
 
 // RetryOf returns the row of a class; an unknown class has that of RUNTIME_ERROR.
@@ -64,7 +73,7 @@ func RetryOf(class contract.Class) Retry {
 // and after how long: exponential backoff with jitter over the upper half, and
 // never sooner than the other side asked.
 func (e *Error) Again(attempt int) (time.Duration, bool) {
-	row, ok := byCode[e.Code]
+	row, ok := byKind[kind{e.Class, e.Code}]
 	if !ok {
 		row = RetryOf(e.Class)
 	}

@@ -286,7 +286,7 @@ func workerOptions(o Options) worker.Options {
 		MaxHeartbeatThrottleInterval:            beatThrottle,
 		DefaultHeartbeatThrottleInterval:        beatThrottle,
 		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity(), tasks: o.tasks}},
+		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity(), tasks: o.tasks, most: o.Config.Worker.LostAttempts}},
 	}
 }
 

@@ -23,10 +23,11 @@ type edge struct {
 	log    *slog.Logger
 	worker string // identity
 	tasks  *tasks // what the agents do
+	most   int    // attempts that work may lose; see quarantined
 }
 
 func (e *edge) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks}
+	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, most: e.most}
 }
 
 type activityEdge struct {
@@ -34,15 +35,20 @@ type activityEdge struct {
 	log    *slog.Logger
 	worker string
 	tasks  *tasks
+	most   int
 }
 
 func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (_ any, err error) {
 	info := activity.GetInfo(ctx)
 	ended := e.tasks.begin(info, in.Args)
 	defer func() { ended(err) }()
-	stopBeat := beat(ctx, info)
+	before := answersOf(ctx, info)
+	stopBeat := beat(ctx, info, before)
 	defer stopBeat()
-	result, err := e.Next.ExecuteActivity(ctx, in)
+	var result any
+	if err = quarantined(info, before, e.most); err == nil {
+		result, err = e.Next.ExecuteActivity(ctx, in)
+	}
 	if err == nil {
 		err = fits("result of "+info.ActivityType.Name, result)
 	}
@@ -66,6 +72,11 @@ func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.Exec
 	if known := (*fault.Error)(nil); errors.As(err, &known) {
 		typed.RetryAfter = known.RetryAfter
 	}
+	stopBeat()
+	if !info.IsLocalActivity && info.HeartbeatTimeout > 0 {
+		// Sent with the failure: the SDK sends the last heartbeat of what failed first.
+		activity.RecordHeartbeat(ctx, answers{Failures: before.Failures + 1})
+	}
 	return nil, fault.ToTemporal(typed, int(info.Attempt))
 }
 
@@ -82,7 +93,7 @@ func stopping(ctx context.Context) bool {
 // beat lets the heart of an activity beat while it works, a few times within its
 // time-out; the start of an activity counts as its first beat. The returned function ends it and waits until
 // it has: a beat after the end would be an error in Temporal's log.
-func beat(ctx context.Context, info activity.Info) func() {
+func beat(ctx context.Context, info activity.Info, before answers) func() {
 	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
 		return func() {}
 	}
@@ -96,7 +107,7 @@ func beat(ctx context.Context, info activity.Info) func() {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				activity.RecordHeartbeat(ctx)
+				activity.RecordHeartbeat(ctx, before)
 			}
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
@@ -316,4 +317,40 @@ func (r row) latency() string {
 		return "-"
 	}
 	return fmt.Sprintf("%s, %s", r.next[len(r.next)/2].Round(10*time.Millisecond), r.next[len(r.next)-1].Round(10*time.Millisecond))
+}
+
+// TestWorkThatTakesItsWorkerAlongIsGivenUpAndAPersonIsAsked kills the worker whenever
+// it has begun a check, as one does that needs all of its memory.
+func TestWorkThatTakesItsWorkerAlongIsGivenUpAndAPersonIsAsked(t *testing.T) {
+	const most = 2
+	s := harness.Start(t, harness.Options{Scenario: work(), Config: "worker:\n  lost_attempts: 2\n"})
+	db := s.Store(t)
+	repo := harness.Repo(t, filepath.Join(s.Dir, "repo"), map[string]string{
+		"notes.txt": "one\n", "test.sh": "#!/bin/sh\nif [ -f step-006.txt ]; then exec sleep 600; fi\n",
+		"rgpt.yaml": "verification:\n  auto_detect: false\n  test:\n    command: ./test.sh\n    format: exit-code\n",
+	})
+	id := s.Create(t, "--repo", repo, "--goal", "Poison")
+	for lost := range most {
+		harness.Await(t, "the check is at work", time.Minute, func() (bool, string) {
+			d, err := s.Temporal(t).DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), "")
+			require.NoError(t, err)
+			for _, a := range d.GetPendingActivities() {
+				if a.GetActivityType().GetName() == contract.ActivityVerify && int(a.GetAttempt()) == lost+1 && a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED {
+					return true, ""
+				}
+			}
+			return false, fmt.Sprint(d.GetPendingActivities())
+		})
+		s.Kill(t, devstack.RoleWorker)
+		s.Up(t)
+	}
+	s.AwaitRun(t, db, id, "asking for help", time.Minute, func(r store.Run) bool { return r.WaitingFor != "" })
+	questions, err := db.Questions(t.Context(), id, 1)
+	require.NoError(t, err)
+	require.Len(t, questions, 1)
+	require.Contains(t, questions[0].Reason, contract.ActivityVerify+" was begun 2 times")
+	s.OK(t, "run", "reject", fmt.Sprint(id))
+	run := s.AwaitStatus(t, db, id, contract.StatusFailed, time.Minute)
+	require.Equal(t, contract.CodeQuarantined, run.Failure.Code)
+	harness.CheckInvariants(t, s, id)
 }

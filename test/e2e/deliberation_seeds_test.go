@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -207,26 +206,19 @@ func (d *disturbed) live(ctx context.Context) error {
 // follow disturbs a pipeline at what happens in it, until it is over or recovered.
 // It returns the one that recovers it, if there is one.
 func (d *disturbed) follow(ctx context.Context, id int64) (int64, error) {
-	events := d.client.GetWorkflowHistory(ctx, contract.PipelineWorkflowID(id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		e, err := events.Next()
-		if err != nil {
-			return 0, fmt.Errorf("follow pipeline %d: %w", id, err)
-		}
+	var next int64
+	err := harness.Follow(ctx, d.client, contract.PipelineWorkflowID(id), func(e *historypb.HistoryEvent) (bool, error) {
 		child := e.GetChildWorkflowExecutionStartedEventAttributes()
 		if child.GetWorkflowType().GetName() == contract.WorkflowDeliberation {
-			var next int64
 			_, err := fmt.Sscanf(child.GetWorkflowExecution().GetWorkflowId(), "pipeline-%d", &next)
-			return next, err
+			return true, err
 		}
 		if d.script.is == isStopped && e.GetEventId() == d.script.stopAt {
 			d.command(ctx, id, contract.UpdateStop)
 		}
-		if err := d.disturb(ctx, id, e); err != nil {
-			return 0, err
-		}
-	}
-	return 0, nil
+		return false, d.disturb(ctx, id, e)
+	})
+	return next, err
 }
 
 // disturb does what a seed makes up when something happens.

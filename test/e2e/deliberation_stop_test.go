@@ -123,15 +123,10 @@ func (c *council) stopAt(ctx context.Context, t *testing.T, scenario string, s *
 		return err
 	}
 	s.id = made.ID
-	events := c.Temporal(t).GetWorkflowHistory(ctx, contract.PipelineWorkflowID(s.id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		e, err := events.Next()
-		if err != nil {
-			return fmt.Errorf("follow pipeline %d: %w", s.id, err)
-		}
-		if e.GetEventId() >= s.event {
-			break
-		}
+	if err := harness.Follow(ctx, c.Temporal(t), contract.PipelineWorkflowID(s.id), func(e *historypb.HistoryEvent) (bool, error) {
+		return e.GetEventId() >= s.event, nil
+	}); err != nil {
+		return err
 	}
 	if s.cancelled {
 		err := c.Temporal(t).CancelWorkflow(ctx, contract.PipelineWorkflowID(s.id), "")

@@ -1,7 +1,10 @@
 package harness
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -63,6 +67,38 @@ func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
 		}
 	}
 	return all
+}
+
+// Follow tells each event of a workflow's history once, in order and as it comes,
+// until the workflow is over or tell says that it is enough.
+func Follow(ctx context.Context, c client.Client, id string, tell func(*historypb.HistoryEvent) (enough bool, err error)) error {
+	told := int64(0)
+	for {
+		err := followFrom(ctx, c, id, &told, tell)
+		var moved *serviceerror.InvalidArgument
+		// Pages end where Temporal writes the workflow in another way; those after begin anew.
+		if !errors.As(err, &moved) || !strings.Contains(moved.Message, "branch tokens") {
+			return err
+		}
+	}
+}
+
+func followFrom(ctx context.Context, c client.Client, id string, told *int64, tell func(*historypb.HistoryEvent) (bool, error)) error {
+	events := c.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", id, err)
+		}
+		if e.GetEventId() <= *told {
+			continue
+		}
+		*told = e.GetEventId()
+		if enough, err := tell(e); enough || err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Replay sees that the code of today makes the same decisions.

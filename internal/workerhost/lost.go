@@ -1,0 +1,43 @@
+package workerhost
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// answers is what the heartbeats of an activity carry from one attempt to the
+// next, whichever worker makes it: Temporal keeps them.
+type answers struct {
+	// Failures is how many attempts ended with a failure that their worker told.
+	// All others ended without a word: the worker died, or the time was up.
+	Failures int32 `json:"failures"`
+}
+
+// answersOf returns what the attempts before this one left.
+func answersOf(ctx context.Context, info activity.Info) answers {
+	var a answers
+	if info.IsLocalActivity || info.Attempt <= 1 || !activity.HasHeartbeatDetails(ctx) {
+		return a
+	}
+	if activity.GetHeartbeatDetails(ctx, &a) != nil {
+		return answers{} // of a version before there were any
+	}
+	return a
+}
+
+// quarantined says that work is not tried again because most of its attempts ended
+// without a word. Work on the rows and files of a run is never: it runs nothing of
+// strangers, and a run must not be lost because its database was.
+func quarantined(info activity.Info, before answers, most int) error {
+	lost := int(info.Attempt - 1 - before.Failures)
+	if info.IsLocalActivity || info.TaskQueue == contract.QueueRun || lost < max(most, 1) {
+		return nil
+	}
+	return fault.New(contract.ClassInfra, contract.CodeQuarantined,
+		"%s was begun %d times and no worker came to its end: it killed them, or took longer than it may; it is not tried again (worker.lost_attempts)",
+		info.ActivityType.Name, lost)
+}
