@@ -39,6 +39,7 @@ type world struct {
 	escapes     map[string]int // tool calls of a step that leave its paths, from the first
 	released    contract.ReleaseInput
 	protected   contract.ProtectedFiles
+	slow        *fault.Error // what quick work fails with
 	opened      map[string]contract.OpenStepInput
 	edited      map[int64]contract.Plan // plans that people stored
 	refusedCode contract.Code
@@ -258,6 +259,9 @@ func (w *world) openStep(ctx context.Context, in contract.OpenStepInput) (contra
 	if err != nil {
 		return contract.OpenStepResult{}, err
 	}
+	if in.Quick && w.slow != nil {
+		return contract.OpenStepResult{}, fault.ToTemporal(w.slow, 1)
+	}
 	w.mu.Lock()
 	w.opened[step] = in
 	w.mu.Unlock()
@@ -304,6 +308,12 @@ func (w *world) think(_ context.Context, in contract.ThinkInput) (contract.Think
 func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.slow != nil {
+		w.hops = append(w.hops, fmt.Sprint(contract.ActivityTool, " quick=", in.Quick))
+	}
+	if in.Quick && w.slow != nil {
+		return contract.ToolOutcome{}, fault.ToTemporal(w.slow, 1)
+	}
 	w.tools++
 	out := contract.ToolOutcome{Workspace: in.Workspace, OK: true, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}
 	switch {

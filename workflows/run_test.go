@@ -558,3 +558,30 @@ func TestACommandThatComesBeforeTheFirstTaskIsObeyed(t *testing.T) {
 		})
 	}
 }
+
+func TestQuickWorkThatTakesTooLongIsDoneAsOrdinaryWork(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]*fault.Error{
+		"it took too long":    fault.New(contract.ClassInfra, contract.CodeTimeout, "deadline exceeded"),
+		"its worker stops":    fault.New(contract.ClassInfra, contract.CodeWorkerLost, "stopped"),
+		"the database is out": fault.New(contract.ClassInfra, contract.CodeDatabaseDown, "no connection"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.slow = slow
+			require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+			for _, work := range []string{contract.ActivityOpenStep, contract.ActivityTool} {
+				require.Contains(t, w.hops, work+" quick=true")
+				require.Contains(t, w.hops, work+" quick=false")
+			}
+		})
+	}
+	t.Run("what cannot be mended by trying again is not", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.slow = fault.New(contract.ClassConfig, contract.CodeRepository, "it is gone")
+		require.Equal(t, contract.StatusFailed, w.orchestrate(t).Status)
+		require.NotContains(t, w.hops, contract.ActivityOpenStep+" quick=false")
+	})
+}
