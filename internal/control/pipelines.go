@@ -375,6 +375,10 @@ func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.
 func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var ack contract.PipelineAck
 	err := update(ctx, p.Temporal, contract.PipelineWorkflowID(id), name, updateID, c, &ack)
+	if errors.Is(err, errSentAnyway) {
+		now, err := p.Store.Pipeline(ctx, id)
+		return contract.PipelineAck{Applied: true, Status: now.Status, Message: sentAnyway(name)}, err
+	}
 	return ack, err
 }
 

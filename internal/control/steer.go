@@ -53,37 +53,11 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args any) (contract.Ack, error) {
 	var ack contract.Ack
 	err := update(ctx, r.Temporal, contract.RunWorkflowID(id), name, updateID, args, &ack)
-	return ack, err
-}
-
-// notReadyPoll is how often an update is sent again that met a workflow task that
-// did not come about.
-const notReadyPoll = 200 * time.Millisecond
-
-// update sends an update to a workflow and reads its answer. Where the workflow
-// task that was to take it did not come about, as where the workflow was about to
-// end and something else came, Temporal gives the update back: it is sent again,
-// and finds a workflow that takes it or has ended.
-func update(ctx context.Context, temporal client.Client, workflow, name, updateID string, args, answer any) error {
-	tick := time.NewTicker(notReadyPoll)
-	defer tick.Stop()
-	for {
-		handle, err := temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID: workflow, UpdateID: updateID, UpdateName: name, Args: []any{args}, WaitForStage: client.WorkflowUpdateStageCompleted,
-		})
-		if err == nil {
-			err = handle.Get(ctx, answer)
-		}
-		var unready *serviceerror.WorkflowNotReady
-		if !errors.As(err, &unready) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-tick.C:
-		}
+	if errors.Is(err, errSentAnyway) {
+		run, err := r.Store.Run(ctx, id)
+		return contract.Ack{Applied: true, Status: run.Status, Message: sentAnyway(name)}, err
 	}
+	return ack, err
 }
 
 // told returns what a run answered to an update that it was sent before, if it

@@ -10,6 +10,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/mocks"
+
+	"github.com/rocketgpt/orchestrator/contract"
 )
 
 func TestAWorkflowThatDoesNotAnswerInTimeIsSilentHoweverThatIsSaid(t *testing.T) {
@@ -56,4 +58,50 @@ func TestAnUpdateThatMeetsTheEndOfAWorkflowIsSentAgain(t *testing.T) {
 	defer cancel()
 	err = update(ctx, &unready{left: 1 << 20}, "pipeline-7", "stop", "id", nil, nil)
 	require.True(t, silent(err), "and not without end: %v", err)
+}
+
+// flooded takes no more updates, and signals only where it says so.
+type flooded struct {
+	mocks.Client
+	signals error
+	got     []string
+}
+
+func (f *flooded) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return nil, serviceerror.NewFailedPrecondition("The limit on the total number of distinct updates in this workflow has been reached (2000). Make sure …")
+}
+
+func (f *flooded) SignalWorkflow(_ context.Context, _, _, name string, _ any) error {
+	f.got = append(f.got, "signal "+name)
+	return f.signals
+}
+
+func (f *flooded) CancelWorkflow(context.Context, string, string) error {
+	f.got = append(f.got, "cancel")
+	return nil
+}
+
+func TestAWorkflowThatTakesNoMoreUpdatesIsStillCommanded(t *testing.T) {
+	t.Parallel()
+	full := serviceerror.NewInvalidArgument("exceeded workflow execution limit for signal events")
+	for name, c := range map[string]struct {
+		signals error
+		command string
+		want    error
+		got     []string
+	}{
+		"by a signal":                       {nil, contract.UpdatePause, errSentAnyway, []string{"signal pause"}},
+		"a stop by a signal":                {nil, contract.UpdateStop, errSentAnyway, []string{"signal stop"}},
+		"a stop by a cancellation":          {full, contract.UpdateStop, errSentAnyway, []string{"signal stop", "cancel"}},
+		"or the sender is told why not":     {full, contract.UpdatePause, full, []string{"signal pause"}},
+		"and a stop that cannot arrive too": {serviceerror.NewUnavailable("away"), contract.UpdateStop, serviceerror.NewUnavailable("away"), []string{"signal stop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &flooded{signals: c.signals}
+			err := update(t.Context(), f, "run-7", c.command, "id", nil, nil)
+			require.Equal(t, c.want, err)
+			require.Equal(t, c.got, f.got)
+		})
+	}
 }

@@ -1,0 +1,77 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// notReadyPoll is how often an update is sent again that met a workflow task that
+// did not come about.
+const notReadyPoll = 200 * time.Millisecond
+
+// update sends an update to a workflow and reads its answer. Where the workflow
+// task that was to take it did not come about, as where the workflow was about to
+// end and something else came, Temporal gives the update back: it is sent again,
+// and finds a workflow that takes it or has ended. Where Temporal takes no more
+// updates for a workflow the command goes on its way as a signal: errSentAnyway.
+func update(ctx context.Context, temporal client.Client, workflow, name, updateID string, args, answer any) error {
+	tick := time.NewTicker(notReadyPoll)
+	defer tick.Stop()
+	for {
+		handle, err := temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: workflow, UpdateID: updateID, UpdateName: name, Args: []any{args}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err == nil {
+			err = handle.Get(ctx, answer)
+		}
+		var unready *serviceerror.WorkflowNotReady
+		switch {
+		case err == nil:
+			return nil
+		case full(err):
+			return signal(ctx, temporal, workflow, name, args)
+		case !errors.As(err, &unready):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// errSentAnyway is the answer to a command that nobody can answer.
+var errSentAnyway = errors.New("it was sent without an answer")
+
+// sentAnyway says so to people.
+func sentAnyway(name string) string {
+	return "has had as many commands as Temporal keeps for a workflow; " + name + " was sent without waiting for an answer: its events say what came of it"
+}
+
+// full reports whether Temporal refused an update because a workflow has had too many.
+func full(err error) bool {
+	var refused *serviceerror.FailedPrecondition
+	return errors.As(err, &refused) && strings.Contains(refused.Message, "total number of distinct updates")
+}
+
+// signal sends a command as the signal of the same name. A stop reaches a workflow
+// that takes no more signals either: as a cancellation, which is one.
+func signal(ctx context.Context, temporal client.Client, workflow, name string, args any) error {
+	err := temporal.SignalWorkflow(ctx, workflow, "", name, args)
+	var tooMany *serviceerror.InvalidArgument
+	if name == contract.UpdateStop && errors.As(err, &tooMany) {
+		err = temporal.CancelWorkflow(ctx, workflow, "")
+	}
+	if err != nil {
+		return err
+	}
+	return errSentAnyway
+}
