@@ -10,6 +10,7 @@ func Default() *Config {
 	}
 	return &Config{
 		Execution: Execution{
+			ConcurrentRuns: 32,
 			ParallelSteps:  4,
 			MaxRetries:     3,
 			MaxGoalBytes:   32 * KiB,
@@ -97,8 +98,8 @@ func defaultProviders() map[string]Provider {
 func ProtectedFiles() []string {
 	return []string{
 		".github/**", ".gitlab-ci*", ".gitlab-ci/**", ".gitlab/**", ".circleci/**", ".buildkite/**", "**/azure-pipelines*.{yml,yaml}",
-		".azure-pipelines/**", "**/bitbucket-pipelines.yml", ".travis.yml", "{,.}appveyor.yml", ".drone.yml", ".woodpecker*", ".woodpecker/**",
+		".azure-pipelines/**", "azure-pipelines/**", "cloudbuild.{yml,yaml}", "**/bitbucket-pipelines.yml", ".travis.yml", "{,.}appveyor.yml", ".drone.yml", ".woodpecker*", ".woodpecker/**",
 		".forgejo/**", ".gitea/**", ".semaphore/**", ".teamcity/**", ".cirrus*", ".builds/**", ".build.yml", "**/Jenkinsfile*",
-		".githooks/**", ".husky/**", "**/CODEOWNERS", ".rgpt/**", "**/rgpt.{,*.}{yml,yaml}",
+		".githooks/**", ".husky/**", ".pre-commit-config.{yml,yaml}", "{,.}lefthook*.{yml,yaml,toml,json}", "**/CODEOWNERS", ".rgpt/**", "**/rgpt.{,*.}{yml,yaml}",
 	}
 }

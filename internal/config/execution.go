@@ -4,6 +4,7 @@ import "time"
 
 // Execution says how runs are carried out and what they may use up.
 type Execution struct {
+	ConcurrentRuns int           `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Runs that are at work at the same time, over all workers. More wait for their turn, in the order in which they were made; runs that wait for people do not count. 0 is no limit."`
 	ParallelSteps  int           `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Steps of one run that may be worked on at the same time."`
 	MaxRetries     int           `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"How often self-heal may start a phase again before it asks a person. 0: a run fails at its first failure."`
 	StableRetests  int           `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"How often green tests run again, from the start and without a second try for what fails, before the tester is done. One red re-test fails it."`

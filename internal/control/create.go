@@ -153,9 +153,20 @@ func given(c *Created) (out Created) {
 	return out
 }
 
-// start starts the workflow of a run that was made. Where that fails the
+// start starts the workflow of a run that was made, or lets it wait for its turn,
+// which a worker gives it. Where that fails the
 // worker's reconciler does it when it can: the run is there.
 func (r *Runs) start(ctx context.Context, c *Created) {
+	most := r.Config.Execution.ConcurrentRuns
+	queued, err := r.Store.Enqueue(ctx, c.Run.ID, most)
+	switch {
+	case err != nil:
+		c.Waiting = fault.Of(err).Message
+		return
+	case queued:
+		c.Notes = append(c.Notes, fmt.Sprintf("it waits for its turn: %d runs are at work (execution.concurrent_runs)", most))
+		return
+	}
 	if err := workerhost.Start(ctx, r.Temporal, r.Store, c.Run); err != nil {
 		c.Waiting = fault.Of(err).Message
 	}

@@ -30,11 +30,18 @@ var ErrSilent = errors.New("no answer came")
 // answer. Commands with the same ID are one command. What a run refuses is a
 // HUMAN_ERROR with its reason; the run is as it was then.
 func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error) {
-	if _, err := r.Store.Run(ctx, id); err != nil { // its error is the clearer one
+	run, err := r.Store.Run(ctx, id)
+	if err != nil { // it is the clearer one
 		return contract.Ack{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
+	if name == contract.UpdateStop && run.WorkflowID == "" && !run.Status.Terminal() {
+		// One that waits for its turn ends as all others do: by its workflow.
+		if err := workerhost.Start(ctx, r.Temporal, r.Store, run); err != nil {
+			return contract.Ack{}, err
+		}
+	}
 	c.ID = cmp.Or(c.ID, uuid.NewString())
 	ack, err := r.update(ctx, id, name, c.ID, c)
 	var app *temporal.ApplicationError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -172,8 +173,50 @@ func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workfl
 	return explain(err, "mark run %d as started", runID)
 }
 
+// waitsForTurn is what a run in the queue waits for.
+const waitsForTurn = "turn"
+
+// Enqueue lets a new run wait for its turn where most runs are at work already, or
+// others wait before it, and reports whether it does. Runs that wait for people are
+// not at work. 0 is no limit.
+func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool, err error) {
+	if most <= 0 {
+		return false, nil
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		q := s.q.WithTx(tx)
+		if err := q.LockQueue(ctx); err != nil {
+			return err
+		}
+		n, err := q.QueueRun(ctx, db.QueueRunParams{RunID: runID, Most: int32(most), WaitingFor: waitsForTurn})
+		queued = n > 0
+		return err
+	})
+	return queued, explain(err, "look whether run %d has to wait for its turn", runID)
+}
+
+// Dequeue lets in the runs whose turn it is, those that wait longest first, and
+// returns them: their workflows are to be started. 0 is no limit.
+func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
+	if most <= 0 {
+		most = math.MaxInt32
+	}
+	var ids []int64
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		q := s.q.WithTx(tx)
+		if err := q.LockQueue(ctx); err != nil {
+			return err
+		}
+		var err error
+		ids, err = q.UnqueueRuns(ctx, int32(most))
+		return err
+	})
+	return ids, explain(err, "look whose turn it is")
+}
+
 // PendingUnstarted returns the oldest runs, at most limit, that were created
-// longer than olderThan ago and whose workflow nobody is known to have started.
+// longer than olderThan ago, do not wait for their turn, and whose workflow nobody is
+// known to have started.
 func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
 	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {

@@ -323,3 +323,46 @@ func TestRunMarshalsWithItsSpecification(t *testing.T) {
 	require.Contains(t, string(text), `"runId":42`)
 	require.Contains(t, string(text), `"quality_score":null`)
 }
+
+func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const most = 2
+	made := func() store.Run { return b.create(t, store.NewRun{}) }
+	runs := []store.Run{b.run}
+	for i := range 5 {
+		if i > 0 {
+			runs = append(runs, made())
+		}
+		queued, err := b.Enqueue(t.Context(), runs[i].ID, most)
+		require.NoError(t, err)
+		require.Equal(t, i >= most, queued, "run %d", i)
+	}
+	unstarted, err := b.PendingUnstarted(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, unstarted, most, "what waits for its turn is not started")
+	waiting, err := b.Run(t.Context(), runs[2].ID)
+	require.NoError(t, err)
+	require.Equal(t, "turn", waiting.WaitingFor)
+
+	next, err := b.Dequeue(t.Context(), most)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	// One that waits for a person is not at work.
+	b.record(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusWaitingForApproval}})
+	next, err = b.Dequeue(t.Context(), most)
+	require.NoError(t, err)
+	require.Equal(t, []int64{runs[2].ID}, next)
+	late := made()
+	queued, err := b.Enqueue(t.Context(), late.ID, most+5)
+	require.NoError(t, err)
+	require.True(t, queued, "nobody overtakes")
+	// A stop, or somebody who starts it by hand, takes one out of the queue.
+	require.NoError(t, b.MarkStarted(t.Context(), runs[3].ID, "w", "r"))
+	next, err = b.Dequeue(t.Context(), 0)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []int64{runs[4].ID, late.ID}, next, "0 is no limit")
+	started, err := b.Run(t.Context(), runs[4].ID)
+	require.NoError(t, err)
+	require.Empty(t, started.WaitingFor)
+}

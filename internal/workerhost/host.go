@@ -87,6 +87,7 @@ func Run(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if has(o, "run") {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
+		group.Go(func() error { return giveTurns(ctx, c, parts.Store, o.Config.Execution.ConcurrentRuns, o.Log) })
 		group.Go(func() error { return closeAbandoned(ctx, c, parts.Store, o.Log) })
 		group.Go(func() error { return reconcilePipelines(ctx, c, parts.Store, o.Log) })
 	}

@@ -27,6 +27,8 @@ import (
 const (
 	// reconcileEvery is how often runs are looked for that have a row but no workflow.
 	reconcileEvery = 2 * time.Second
+	// turnEvery is how often runs that wait for their turn are let in.
+	turnEvery = 500 * time.Millisecond
 	// reconcileAfter leaves the one who made the row the time to start the workflow.
 	reconcileAfter = 5 * time.Second
 	// abandonedAfter is when a model call that was never settled counts as
@@ -88,6 +90,27 @@ func startOnce(ctx context.Context, c client.Client, id, kind string, input any,
 		return "", fmt.Errorf("start the workflow %s: %w", id, err)
 	}
 	return started.GetRunID(), nil
+}
+
+// giveTurns starts the runs that waited for their turn as others end, of which most
+// may be at work at the same time.
+func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, log *slog.Logger) error {
+	return every(ctx, turnEvery, func() {
+		ids, err := db.Dequeue(ctx, most)
+		if err != nil {
+			log.Warn("Could not look whose turn it is", "error", err)
+			return
+		}
+		for _, id := range ids {
+			run, err := db.Run(ctx, id)
+			if err == nil {
+				err = Start(ctx, c, db, run)
+			}
+			if err != nil { // it waits no longer, so reconcile starts it
+				log.Warn("Could not start a run whose turn it is; it will be tried again", "run", id, "error", err)
+			}
+		}
+	})
 }
 
 // reconcile starts the workflows of runs whose creator vanished between the row

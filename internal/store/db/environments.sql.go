@@ -485,7 +485,8 @@ const saveEnvironment = `-- name: SaveEnvironment :exec
 INSERT INTO orchestrator_environments (digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (digest) DO UPDATE
-SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files, used_at = now()
+SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files,
+    run_id = excluded.run_id, used_at = now()
 `
 
 type SaveEnvironmentParams struct {

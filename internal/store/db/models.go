@@ -485,6 +485,7 @@ type Run struct {
 	Environment       string
 	Baseline          string
 	SetupID           *int64
+	QueuedAt          *time.Time
 }
 
 type SelfHealEvent struct {

@@ -392,6 +392,16 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 	return items, nil
 }
 
+const lockQueue = `-- name: LockQueue :exec
+SELECT pg_advisory_xact_lock(hashtextextended('rgpt queue of runs', 0))
+`
+
+// Who counts the runs at work and lets another one in does so alone.
+func (q *Queries) LockQueue(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockQueue)
+	return err
+}
+
 const manualInterventions = `-- name: ManualInterventions :many
 SELECT i.id, i.run_id, i.reason, i.action_required, i.status, i.deadline, i.created_at, i.resolved_at, i.resolved_by, i.number, i.workflow_run_id, i.phase, i.answer, i.words, coalesce((SELECT e.payload ->> 'kind' FROM orchestrator_events e
     WHERE e.run_id = i.run_id AND e.event_type IN ('intervention.requested', 'intervention.resolved', 'intervention.expired')
@@ -447,7 +457,8 @@ const markStarted = `-- name: MarkStarted :execrows
 UPDATE orchestrator_runs
 SET workflow_id = $1,
     workflow_run_id = CASE WHEN workflow_run_id = '' THEN $2 ELSE workflow_run_id END,
-    workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp()
+    workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp(),
+    waiting_for = CASE WHEN queued_at IS NULL THEN waiting_for ELSE '' END, queued_at = NULL
 WHERE id = $3
 `
 
@@ -469,7 +480,7 @@ func (q *Queries) MarkStarted(ctx context.Context, arg MarkStartedParams) (int64
 
 const pendingUnstarted = `-- name: PendingUnstarted :many
 SELECT id FROM orchestrator_runs
-WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run'
+WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run' AND queued_at IS NULL
   AND created_at <= clock_timestamp() - make_interval(secs => $1::float8)
 ORDER BY created_at
 LIMIT $2::int
@@ -557,6 +568,31 @@ func (q *Queries) PlanThatCounts(ctx context.Context, runID int64) (json.RawMess
 	var plan json.RawMessage
 	err := row.Scan(&plan)
 	return plan, err
+}
+
+const queueRun = `-- name: QueueRun :execrows
+UPDATE orchestrator_runs r
+SET queued_at = clock_timestamp(), waiting_for = $1, updated_at = clock_timestamp()
+WHERE r.id = $2 AND r.workflow_started_at IS NULL AND r.status = 'pending'
+  AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
+       OR (SELECT count(*) FROM orchestrator_runs b
+           WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
+             AND b.kind = 'run' AND b.queued_at IS NULL AND b.id <> $2) >= $3::int)
+`
+
+type QueueRunParams struct {
+	WaitingFor string
+	RunID      int64
+	Most       int32
+}
+
+// Lets a run wait for its turn where as many are at work as may be, or others wait.
+func (q *Queries) QueueRun(ctx context.Context, arg QueueRunParams) (int64, error) {
+	result, err := q.db.Exec(ctx, queueRun, arg.WaitingFor, arg.RunID, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const quietRuns = `-- name: QuietRuns :many
@@ -703,6 +739,41 @@ func (q *Queries) SelfHealEvents(ctx context.Context, runID int64) ([]SelfHealEv
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unqueueRuns = `-- name: UnqueueRuns :many
+UPDATE orchestrator_runs
+SET queued_at = NULL, waiting_for = '', updated_at = clock_timestamp()
+WHERE id = ANY(ARRAY(
+    SELECT p.id FROM (
+        SELECT q.id, row_number() OVER (ORDER BY q.queued_at, q.id) AS place FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL
+    ) p
+    WHERE p.place + (
+        SELECT count(*) FROM orchestrator_runs b
+        WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
+          AND b.kind = 'run' AND b.queued_at IS NULL) <= $1::int))
+RETURNING id
+`
+
+// Lets as many runs in as there is room for, those that wait longest first.
+func (q *Queries) UnqueueRuns(ctx context.Context, most int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, unqueueRuns, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

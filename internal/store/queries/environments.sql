@@ -13,7 +13,8 @@ LIMIT @most::int;
 INSERT INTO orchestrator_environments (digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id)
 VALUES (@digest, @repo, @base_commit, @source, @recipe, @archive, @archive_size, @bytes, @files, @duration_ms, sqlc.narg(run_id))
 ON CONFLICT (digest) DO UPDATE
-SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files, used_at = now();
+SET archive = excluded.archive, archive_size = excluded.archive_size, bytes = excluded.bytes, files = excluded.files,
+    run_id = excluded.run_id, used_at = now();
 
 -- name: RemoveEnvironment :many
 DELETE FROM orchestrator_environments WHERE digest = @digest RETURNING archive;

@@ -27,12 +27,41 @@ SELECT id, request_digest FROM orchestrator_runs WHERE tenant = @tenant AND idem
 UPDATE orchestrator_runs
 SET workflow_id = @workflow_id,
     workflow_run_id = CASE WHEN workflow_run_id = '' THEN @workflow_run_id ELSE workflow_run_id END,
-    workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp()
+    workflow_started_at = coalesce(workflow_started_at, clock_timestamp()), updated_at = clock_timestamp(),
+    waiting_for = CASE WHEN queued_at IS NULL THEN waiting_for ELSE '' END, queued_at = NULL
 WHERE id = @run_id;
+
+-- name: LockQueue :exec
+-- Who counts the runs at work and lets another one in does so alone.
+SELECT pg_advisory_xact_lock(hashtextextended('rgpt queue of runs', 0));
+
+-- name: QueueRun :execrows
+-- Lets a run wait for its turn where as many are at work as may be, or others wait.
+UPDATE orchestrator_runs r
+SET queued_at = clock_timestamp(), waiting_for = sqlc.arg(waiting_for), updated_at = clock_timestamp()
+WHERE r.id = sqlc.arg(run_id) AND r.workflow_started_at IS NULL AND r.status = 'pending'
+  AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
+       OR (SELECT count(*) FROM orchestrator_runs b
+           WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
+             AND b.kind = 'run' AND b.queued_at IS NULL AND b.id <> sqlc.arg(run_id)) >= sqlc.arg(most)::int);
+
+-- name: UnqueueRuns :many
+-- Lets as many runs in as there is room for, those that wait longest first.
+UPDATE orchestrator_runs
+SET queued_at = NULL, waiting_for = '', updated_at = clock_timestamp()
+WHERE id = ANY(ARRAY(
+    SELECT p.id FROM (
+        SELECT q.id, row_number() OVER (ORDER BY q.queued_at, q.id) AS place FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL
+    ) p
+    WHERE p.place + (
+        SELECT count(*) FROM orchestrator_runs b
+        WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
+          AND b.kind = 'run' AND b.queued_at IS NULL) <= sqlc.arg(most)::int))
+RETURNING id;
 
 -- name: PendingUnstarted :many
 SELECT id FROM orchestrator_runs
-WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run'
+WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run' AND queued_at IS NULL
   AND created_at <= clock_timestamp() - make_interval(secs => @older_than_seconds::float8)
 ORDER BY created_at
 LIMIT @most::int;

@@ -1,0 +1,9 @@
+-- +goose Up
+-- Runs that wait for their turn, and since when: as many as execution.concurrent_runs
+-- are at work already.
+ALTER TABLE orchestrator_runs ADD COLUMN queued_at TIMESTAMPTZ;
+CREATE INDEX orchestrator_runs_queued ON orchestrator_runs (queued_at, id) WHERE queued_at IS NOT NULL;
+
+-- +goose Down
+DROP INDEX orchestrator_runs_queued;
+ALTER TABLE orchestrator_runs DROP COLUMN queued_at;
