@@ -72,10 +72,6 @@ func (a *app) stack() (*devstack.Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.dataDirFlag == "" && a.getenv(setup.DataDir) == "" && tracked(dir) {
-		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
-	}
 	s, err := devstack.Load(dir)
 	if errors.Is(err, devstack.ErrNoStack) {
 		return nil, nil
@@ -102,7 +98,7 @@ func (a *app) config() (*config.Config, error) {
 		from.Env = slices.Concat(from.Env, s.Environment())
 		scripted = s.Model
 		if _, err := os.Stat(filepath.Join(from.Dir, config.FileName)); errors.Is(err, os.ErrNotExist) && s.ConfigDir != "" && from.Project == "" {
-			from.Dir = s.ConfigDir
+			from.Dir, from.Project = s.ConfigDir, s.ConfigFile
 		}
 	}
 	cfg, err := setup.Load(from, scripted)

@@ -77,17 +77,15 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 	if err != nil {
 		return devstack.Options{}, fmt.Errorf("find the present folder: %w", err)
 	}
-	if a.configFile != "" {
-		if here, err = filepath.Abs(filepath.Dir(a.configFile)); err != nil {
-			return devstack.Options{}, fmt.Errorf("find the folder of %s: %w", a.configFile, err)
+	named := a.configFile
+	if named != "" {
+		if named, err = filepath.Abs(named); err != nil {
+			return devstack.Options{}, fmt.Errorf("find %s: %w", a.configFile, err)
 		}
-		// Who names a file vouches for it. The worker and the server read it by themselves.
-		if err := a.trusted().Add(configFiles(here)...); err != nil {
-			return devstack.Options{}, err
-		}
+		here = filepath.Dir(named)
 	}
 	// The worker and the server read the same files, each time that they start.
-	cfg, err := config.Load(config.Sources{Project: a.configFile, Dir: here, Env: a.env, Trusts: a.trusted().Trusts})
+	cfg, err := config.Load(config.Sources{Project: named, Dir: here, Env: a.env, Trusts: a.trusted().Trusts})
 	if err != nil {
 		return devstack.Options{}, err
 	}
@@ -95,7 +93,7 @@ func (a *app) stackOptions(ctx context.Context, scenario string, port int, portG
 		return devstack.Options{}, err
 	}
 	o := devstack.Options{
-		DataDir: dir, Port: port, Scenario: scenario, ConfigDir: here, Programs: programs,
+		DataDir: dir, Port: port, Scenario: scenario, ConfigDir: here, ConfigFile: named, Programs: programs,
 		NeedModel: cfg.Models.Default.Model == "",
 		Namespace: cfg.Temporal.Namespace, Database: cfg.Database.URL,
 		Progress: func(text string) { fmt.Fprintln(a.errs, text+" …") },
@@ -139,14 +137,9 @@ func findPrograms(temporal bool) (devstack.Programs, error) {
 }
 
 func findProgram(self, name, how string) (string, error) {
-	for _, dir := range []string{filepath.Dir(self), "bin"} {
-		file, err := filepath.Abs(filepath.Join(dir, name))
-		if err != nil {
-			continue
-		}
-		if info, err := os.Stat(file); err == nil && !info.IsDir() {
-			return file, nil
-		}
+	file := filepath.Join(filepath.Dir(self), name)
+	if info, err := os.Stat(file); err == nil && !info.IsDir() {
+		return file, nil
 	}
 	if file, err := exec.LookPath(name); err == nil {
 		return file, nil

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -73,17 +71,4 @@ func configFiles(dir string) (found []string) {
 		}
 	}
 	return found
-}
-
-// tracked reports whether git tracks files in a folder. Where git cannot tell, as
-// outside of a repository, none is tracked. Git is told to run nothing that the
-// repository's own configuration names.
-func tracked(dir string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), databaseTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", "-C", filepath.Dir(dir), "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*",
-		"ls-files", "--cached", "-z", "--", filepath.Base(dir))
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0")
-	out, err := cmd.Output()
-	return err == nil && len(out) > 0
 }

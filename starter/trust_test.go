@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,21 +36,22 @@ func TestTrustRemembersTheFilesOfAFolderAsTheyAre(t *testing.T) {
 	require.False(t, list.Trusts(local, []byte("{}\n")))
 }
 
-func TestADataFolderThatARepositoryBringsIsNotUsed(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	data, ran := filepath.Join(dir, ".rgpt"), filepath.Join(dir, "ran")
-	git := func(args ...string) {
-		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@t"}, args...)...).CombinedOutput()
+// Not parallel: the folder that one stands in is the process's.
+func TestADataFolderThatARepositoryBringsIsUsedByNoCommand(t *testing.T) {
+	clone, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	require.NoError(t, os.MkdirAll(filepath.Join(clone, ".rgpt"), 0o755))
+	require.NoError(t, os.Symlink(victim, filepath.Join(clone, ".rgpt", "lock")))
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}} {
+		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", clone}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
-	require.NoError(t, os.MkdirAll(data, 0o755))
-	require.False(t, tracked(data), "no repository")
-	git("init", "-q")
-	require.NoError(t, os.WriteFile(filepath.Join(data, "stack.json"), []byte("{}"), 0o600))
-	require.False(t, tracked(data), "not added yet")
-	git("add", "-A")
-	git("config", "core.fsmonitor", "touch "+ran)
-	require.True(t, tracked(data))
-	require.NoFileExists(t, ran, "git ran what the repository's configuration names")
+	t.Chdir(clone)
+	for _, args := range [][]string{{"run", "list"}, {"dev"}, {"dev", "status"}, {"dev", "stop"}, {"server"}} {
+		var out, errs bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &errs)
+		a.env = []string{"TEMPORAL_ADDRESS=127.0.0.1:1", "DATABASE_URL=postgres://nobody@127.0.0.1:1/x", "PATH=" + os.Getenv("PATH")}
+		require.Equal(t, exitInput, execute(t.Context(), a, args), "%v: %s", args, &errs)
+		require.Contains(t, errs.String(), "git tracks files in", "%v", args)
+	}
+	require.NoFileExists(t, victim)
 }

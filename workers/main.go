@@ -25,6 +25,7 @@ func main() {
 	sandbox.MaybeRunHelper()
 	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "folder of caches and artifacts (RGPT_DATA_DIR)")
 	configDir := flag.String("config-dir", "", "folder of rgpt.yaml")
+	configFile := flag.String("config", "", "file that is read instead")
 	checkTrust := flag.Bool("check-trust", false, "read of that folder only what a repository may set, unless its user trusted it (rgpt trust)")
 	ready := flag.String("ready-file", "", "file to write once the worker polls")
 	showVersion := flag.Bool("version", false, "show the version")
@@ -33,7 +34,7 @@ func main() {
 		fmt.Println("rgpt-worker", version.Version)
 		return
 	}
-	if err := run(*dataDir, *configDir, *checkTrust, *ready); err != nil {
+	if err := run(*dataDir, config.Sources{Project: *configFile, Dir: *configDir}, *checkTrust, *ready); err != nil {
 		fmt.Fprintln(os.Stderr, "rgpt-worker:", telemetry.Redact(err.Error()))
 		os.Exit(exitCode(err))
 	}
@@ -47,10 +48,9 @@ func exitCode(err error) int {
 	return 1
 }
 
-func run(dataDir, configDir string, checkTrust bool, ready string) error {
+func run(dataDir string, from config.Sources, checkTrust bool, ready string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	from := config.Sources{Dir: configDir}
 	if checkTrust {
 		from.Trusts = trust.Default(os.Getenv).Trusts
 	}

@@ -59,7 +59,8 @@ type Stack struct {
 	Model       string    `json:"model_url,omitempty"` // of the scripted model
 	Scenario    string    `json:"scenario,omitempty"`
 	Server      string    `json:"server_url"`
-	ConfigDir   string    `json:"config_dir,omitempty"` // where rgpt.yaml was looked for
+	ConfigDir   string    `json:"config_dir,omitempty"`  // where rgpt.yaml was looked for
+	ConfigFile  string    `json:"config_file,omitempty"` // that was named instead
 	Processes   []Process `json:"processes"`
 	Stopped     bool      `json:"stopped,omitempty"` // on purpose, by Down
 	Ports       ports     `json:"ports"`

@@ -29,17 +29,19 @@ import (
 // Options say what stack to run.
 type Options struct {
 	DataDir   string
-	Port      int                      // of the server; 0 takes a free one, -1 the one it had or the default
-	Scenario  string                   // of the scripted model; empty: none is started unless NeedModel says so
-	NeedModel bool                     // no provider is configured: the scripted model serves, without answers if it has no scenario
-	ConfigDir string                   // where the worker and the server look for rgpt.yaml
-	Programs  Programs                 // binaries
-	Database  string                   // DATABASE_URL: ours is not started
-	Temporal  string                   // TEMPORAL_ADDRESS: ours is not started
-	Namespace string                   // of Temporal
-	Progress  func(string)             // says what is being done; may be nil
-	Without   []Role                   // roles that are left out, for tests that run them themselves
-	Env       func(role Role) []string // more environment for a process, for tests
+	Port      int    // of the server; 0 takes a free one, -1 the one it had or the default
+	Scenario  string // of the scripted model; empty: none is started unless NeedModel says so
+	NeedModel bool   // no provider is configured: the scripted model serves, without answers if it has no scenario
+	ConfigDir string // where the worker and the server look for rgpt.yaml
+	// ConfigFile is the file that they read instead, where somebody named one.
+	ConfigFile string
+	Programs   Programs                 // binaries
+	Database   string                   // DATABASE_URL: ours is not started
+	Temporal   string                   // TEMPORAL_ADDRESS: ours is not started
+	Namespace  string                   // of Temporal
+	Progress   func(string)             // says what is being done; may be nil
+	Without    []Role                   // roles that are left out, for tests that run them themselves
+	Env        func(role Role) []string // more environment for a process, for tests
 
 	// For measurements: where Temporal keeps its state, and settings that are tried.
 	TemporalInPostgres bool              // in the cluster, not in a SQLite file beside it
@@ -114,7 +116,7 @@ func (u *upper) prepare() error {
 		u.Namespace = "default"
 	}
 	if u.o.ConfigDir != "" {
-		u.ConfigDir = u.o.ConfigDir
+		u.ConfigDir, u.ConfigFile = u.o.ConfigDir, u.o.ConfigFile
 	}
 	if u.o.Scenario != "" {
 		file, err := filepath.Abs(u.o.Scenario)
@@ -416,7 +418,10 @@ func (u *upper) server(ctx context.Context) (*launch, error) {
 
 // configArgs tells a process where the configuration lies.
 func (u *upper) configArgs(args ...string) []string {
-	if u.ConfigDir == "" {
+	switch {
+	case u.ConfigFile != "":
+		return append(args, "--config", u.ConfigFile)
+	case u.ConfigDir == "":
 		return args
 	}
 	// It may have changed since, and be a folder that somebody else made.

@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -326,7 +327,8 @@ func Timed(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice
 
 // DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the
 // present folder if it is there, else .rgpt in the home folder if it is there,
-// else .rgpt in the present folder.
+// else .rgpt in the present folder. One in the present folder that git tracks is
+// refused: whoever made the repository chose the programs and addresses in it.
 func DefaultDataDir() (string, error) {
 	if dir := os.Getenv(DataDir); dir != "" {
 		return filepath.Abs(dir)
@@ -334,6 +336,11 @@ func DefaultDataDir() (string, error) {
 	here, err := filepath.Abs(".rgpt")
 	if err != nil {
 		return "", fmt.Errorf("find the data folder: %w", err)
+	}
+	if _, err := os.Lstat(here); err == nil {
+		if err := ours(here); err != nil {
+			return "", err
+		}
 	}
 	if isDir(here) {
 		return here, nil
@@ -344,6 +351,20 @@ func DefaultDataDir() (string, error) {
 		}
 	}
 	return here, nil
+}
+
+// ours refuses a data folder that git tracks.
+func ours(dir string) error {
+	tracked, err := trust.Tracked(dir)
+	switch {
+	case err != nil:
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
+			"the data folder %s is not used, as nobody knows who made it; name one with --data-dir or RGPT_DATA_DIR", dir)
+	case tracked:
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
+	}
+	return nil
 }
 
 func isDir(path string) bool {
