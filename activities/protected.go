@@ -36,7 +36,7 @@ func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) 
 // approved refuses to push protected files that nobody has approved, whatever
 // the workflow did.
 func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) error {
-	if !in.Release.Push || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
+	if !contract.Pushes(in.Repo, in.Release) || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
 		return nil
 	}
 	files, err := a.Protected(ctx, contract.ProtectedInput{Workspace: in.Workspace, Patterns: in.Release.Protected})

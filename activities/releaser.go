@@ -53,7 +53,7 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	if err := a.Workspaces.Publish(ctx, in.Repo, commit, in.Release.Branch, options); err != nil {
 		return contract.ReleaseResult{}, err
 	}
-	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: options.Remote != ""}
+	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: contract.Pushes(in.Repo, in.Release)}
 	return result, a.keepReport(ctx, in, result)
 }
 

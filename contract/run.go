@@ -1,6 +1,9 @@
 package contract
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Phase is one of the four parts of a run.
 type Phase string
@@ -171,6 +174,12 @@ type Settings struct {
 	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, also where the planner finds it too complex
 }
 
+// Pushes reports whether a release reaches another place than a repository on the
+// worker's host: because it is pushed, or because the run works on a URL.
+func Pushes(repo Repo, release ReleaseSettings) bool {
+	return release.Push || !strings.HasPrefix(repo.URL, "/")
+}
+
 // PlanByDeliberation is the PlanBy of runs that ALPHA and BETA plan.
 const PlanByDeliberation = "deliberation"
 
@@ -300,6 +309,18 @@ type Command struct {
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
 	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that counts instead, as a person edited it
 	Action     HealAction   `json:"action,omitempty"`      // heal: what to do; empty: the next of the table
+}
+
+// The names under which this program sends commands of people that did not say theirs.
+const (
+	ByAPI       = "api"
+	ByDashboard = "dashboard"
+)
+
+// Nameless reports whether a command came without the name of whoever gave it.
+func Nameless(by string) bool {
+	by = strings.TrimSpace(by)
+	return by == "" || by == ByAPI || by == ByDashboard
 }
 
 // Ack answers an update.

@@ -26,7 +26,7 @@ type Steering struct {
 func (in Steering) command(name string, w api.Why) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
 	if c.By == "" {
-		c.By = "api"
+		c.By = contract.ByAPI
 	}
 	c.ID = in.id(name, in.ID)
 	return c

@@ -18,7 +18,7 @@ type releaseOutput struct {
 func (r *run) findProtected(ctx workflow.Context) error {
 	s := r.in.Settings.Release
 	r.protected = contract.ProtectedFiles{}
-	if !s.Push || len(s.Protected) == 0 {
+	if !contract.Pushes(r.in.Settings.Repo, s) || len(s.Protected) == 0 {
 		return nil
 	}
 	return r.placeOf(contract.PhaseReleaser, "").activity(ctx, longWork, contract.ActivityProtected, contract.ProtectedInput{

@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -246,7 +245,7 @@ func (r *run) checkApprove(c contract.Command) error {
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
-	case a.kind == contract.ApprovalRelease && r.protected.Total > 0 && strings.TrimSpace(c.By) == "":
+	case a.kind == contract.ApprovalRelease && r.protected.Total > 0 && contract.Nameless(c.By):
 		return rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.protected.Words())
 	}
 	return nil

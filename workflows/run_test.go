@@ -238,7 +238,7 @@ func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing
 		w.protected = touched
 		var unnamed *answer
 		w.after(time.Minute, func() {
-			unnamed = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: " "})
+			unnamed = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: contract.ByAPI})
 			w.env.SignalWorkflow(contract.UpdateApprove, contract.Command{ID: "2"})
 		})
 		w.after(2*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "3", By: "ann"}) })
@@ -259,6 +259,16 @@ func TestProtectedFilesArePushedOnlyOnceSomebodyHasApprovedThemByName(t *testing
 		require.Equal(t, contract.StatusDone, w.orchestrate(t, push).Status)
 		require.Empty(t, w.released.ApprovedBy)
 		require.NotContains(t, w.events(), contract.EventApprovalRequested)
+	})
+	t.Run("released to a URL", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.protected = touched
+		require.Equal(t, contract.CodeApprovalExpired, w.orchestrate(t, func(s *contract.Settings) {
+			push(s)
+			s.Release.Push, s.Repo.URL = false, "https://example.com/r.git"
+		}).Failure.Code)
+		require.Empty(t, w.commits)
 	})
 	t.Run("not pushed", func(t *testing.T) {
 		t.Parallel()

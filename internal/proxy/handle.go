@@ -273,7 +273,8 @@ var otherMethod = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-
 // credential that is there to install.
 func reads(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead ||
-		r.Method == http.MethodPost && strings.HasSuffix(r.URL.EscapedPath(), "/git-upload-pack")
+		r.Method == http.MethodPost && strings.HasSuffix(r.URL.EscapedPath(), "/git-upload-pack") &&
+			r.Header.Get("Content-Type") == "application/x-git-upload-pack-request" // which is no form of any API
 }
 
 // upstreamTLS verifies hosts as usual.

@@ -721,7 +721,7 @@ func askRelease(a Ask) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Approve the release", Icon: "check", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Reason: true, Ask: askReleaseWords(a)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Do(Command{Name: "approve", Label: "Approve the release", Icon: "check", Class: "primary", Key: "a", Href: answerHref(a, "approve"), Body: answerBody(a), Reason: true, Person: a.Question.Reason != "", Ask: askReleaseWords(a)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -259,10 +259,10 @@ export function toast(state, text) {
 
 // ── Commands ───────────────────────────────────────────────────────────────
 
-// confirmed asks once, and returns null for no, or the reason that was given.
+// confirmed asks once, and returns null for no, or what was given: a reason, a name.
 function confirmed(button) {
   const { ask } = button.dataset;
-  if (!ask) return Promise.resolve("");
+  if (!ask) return Promise.resolve({});
   const dialog = $("#confirm");
   $("#confirm-title").textContent = button.textContent.trim();
   $("#confirm-text").textContent = ask;
@@ -270,13 +270,18 @@ function confirmed(button) {
   reason.hidden = !("reason" in button.dataset);
   const text = $("textarea", reason);
   text.value = "";
+  const person = $("#confirm-person");
+  person.hidden = !("person" in button.dataset);
+  const name = $("input", person);
+  name.disabled = person.hidden;
   const yes = $("[data-confirm]", dialog);
   yes.textContent = button.textContent.trim();
   yes.classList.toggle("danger", button.classList.contains("danger"));
   dialog.returnValue = "";
   dialog.showModal();
-  (reason.hidden ? yes : text).focus();
-  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? text.value.trim() : null), { once: true }));
+  (person.hidden ? (reason.hidden ? yes : text) : name).focus();
+  const given = () => ({ ...(text.value.trim() && { reason: text.value.trim() }), ...(!name.disabled && { by: name.value.trim() }) });
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? given() : null), { once: true }));
 }
 
 // fields reads a form as JSON: empty fields are left out, names with a dot are
@@ -310,9 +315,9 @@ export async function send(button) {
     toast("failed", `What was entered is no JSON: ${error.message}`);
     return;
   }
-  const reason = await confirmed(button);
-  if (reason === null) return;
-  if (reason) body.reason = reason;
+  const given = await confirmed(button);
+  if (given === null) return;
+  Object.assign(body, given);
   if (button.dataset.plain !== undefined) delete body.by;
   if (sending.has(button)) return;
   sending.add(button);
