@@ -25,6 +25,7 @@ type wanted struct {
 	digest    string // empty: there is nothing to set up
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none
+	unproven  bool  // an agent proposed the setup, and no baseline has proven it yet
 	private   bool  // it is that of a change, for its run on this host alone
 }
 
@@ -113,12 +114,12 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
 	}
 	if known.ID != 0 {
-		w.recipe.Source = environment.Source(known.Source)
+		w.recipe.Source, w.unproven = environment.Source(known.Source), !known.Proven
 	}
 	if len(w.recipe.Setup) == 0 {
 		return w, nil
 	}
-	digest, err := w.recipe.Digest(func(name string) ([]byte, error) { return readInput(root, name) }, a.ToolVersions)
+	digest, err := w.recipe.Digest(func(name string) (io.ReadCloser, error) { return openInput(root, name) }, a.ToolVersions)
 	if err != nil {
 		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
 	}
@@ -131,23 +132,16 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	return w, nil
 }
 
-// inputBytes bounds a file whose content decides about an environment.
-const inputBytes = 64 << 20
-
-func readInput(root *os.Root, name string) ([]byte, error) {
+// openInput opens a file whose content decides about an environment.
+func openInput(root *os.Root, name string) (io.ReadCloser, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > inputBytes {
-		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", name, inputBytes)
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", name)
 	}
-	file, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, inputBytes))
+	return root.Open(name)
 }
 
 func digestOf(parts ...string) string {

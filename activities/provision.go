@@ -221,12 +221,13 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 const downloadShare = 10
 
 // setUpWithDownloads carries a recipe out with the downloads that the repository's
-// last set-up left, and leaves its own. What an agent's change sets up gets and leaves
-// none: its packages must not reach other runs.
+// last set-up left, and leaves its own. What an agent's change sets up, or a setup that
+// an agent proposed and nothing has proven, gets and leaves none: its packages must not
+// reach other runs.
 func (a *Activities) setUpWithDownloads(
 	ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration,
 ) (*environment.Failed, error) {
-	if w.private || len(w.recipe.Cache) == 0 {
+	if w.private || w.unproven || len(w.recipe.Cache) == 0 {
 		return a.carryOutSetup(ctx, runID, w, checkout, draft, timeout)
 	}
 	downloads, key := setup.Downloads(a.DataDir), digestOf("downloads", w.workspace.Repo)
@@ -237,7 +238,9 @@ func (a *Activities) setUpWithDownloads(
 	}
 	warn(downloads.Take(key, w.recipe.Cache, draft))
 	failed, err := a.carryOutSetup(ctx, runID, w, checkout, draft, timeout)
-	warn(downloads.Put(ctx, key, w.recipe.Cache, draft, a.Config.Environment.Disk.Int64()/downloadShare))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	warn(downloads.Put(last, key, w.recipe.Cache, draft, a.Config.Environment.Disk.Int64()/downloadShare))
 	return failed, err
 }
 
@@ -267,20 +270,22 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 	if f := cmp.Or(failed, optional); f != nil {
 		f.Output = telemetry.Redact(f.Output)
 		if r, ok := egress.trouble(); ok {
-			return failed, unreachable(ctx, f, r)
+			return failed, unreachable(ctx, f, r, timeout)
 		}
 	}
 	return failed, nil
 }
 
 // unreachable adds to a failure that a host could not be reached. Where that may
-// pass, it returns an error that has the set-up tried again, but after the last try:
-// the failure is a result then, as it may have nothing to do with that host.
-func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record) error {
+// pass, it returns an error that has the set-up tried again, but after the last try,
+// or once a set-up's whole time is over: the failure is a result then, as it may have
+// nothing to do with that host.
+func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record, timeout time.Duration) error {
 	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
 	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
 	if r.Passing && activity.IsActivity(ctx) {
-		if _, again := err.Again(int(activity.GetInfo(ctx).Attempt)); again {
+		info := activity.GetInfo(ctx)
+		if _, again := err.Again(int(info.Attempt)); again && time.Since(info.ScheduledTime) < timeout {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func quick(ctx workflow.Context) workflow.Context {
 func tryOrdinary(ctx workflow.Context, err error) bool {
 	var timeout *temporal.TimeoutError
 	var failed *temporal.ApplicationError
-	if !errors.As(err, &timeout) && !(errors.As(err, &failed) && !failed.NonRetryable()) {
+	if again := errors.As(err, &timeout) || errors.As(err, &failed) && !failed.NonRetryable(); !again {
 		return false
 	}
 	return workflow.GetVersion(ctx, "slow work becomes ordinary", workflow.DefaultVersion, 1) != workflow.DefaultVersion

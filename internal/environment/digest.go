@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"runtime"
 	"strings"
@@ -26,15 +27,14 @@ var usedTools = map[string][]string{
 // comes from content; an input that cannot be read is an error, as its environment
 // could be taken for another's. Hints and missing tools do not count: they change
 // no command.
-func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (string, error) {
+func (r Recipe) Digest(open func(path string) (io.ReadCloser, error), tools Tools) (string, error) {
 	inputs := map[string]string{}
 	for _, p := range r.Inputs {
-		data, err := content(p)
+		sum, err := digestOf(open, p)
 		if err != nil {
 			return "", fmt.Errorf("read %s, which decides about the environment: %w", p, err)
 		}
-		sum := sha256.Sum256(data)
-		inputs[p] = hex.EncodeToString(sum[:])
+		inputs[p] = sum
 	}
 	versions := map[string]string{}
 	if r.Source != SourceDetected { // what such commands use is not known
@@ -61,6 +61,20 @@ func (r Recipe) Digest(content func(path string) ([]byte, error), tools Tools) (
 	}
 	sum := sha256.Sum256(all)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// digestOf reads a file of any size.
+func digestOf(open func(path string) (io.ReadCloser, error), name string) (string, error) {
+	file, err := open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // YAML is the recipe as the section environment of rgpt.yaml, ready to commit.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -57,52 +59,55 @@ func ownParents(home, folder string) error {
 	return nil
 }
 
-// Put moves folders out of the home of a draft, in place of older ones. One with
-// more than most bytes is removed.
+// Put moves folders out of the home of a draft, in place of all that the key had. What
+// would bring them over most bytes together, or cannot be kept, is removed: none of it
+// stays in the draft. The error says what could not be kept.
 func (d Downloads) Put(ctx context.Context, key string, folders []string, draft *Draft, most int64) error {
 	if len(folders) == 0 {
 		return nil
 	}
 	to := filepath.Join(d.root, key)
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return fmt.Errorf("keep downloads: %w", err)
+	err := removeAll(to)
+	if err == nil {
+		err = os.MkdirAll(to, 0o755)
 	}
 	for _, folder := range folders {
-		if err := d.put(ctx, to, folder, draft, most); err != nil {
-			return fmt.Errorf("keep %s for the next set-up: %w", folder, err)
+		bytes, failed := d.put(ctx, to, folder, draft, most)
+		if most -= bytes; failed != nil {
+			err = errors.Join(err, fmt.Errorf("keep %s for the next set-up: %w", folder, failed))
 		}
 	}
-	now := time.Now()
-	return os.Chtimes(to, now, now)
+	return err
 }
 
 // put leaves a folder where it is that is reached through a link: set-up commands
-// chose what lies in the home. They have ended, so nothing changes meanwhile.
-func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, most int64) error {
+// chose what lies in the home. They have ended, so nothing changes meanwhile. It
+// returns the bytes that are kept.
+func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, most int64) (int64, error) {
 	top, err := filepath.EvalSymlinks(draft.Home())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	whole := filepath.Join(top, folder)
 	if resolved, err := filepath.EvalSymlinks(whole); err != nil || resolved != whole {
-		return nil // there is nothing to keep
+		return 0, nil //nolint:nilerr // there is nothing to keep
 	}
-	if bytes, _ := usage(ctx, whole); bytes > most {
-		return removeAll(whole)
+	bytes, _ := usage(ctx, whole)
+	if err := ctx.Err(); err != nil { // it was not measured to its end
+		return 0, errors.Join(err, removeAll(whole))
 	}
-	kept, err := os.OpenRoot(to)
-	if err != nil {
-		return err
+	if bytes > most {
+		return 0, removeAll(whole)
 	}
-	defer kept.Close()
-	if err := dropTree(kept, folder); err != nil {
-		return err
+	if err := keepPath(draft.Home(), to, folder); err != nil {
+		return 0, errors.Join(err, removeAll(whole))
 	}
-	return keepPath(draft.Home(), to, folder)
+	return bytes, nil
 }
 
-// Sweep removes what no set-up used for longer than age.
-func (d Downloads) Sweep(age time.Duration) error {
+// Sweep removes what no set-up used for longer than age, and then what was not used
+// for longest until at most most bytes are left.
+func (d Downloads) Sweep(ctx context.Context, age time.Duration, most int64) error {
 	entries, err := os.ReadDir(d.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -110,13 +115,27 @@ func (d Downloads) Sweep(age time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("list downloads: %w", err)
 	}
+	used := map[string]time.Time{}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > age {
-			err = removeAll(filepath.Join(d.root, e.Name()))
-			if err != nil {
-				return fmt.Errorf("remove old downloads: %w", err)
-			}
+		if info, err := e.Info(); err == nil {
+			used[e.Name()] = info.ModTime()
 		}
 	}
-	return nil
+	keys := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) }) // the newest first
+	var failed error
+	for _, key := range keys {
+		dir := filepath.Join(d.root, key)
+		bytes, _ := usage(ctx, dir)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if most -= bytes; most >= 0 && time.Since(used[key]) <= age {
+			continue
+		}
+		most += bytes
+		if err := removeAll(dir); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("remove old downloads: %w", err))
+		}
+	}
+	return failed
 }

@@ -1,6 +1,8 @@
 package environment
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,9 +85,56 @@ func TestOldDownloadsAreRemoved(t *testing.T) {
 	}
 	long := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "downloads/old"), long, long))
-	require.NoError(t, downloads.Sweep(time.Minute))
+	require.NoError(t, downloads.Sweep(t.Context(), time.Minute, 1<<30))
 	require.NoDirExists(t, filepath.Join(dir, "downloads/old"))
 	require.DirExists(t, filepath.Join(dir, "downloads/young"))
+}
+
+func TestDownloadsOfAllRepositoriesHaveABoundAndTheLongestUnusedGoFirst(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, downloads := At(filepath.Join(dir, "environments")), DownloadsAt(filepath.Join(dir, "downloads"))
+	const each = 1 << 20
+	for i, key := range []string{"third", "second", "first"} {
+		files := map[string]string{".npm/a": strings.Repeat("x", each)}
+		require.NoError(t, downloads.Put(t.Context(), key, []string{".npm"}, downloading(t, store, files), 2*each))
+		at := time.Now().Add(time.Duration(i-3) * time.Minute)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, "downloads", key), at, at))
+	}
+	require.NoError(t, downloads.Sweep(t.Context(), time.Hour, 2*each+each/2))
+	require.NoDirExists(t, filepath.Join(dir, "downloads/third"))
+	require.DirExists(t, filepath.Join(dir, "downloads/second"))
+	require.DirExists(t, filepath.Join(dir, "downloads/first"))
+}
+
+func TestAKeyHasOneBoundAndOnlyTheFoldersThatItsLastSetUpNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, downloads := At(filepath.Join(dir, "environments")), DownloadsAt(filepath.Join(dir, "downloads"))
+	const each = 1 << 20
+	for i := range 5 { // such as a repository whose rgpt.yaml names another folder each time
+		folder := fmt.Sprint(".cache-", i)
+		draft := downloading(t, store, map[string]string{folder + "/a": strings.Repeat("x", each)})
+		require.NoError(t, downloads.Put(t.Context(), "repository", []string{folder}, draft, 2*each))
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "downloads/repository"))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+
+	draft := downloading(t, store, map[string]string{".a/x": strings.Repeat("x", each), ".b/x": strings.Repeat("x", each), ".c/x": "small"})
+	require.NoError(t, downloads.Put(t.Context(), "repository", []string{".a", ".b", ".c"}, draft, each+each/2))
+	entries, err = os.ReadDir(filepath.Join(dir, "downloads/repository"))
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "together they fit")
+	home, err := os.ReadDir(draft.Home())
+	require.NoError(t, err)
+	require.Empty(t, home, "what does not fit is no part of the environment either")
+
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	draft = downloading(t, store, map[string]string{".a/x": strings.Repeat("x", each)})
+	require.Error(t, downloads.Put(stopped, "repository", []string{".a"}, draft, each/2))
+	require.NoDirExists(t, filepath.Join(dir, "downloads/repository/.a"), "it was not measured")
 }
 
 func TestFoldersToKeepLieBelowTheHome(t *testing.T) {

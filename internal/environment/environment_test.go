@@ -2,6 +2,7 @@ package environment
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -250,7 +251,7 @@ func TestManifestsNearTheRootAreFoundInHugeRepositories(t *testing.T) {
 
 func TestTheToolsOfCommandsThatAPersonWroteAllCount(t *testing.T) {
 	t.Parallel()
-	read := func(string) ([]byte, error) { return nil, nil }
+	read := func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
 	r := findWith(t, "-- package.json --\n{}\n", Settings{Setup: []string{"mvn -q package"}})
 	one, err := r.Digest(read, Tools{"maven": "3.8.7"})
 	require.NoError(t, err)
@@ -376,9 +377,9 @@ func TestTheDigestFollowsWhatDecides(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"package.json": "{}", "package-lock.json": "{}"}
 	r := find(t, "-- package.json --\n{}\n-- package-lock.json --\n{}\n")
-	read := func(p string) ([]byte, error) {
+	read := func(p string) (io.ReadCloser, error) {
 		if text, ok := files[p]; ok {
-			return []byte(text), nil
+			return io.NopCloser(strings.NewReader(text)), nil
 		}
 		return nil, os.ErrNotExist
 	}

@@ -92,9 +92,11 @@ func TestCredentialsOnlyRead(t *testing.T) {
 		asked = append(asked, r.Method+r.Header.Get("X-Http-Method-Override")+" "+r.URL.Path)
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "of the owner"})
 	})
+	kind := "application/x-git-upload-pack-request"
 	do := func(method, path string) (status, cookies int) {
 		request, err := http.NewRequestWithContext(t.Context(), method, "https://example.com"+path, nil)
 		require.NoError(t, err)
+		request.Header.Set("Content-Type", kind)
 		request.Header.Set("X-HTTP-Method-Override", "DELETE")
 		response, err := client.Do(request)
 		require.NoError(t, err)
@@ -112,6 +114,9 @@ func TestCredentialsOnlyRead(t *testing.T) {
 		status, _ := do(request[0], request[1])
 		require.Equal(t, http.StatusForbidden, status, request)
 	}
+	kind = "application/json" // such as an API's that makes a file of that name
+	status, _ = do("POST", "/api/v1/repos/o/r/contents/.github/workflows/git-upload-pack")
+	require.Equal(t, http.StatusForbidden, status)
 	b.stop()
 	require.Equal(t, []string{"GET /package", "POST /group/repo.git/git-upload-pack"}, asked)
 }

@@ -309,6 +309,10 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 // is an artifact by then.
 const shownOutput = time.Hour
 
+// downloadsShare is which part of environment.disk the downloads of all repositories
+// may take up, beside it.
+const downloadsShare = 4
+
 // sweepEnvironments removes environments of this host that are over its bounds,
 // and output that nobody watches any more.
 func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *slog.Logger) {
@@ -321,7 +325,7 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 		err = errors.Join(
 			setup.Environments(parts.DataDir).Sweep(ctx, environment.Bounds{Age: e.Age, Bytes: e.Disk.Int64(), Count: e.Count},
 				func(digest string) bool { return slices.Contains(used, digest) }),
-			setup.Downloads(parts.DataDir).Sweep(e.Age), removeArchives(ctx, parts, e.Age))
+			setup.Downloads(parts.DataDir).Sweep(ctx, e.Age, e.Disk.Int64()/downloadsShare), removeArchives(ctx, parts, e.Age))
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("Could not sweep the environments", "error", err)
