@@ -428,6 +428,27 @@ func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
 	require.Equal(t, 2, h.served(), "the last call may overshoot by itself and no more")
 }
 
+func TestACallWhoseRequestIsMoreThanItsStepHasLeftIsNotMade(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	e, _ := h.openStep()
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Left: &contract.StepLeft{Tokens: 100}}
+	_, failure := do[contract.ThinkResult](h, h.Think, in)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, string(contract.CodeStepBudget))
+	require.Contains(t, failure.Message, "execution.step.tokens")
+	require.Zero(t, h.served())
+
+	in.Left.Tokens = 1 << 20
+	first, failure := do[contract.ThinkResult](h, h.Think, in)
+	require.Nil(t, failure)
+	in.Left.Tokens = 1
+	again, failure := do[contract.ThinkResult](h, h.Think, in)
+	require.Nil(t, failure, "what was paid for is not refused")
+	require.Equal(t, first, again)
+	require.Equal(t, 1, h.served())
+}
+
 func TestAStepIsOpenedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "  []")

@@ -30,7 +30,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		return a.deliberate(ctx, in)
 	}
 	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
+		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model was told and may mend it; the workflow counts.
@@ -115,6 +115,7 @@ type question struct {
 	turn      int
 	choice    contract.ModelChoice
 	budget    contract.RunBudget
+	left      *contract.StepLeft
 	timeout   time.Duration
 	tools     []tool.Definition
 	schema    *model.Schema
@@ -182,11 +183,15 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		return model.Response{}, err
 	}
 	request := q.request(messages, int64(a.Config.Models.MaxOutputTokens))
+	if err := a.affordable(ctx, q, request); err != nil {
+		return model.Response{}, err
+	}
 	reserved, err := a.reserve(ctx, q, request)
 	if err != nil {
 		return model.Response{}, err
 	}
 	if reserved.Warned {
+		telemetry.BudgetWarnings.Inc()
 		a.Log.WarnContext(ctx, reserved.Warning, "run", q.execution.RunID)
 	}
 	if reserved.Answer != nil {
@@ -213,6 +218,29 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		return model.Response{}, unsettled
 	}
 	return response, err
+}
+
+// affordable refuses a call whose request alone would use up more than its step has
+// left. What was paid for already is read again for nothing.
+func (a *Activities) affordable(ctx context.Context, q question, r model.Request) error {
+	if q.left == nil {
+		return nil
+	}
+	entry, _ := a.Model.Entry(q.choice)
+	prompt := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools)}
+	what, setting, needs, has := "tokens", "execution.step.tokens", prompt.PromptTokens, q.left.Tokens
+	if cost := model.Cost(prompt, entry); q.left.MicroUSD > 0 && cost > q.left.MicroUSD {
+		what, setting, needs, has = "micro-dollars", "execution.step.cost_usd", cost, q.left.MicroUSD
+	}
+	if has <= 0 || needs <= has {
+		return nil
+	}
+	_, err := a.Store.Answer(ctx, q.execution.ID, q.turn)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return fault.New(contract.ClassLogic, contract.CodeStepBudget,
+		"step %s has %d %s left, and its next request alone would take about %d; it was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
 }
 
 // complete makes the call within a span of its own.

@@ -209,7 +209,15 @@ type ThinkInput struct {
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
 	Schema    bool          `json:"schema,omitempty"` // send the strict forms of the tools' schemas
+	Left      *StepLeft     `json:"left,omitempty"`   // nil: the step has no bounds of its own
 	Brief     *Brief        `json:"brief,omitempty"`  // set for a member of a deliberation: it has moves instead of tools
+}
+
+// StepLeft is what a step may still use up: a call is not made whose request alone
+// would take more. 0 is no bound.
+type StepLeft struct {
+	Tokens   int64 `json:"tokens,omitempty"`
+	MicroUSD int64 `json:"micro_usd,omitempty"`
 }
 
 // Brief is what a member of a deliberation is told before its turn, and what its

@@ -23,6 +23,7 @@ const (
 	EventApprovalGranted   EventType = "approval.granted"
 	EventApprovalRejected  EventType = "approval.rejected"
 	EventApprovalExpired   EventType = "approval.expired"
+	EventBudgetWarning     EventType = "budget.warning" // a budget is nearly used up
 	EventModelSwitched     EventType = "model.switched"
 	EventHealStarted       EventType = "heal.started"
 	EventHealSuccess       EventType = "heal.success" // the phase went through afterwards

@@ -166,7 +166,7 @@ func (l *agentLoop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	var think contract.ThinkResult
 	err := l.place.activity(ctx, l.in.Settings.ModelTimeout+modelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
-		Schema: l.in.Lessons.Schema,
+		Schema: l.in.Lessons.Schema, Left: l.left(),
 	}).Get(ctx, &think)
 	if err != nil {
 		return false, fault.Of(err)
@@ -230,6 +230,22 @@ func (l *agentLoop) validate(ctx workflow.Context) *contract.Failure {
 		}
 	}
 	return nil
+}
+
+// left returns what the step may still use up, after spent found nothing used up.
+func (l *agentLoop) left() *contract.StepLeft {
+	b := l.in.Settings.Budget
+	var left contract.StepLeft
+	if b.Tokens > 0 {
+		left.Tokens = b.Tokens - l.Usage.Tokens()
+	}
+	if b.MicroUSD > 0 {
+		left.MicroUSD = b.MicroUSD - l.Usage.MicroUSD
+	}
+	if left == (contract.StepLeft{}) {
+		return nil
+	}
+	return &left
 }
 
 // spent says which budget of the step is used up, if any.

@@ -198,6 +198,15 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)
 		kinds, keys := split(keysOf(near))
 		pipeline.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
+		payload, err := encode(map[string]any{"warning": out.Warning, "agent": r.Execution.Agent, "step": r.Execution.Step})
+		if err != nil {
+			return out, nil, err
+		}
+		// Nobody who holds a run's lock waits for its budgets.
+		pipeline.queue(
+			q.LockRun(ctx, r.Execution.RunID),
+			q.AddEvent(ctx, db.AddEventParams{RunID: r.Execution.RunID, EventType: string(contract.EventBudgetWarning), Payload: payload}),
+		)
 	}
 	pipeline.queue(
 		q.AddToBudgets(ctx, addition(now, 0, 0, r.Tokens, r.MicroUSD)),

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -210,6 +211,11 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	second, err := b.ReserveCall(t.Context(), reservation(execution, 2))
 	require.NoError(t, err, "it did")
 	require.False(t, second.Warned, "a budget warns once")
+	events, err := b.Events(t.Context(), b.run.ID, 0, 100)
+	require.NoError(t, err)
+	events = slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventBudgetWarning })
+	require.Len(t, events, 1)
+	require.Contains(t, string(events[0].Payload), "5000 tokens of 1000 tokens")
 	require.NoError(t, b.SettleCall(t.Context(), second.ID, contract.Usage{PromptTokens: 10, MicroUSD: 4_200_000}, 0, raw(`{}`), nil))
 
 	_, err = b.ReserveCall(t.Context(), reservation(execution, 3))

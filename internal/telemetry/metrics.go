@@ -126,6 +126,11 @@ var (
 	ModelErrors = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_model_errors_total", Help: "Failed model calls, by failure class and code.",
 	}, []string{"provider", "model", "class", "code"})
+	// BudgetWarnings counts budgets of runs and days of which models.budgets.warn_at is
+	// used up.
+	BudgetWarnings = factory.NewCounter(prometheus.CounterOpts{
+		Name: "rgpt_budget_warnings_total", Help: "Budgets that are nearly used up.",
+	})
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
 	ToolCalls = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_tool_calls_total", Help: "Tool calls of agents, by how they ended.",

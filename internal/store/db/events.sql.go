@@ -62,6 +62,29 @@ func (q *Queries) AddArtifacts(ctx context.Context, arg AddArtifactsParams) (Add
 	return i, err
 }
 
+const addEvent = `-- name: AddEvent :exec
+WITH counted AS (
+    UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    WHERE r.id = $1 RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, $2::text, $3::jsonb FROM counted c
+)
+SELECT pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text AS notified FROM counted c
+`
+
+type AddEventParams struct {
+	RunID     int64
+	EventType string
+	Payload   json.RawMessage
+}
+
+// Writes one event. Runs under the lock of the run.
+func (q *Queries) AddEvent(ctx context.Context, arg AddEventParams) error {
+	_, err := q.db.Exec(ctx, addEvent, arg.RunID, arg.EventType, arg.Payload)
+	return err
+}
+
 const artifacts = `-- name: Artifacts :many
 SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
 FROM orchestrator_artifacts WHERE run_id = $1 ORDER BY id

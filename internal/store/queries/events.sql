@@ -64,6 +64,17 @@ SELECT (SELECT count(*) FROM added)::int AS added,
              THEN pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM counted c;
 
+-- name: AddEvent :exec
+-- Writes one event. Runs under the lock of the run.
+WITH counted AS (
+    UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    WHERE r.id = @run_id RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, @event_type::text, @payload::jsonb FROM counted c
+)
+SELECT pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text AS notified FROM counted c;
+
 -- name: Artifacts :many
 SELECT id, run_id, coalesce(execution_id, 0)::bigint AS execution_id, name, type, size, hash, created_at
 FROM orchestrator_artifacts WHERE run_id = @run_id ORDER BY id;
