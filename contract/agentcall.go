@@ -89,10 +89,6 @@ func (p Plan) Skeleton() Plan {
 // TurnCallLimit is how many tools a model may call in one turn.
 const TurnCallLimit = 64
 
-// ViolationLimit is how many actions outside its allowed tools or paths an
-// agent may try in one execution before it is ended.
-const ViolationLimit = 1
-
 // StepInput starts a step's workflow: one agent loop. Needs are the changes of
 // all steps that it depends on, in plan order; together they lead from the base
 // to where the step starts.
@@ -123,6 +119,7 @@ type LoopSettings struct {
 	CommandTimeout time.Duration `json:"command_timeout"`
 	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
 	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command has to wait for
+	Agents         *AgentLimits  `json:"agents,omitempty"`
 }
 
 // LoopState is what an agent loop carries from turn to turn.

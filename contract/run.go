@@ -155,6 +155,7 @@ type Settings struct {
 	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
 	Parallel         int                   `json:"parallel"`            // steps at the same time
 	StepBudget       StepBudget            `json:"step_budget"`
+	Agents           *AgentLimits          `json:"agents,omitempty"` // nil: the run is from before there were any; see AgentLimits
 	RunBudget        RunBudget             `json:"run_budget"`
 	Thresholds       Thresholds            `json:"thresholds"`
 	StableRetests    int                   `json:"stable_retests,omitempty"` // how often green tests run again before the tester is done

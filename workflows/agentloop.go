@@ -343,7 +343,7 @@ func (l *agentLoop) note(call contract.ToolCallRef, out contract.ToolOutcome) *c
 	l.Workspace = out.Workspace
 	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
 		l.Violations++
-		if l.Violations > contract.ViolationLimit {
+		if l.Violations > l.in.Settings.AgentLimits().Violations {
 			return &fault.New(contract.ClassSafety, out.Code,
 				"the agent of step %s tried %d times to leave its allowed tools or paths, last with %s", l.in.Step, l.Violations, call.Tool).Failure
 		}

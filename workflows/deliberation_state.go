@@ -567,12 +567,12 @@ func (c *council) blame(s *seat, e contract.Error, n int) {
 	if e.Class == contract.ClassSafety {
 		s.violated++
 	}
-	switch l := c.settings; {
-	case s.violated > l.ViolationLimit:
+	switch c.settings.AgentLimits().Past(s.view.Errors, s.repeats[kind], s.violated) {
+	case contract.OffenceViolations:
 		c.revoke(s, fmt.Sprintf("it broke the rules %d times, last: %s", s.violated, e.Message), e)
-	case s.repeats[kind] > l.RepeatLimit:
+	case contract.OffenceRepeats:
 		c.revoke(s, fmt.Sprintf("it made the same error %d times: %s", s.repeats[kind], e.Message), e)
-	case s.view.Errors > l.ErrorLimit:
+	case contract.OffenceErrors:
 		c.revoke(s, fmt.Sprintf("it made %d errors, last: %s", s.view.Errors, e.Message), e)
 	}
 }

@@ -608,16 +608,7 @@ type conduct struct {
 	generation int // of the agent, from 1; a revoked one is followed by the next
 	errors     int
 	same       map[string]int
-	violations int
 }
-
-// Budgets of an agent (specification, self-heal). With one used up it is
-// revoked for this run, and a fresh one takes over with a written handoff.
-const (
-	agentErrors     = 8
-	agentRepeats    = 2
-	agentViolations = 1
-)
 
 func (h *heals) conductOf(agent contract.Agent) *conduct {
 	if h.conduct[agent] == nil {
@@ -628,26 +619,26 @@ func (h *heals) conductOf(agent contract.Agent) *conduct {
 
 // blame counts a failure and says why the agent has to be revoked, if so.
 // Failures of machines are nobody's fault.
-func (c *conduct) blame(step string, f *contract.Failure) (revoked string) {
+func (c *conduct) blame(step string, f *contract.Failure, l contract.AgentLimits) (revoked string) {
 	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
 		return ""
 	}
 	kind := strings.Join([]string{step, string(f.Class), string(f.Code), withoutNumbers(f.Message)}, "|")
 	c.errors++
 	c.same[kind]++
-	if f.Class == contract.ClassSafety {
-		c.violations++
+	violations := 0
+	if f.Class == contract.ClassSafety { // its single violations are counted where it works
+		violations = l.Violations + 1
 	}
-	switch {
-	case c.violations >= agentViolations:
+	switch l.Past(c.errors, c.same[kind], violations) {
+	case contract.OffenceViolations:
 		return "it went outside its allowed tools or paths"
-	case c.same[kind] > agentRepeats:
-		return fmt.Sprintf("it repeated the same error %d times", agentRepeats)
-	case c.errors >= agentErrors:
+	case contract.OffenceRepeats:
+		return fmt.Sprintf("it repeated the same error %d times", l.Repeats)
+	case contract.OffenceErrors:
 		return fmt.Sprintf("it made %d errors", c.errors)
-	default:
-		return ""
 	}
+	return ""
 }
 
 // withoutNumbers makes messages comparable that differ in lines and times.
@@ -666,7 +657,7 @@ func withoutNumbers(s string) string {
 // replaced by a fresh one, which finds in writing what was tried.
 func (r *run) blame(ctx workflow.Context, agent contract.Agent, b contract.Blame) {
 	c := r.heals.conductOf(agent)
-	why := c.blame(r.failed.step, &b.Failure)
+	why := c.blame(r.failed.step, &b.Failure, r.in.Settings.AgentLimits())
 	if why == "" {
 		return
 	}
@@ -694,7 +685,7 @@ func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int
 // loopSettings bound the agent loops of this run.
 func (r *run) loopSettings() contract.LoopSettings {
 	s := r.in.Settings
-	return contract.LoopSettings{Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout()}
+	return contract.LoopSettings{Agents: s.Agents, Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout()}
 }
 
 // lessonsOf says what the next attempt of a phase or step is told.

@@ -11,6 +11,7 @@ type Execution struct {
 	MaxGoalBytes   Size          `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Longest title and description of a goal together."`
 	CommandTimeout time.Duration `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Longest time that one command of an agent may take."`
 	Step           StepLimits    `yaml:"step" repo:"limit" doc:"What the agent of one step may use up. 0 is no limit."`
+	Agent          AgentLimits   `yaml:"agent" doc:"What an agent of a run may do wrong. With more of it, it is revoked: another one goes on with a written handoff. For deliberations see there."`
 	Run            RunLimits     `yaml:"run" repo:"limit" doc:"What a whole run may use up. 0 is no limit."`
 	Sandbox        Sandbox       `yaml:"sandbox" doc:"How commands of models and repositories are confined."`
 	Approval       Approval      `yaml:"approval" doc:"Questions to people."`
@@ -18,6 +19,13 @@ type Execution struct {
 	QuotaWait      time.Duration `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for the window of a provider's limit, where no other provider can take over and the provider does not say how long. A person can refuse."`
 	ApprovePlan    bool          `yaml:"approve_plan" repo:"stricter" doc:"A person approves each plan before it is built."`
 	ApproveRelease bool          `yaml:"approve_release" repo:"stricter" doc:"A person approves each release."`
+}
+
+// AgentLimits are what an agent may do wrong.
+type AgentLimits struct {
+	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Failures that are its own."`
+	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"The same failure again."`
+	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Actions outside its allowed tools or paths, in one attempt at a step."`
 }
 
 // StepLimits bound the agent loop of one step. 0 is no limit.

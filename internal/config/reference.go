@@ -85,15 +85,17 @@ var rights = map[string]string{
 func (s *spec) yaml(v reflect.Value) string {
 	switch s.kind {
 	case kindList:
-		if v.Len() == 0 {
-			return "[]"
+		entries := make([]string, v.Len())
+		for i := range entries {
+			entries[i] = s.elem.yaml(v.Index(i))
 		}
+		return "[" + strings.Join(entries, ", ") + "]"
 	case kindMap:
 		if v.Len() == 0 {
 			return "{}"
 		}
 	case kindText:
-		if v.String() == "" || strings.ContainsAny(v.String(), ":#{}[]&*!|>'%@`") || strings.HasSuffix(v.String(), "-") {
+		if v.String() == "" || strings.ContainsAny(v.String(), ":#{}[],&*!|>'%@`") || strings.HasSuffix(v.String(), "-") {
 			return `"` + v.String() + `"`
 		}
 		return v.String()
