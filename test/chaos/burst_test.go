@@ -20,7 +20,7 @@ import (
 // RGPT_CHAOS=long, and prints how long stops take meanwhile: of runs at work and of
 // runs that wait.
 func TestABurstOfRunsIsWorkedOffInTurnAndObeysItsStops(t *testing.T) {
-	n, limit, within := 16, 4, 3*time.Minute
+	n, limit, within := 10, 3, 3*time.Minute
 	if os.Getenv(modeEnv) == "long" {
 		n, limit, within = 200, 32, 20*time.Minute
 	}
