@@ -25,6 +25,16 @@ func TestLimitsEndCommands(t *testing.T) {
 			`for i in 1 2 3 4; do python3 -c 'import time; x = b"x" * (40 << 20); time.sleep(60)' & done; wait`},
 		{LimitMemory, "files in memory", Limits{MemoryBytes: 64 << 20},
 			`dd if=/dev/zero of=/tmp/a bs=1M count=100 status=none; dd if=/dev/zero of=/dev/shm/a bs=1M count=100 status=none; sleep 60`},
+		{LimitMemory, "shared memory whose pages were given back", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import mmap, time
+m, part = mmap.mmap(-1, 160 << 20), 16 << 20
+for at in range(0, len(m), part):
+    m[at:at + part] = b"x" * part
+    m.madvise(mmap.MADV_DONTNEED, at, part)
+time.sleep(60)'`},
+		{LimitMemory, "memory behind descriptors", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import os, time
+held = [os.memfd_create("x") for _ in range(4)]
+for fd in held: os.write(fd, b"x" * (40 << 20))
+time.sleep(60)'`},
 		{LimitProcesses, "fork bomb", Limits{Processes: 40}, `bomb() { bomb | bomb & }; bomb; sleep 60`},
 		{LimitProcesses, "threads", Limits{Processes: 40},
 			`python3 -c 'import threading, time
@@ -55,6 +65,17 @@ for i in range(100): threading.Thread(target=time.sleep, args=(60,)).start()'; s
 				require.Empty(t, processesWith(t, marker))
 			})
 		}
+	})
+}
+
+func TestSystemVSharedMemoryIsSmall(t *testing.T) {
+	eachVariant(t, func(t *testing.T, p *Process) {
+		res := runCommand(t, p, Command{Shell: `python3 -c 'import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmget.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+for size in (56, 16 << 10, (16 << 10) + 1, 1 << 30, 1 << 32):
+    print(size, libc.shmget(0, size, 0o1600) >= 0 or errno.errorcode[ctypes.get_errno()])'`})
+		require.Equal(t, "56 True\n16384 True\n16385 EPERM\n1073741824 EPERM\n4294967296 EPERM\n", string(res.Stdout), "%s", res.Stderr)
 	})
 }
 

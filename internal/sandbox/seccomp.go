@@ -96,9 +96,15 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 	program = append(program, onCall(native, "clone", denyBits(0, newNamespaces))...)
 	program = append(program, onCall(native, "ioctl", slices.Concat(denyValue(1, unix.TIOCSTI), denyValue(1, tiocLinux)))...)
 	program = append(program, onCall(native, "socket", socketChecks(denyNetwork))...)
+	program = append(program, onCall(native, "shmget", denyAbove(1, segmentBytes))...)
 	program = append(program, onCall(native, "socketpair", denyUnless(0, unix.AF_UNIX))...)
 	return append(program, rest...), nil
 }
+
+// segmentBytes is the largest segment of System V shared memory, which nobody can see
+// the size of from outside. Databases take one of a few bytes to find out whether they
+// run twice; the 4096 that a namespace may have come to 64 MiB.
+const segmentBytes = 16 << 10
 
 // tiocLinux, like TIOCSTI, types into a terminal as if the user had.
 const tiocLinux = 0x541C
@@ -134,6 +140,16 @@ func denyBits(arg, bits uint32) []bpf.Instruction {
 
 func denyValue(arg, value uint32) []bpf.Instruction {
 	return []bpf.Instruction{loadArg(arg), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: 1}, deny()}
+}
+
+// denyAbove refuses larger values of an argument of 64 bits.
+func denyAbove(arg, most uint32) []bpf.Instruction {
+	const upper = 4 // bytes from an argument's lower half to its upper one
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offsetArgs + 8*arg + upper, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny(),
+		loadArg(arg), bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: most, SkipTrue: 1}, deny(),
+	}
 }
 
 // denyUnless lets only the given values of an argument pass.

@@ -31,6 +31,7 @@ type watchdog struct {
 	procs  *processes
 	disk   *diskWatch
 	ticks  int
+	before int64         // shared memory of the host when the command began
 	cpu    time.Duration // of all processes so far
 }
 
@@ -41,7 +42,7 @@ func newWatchdog(r *run, pid int) *watchdog {
 		return nil
 	}
 	procs.memory = r.session.memoryDirs()
-	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs}
+	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs, before: hostShared()}
 	if w.limits.DiskBytes > 0 {
 		w.disk = startDiskWatch(r.session.writes(), w.limits.DiskBytes, procs, r.session.since)
 	}
@@ -73,6 +74,9 @@ func (w *watchdog) check() string {
 
 func (w *watchdog) checkUsage(pids []int) string {
 	use := w.procs.usage(pids)
+	if w.limits.MemoryBytes > 0 && hostShared()-w.before > w.limits.MemoryBytes/sharedSuspect {
+		use.files = w.procs.sharedFiles(pids)
+	}
 	w.cpu = max(w.cpu, use.cpu)
 	output := max(w.run.stdout.written(), w.run.stderr.written())
 	switch {
@@ -82,11 +86,15 @@ func (w *watchdog) checkUsage(pids []int) string {
 		return LimitCPU
 	case w.limits.OutputBytes > 0 && output > w.limits.OutputBytes*outputKillFactor:
 		return LimitOutput
-	case w.limits.MemoryBytes > 0 && use.memory() > w.limits.MemoryBytes && w.procs.exactMemory(pids) > w.limits.MemoryBytes:
+	case w.limits.MemoryBytes > 0 && use.memory() > w.limits.MemoryBytes && w.procs.exactMemory(pids, use.files) > w.limits.MemoryBytes:
 		return LimitMemory
 	}
 	return ""
 }
+
+// sharedSuspect is the part of a memory limit by which the host's shared memory must
+// have grown before a sandbox's is counted file by file.
+const sharedSuspect = 4
 
 // processes lists the processes of a sandbox through its own /proc, which
 // shows no others.
@@ -185,10 +193,11 @@ type usage struct {
 	anon    int64 // private memory; shared pages of forks count more than once
 	shared  int64 // mapped shared memory
 	scratch int64 // used in the private in-memory directories
+	files   int64 // shared memory by its files; see sharedFiles
 }
 
 // memory is an upper bound, cheap to compute.
-func (u usage) memory() int64 { return u.anon + max(u.shared, u.scratch) }
+func (u usage) memory() int64 { return u.anon + max(u.shared, u.scratch+u.files) }
 
 func (p *processes) usage(pids []int) usage {
 	var use usage
@@ -282,7 +291,7 @@ func (p *processes) scratch() int64 {
 // exactMemory divides shared pages among those who share them. It walks page
 // tables, so it is asked only when the upper bound is over the limit. Where it
 // cannot be read the upper bound stands.
-func (p *processes) exactMemory(pids []int) int64 {
+func (p *processes) exactMemory(pids []int, files int64) int64 {
 	var anon, shared int64
 	for _, pid := range pids {
 		data, err := os.ReadFile(fmt.Sprintf("%s/%d/smaps_rollup", p.path, pid))
@@ -294,5 +303,5 @@ func (p *processes) exactMemory(pids []int) int64 {
 		anon += kilobytes(data, "Pss_Anon:")
 		shared += kilobytes(data, "Pss_Shmem:")
 	}
-	return anon + max(shared, p.scratch())
+	return anon + max(shared, p.scratch()+files)
 }

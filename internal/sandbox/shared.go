@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Shared memory lives in files of a file system of the kernel's own: mappings without
+// a file, memfd_create, System V. Its pages are in no process's resident size once they
+// were given back (MADV_DONTNEED) or while nothing maps them, and yet take up memory
+// for as long as a mapping or a descriptor holds the file.
+
+// sharedDevice is the device number of that file system, 0 where it cannot be told.
+var sharedDevice = sync.OnceValue(func() uint64 {
+	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil {
+		return 0
+	}
+	return stat.Dev
+})
+
+// hostShared is what all shared memory and files in memory of this host take up.
+func hostShared() int64 {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	return kilobytes(data, "Shmem:")
+}
+
+// sharedFiles is the memory of the shared files that processes hold, each counted
+// once. It looks at every mapping and descriptor, so it is asked only when the host's
+// shared memory has grown. Where the kernel shows them to no one but the host's root,
+// and this is not, it is 0.
+func (p *processes) sharedFiles(pids []int) int64 {
+	device := sharedDevice()
+	if device == 0 {
+		return 0
+	}
+	blocks := map[uint64]int64{}
+	for _, pid := range pids {
+		for _, dir := range []string{"map_files", "fd"} {
+			path := fmt.Sprintf("%s/%d/%s", p.path, pid, dir)
+			folder, err := os.Open(path)
+			if err != nil {
+				continue
+			}
+			names, _ := folder.Readdirnames(-1)
+			for _, name := range names {
+				var stat unix.Stat_t
+				if unix.Fstatat(int(folder.Fd()), name, &stat, 0) == nil && stat.Dev == device {
+					blocks[stat.Ino] = stat.Blocks
+				}
+			}
+			_ = folder.Close()
+		}
+	}
+	var total int64
+	for _, n := range blocks {
+		total += n * blockSize
+	}
+	return total
+}
+
+// blockSize is the unit of Stat_t.Blocks, whatever the file system.
+const blockSize = 512
