@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
 // RemoveRun removes what the uses of a run left. What is in use stays for the
@@ -144,17 +146,7 @@ func takeAway(dir string) (gone string, err error) {
 
 // removeTree also removes directories that a command closed to their owner.
 func removeTree(dir string) error {
-	err := os.RemoveAll(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
-			if d != nil && d.IsDir() {
-				_ = os.Chmod(p, 0o700)
-			}
-			return nil
-		})
-		err = os.RemoveAll(dir)
-	}
-	if err != nil {
+	if err := rmtree.Remove(dir); err != nil {
 		return fmt.Errorf("build cache: %w", err)
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
 // Store is the folder of a host in which environments lie, each as
@@ -403,19 +405,7 @@ func isAt(file *os.File, dir string) bool {
 
 // removeAll also removes folders that a command closed to their owner, as Go
 // closes those of its module cache.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
-			if d != nil && d.IsDir() {
-				_ = os.Chmod(p, 0o700)
-			}
-			return nil
-		})
-		err = os.RemoveAll(dir)
-	}
-	return err
-}
+func removeAll(dir string) error { return rmtree.Remove(dir) }
 
 // usage is what a folder takes up on disk, and of how many files.
 func usage(ctx context.Context, dir string) (bytes, files int64) {

@@ -22,6 +22,7 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, dir := range names {
 		if dir != name && !strings.HasPrefix(dir, name+"+") {
 			continue
@@ -30,17 +31,15 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		if err := m.removeDir(lock, dir); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, m.removeDir(lock, dir))
 	}
-	return nil
+	return failed
 }
 
 // Sweep removes the directories of every key whose first part, such as the "42"
 // of "42/step-001/1", belongs to what has ended, as the caller knows. Those in
-// use stay until the next time, and so do those about which ended fails; its
-// first error comes back when all others were looked at.
+// use stay until the next time, and so do those about which ended fails; the
+// errors come back when all others were looked at.
 func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, first string) (bool, error)) error {
 	names, err := m.dirNames()
 	if err != nil {
@@ -56,16 +55,12 @@ func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, fir
 		if _, asked := answers[first]; !asked {
 			gone, err := ended(ctx, first)
 			answers[first] = gone && err == nil
-			if failed == nil {
-				failed = err
-			}
+			failed = errors.Join(failed, err)
 		}
 		if !answers[first] {
 			continue
 		}
-		if err := m.removeIfFree(dir); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, m.removeIfFree(dir))
 	}
 	return failed
 }
@@ -88,15 +83,14 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, dir := range names {
 		if ctx.Err() != nil {
 			return wrapf(context.Cause(ctx), "pruning was stopped")
 		}
-		if err := m.pruneDir(dir, before); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, m.pruneDir(dir, before))
 	}
-	return m.pruneMirrors(ctx, before)
+	return errors.Join(failed, m.pruneMirrors(ctx, before))
 }
 
 func (m *Manager) pruneDir(dir string, before time.Time) error {
@@ -127,16 +121,15 @@ func (m *Manager) pruneMirrors(ctx context.Context, before time.Time) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return wrapf(err, "the cache directory cannot be read")
 	}
+	var failed error
 	for _, entry := range entries {
 		if ctx.Err() != nil {
 			return wrapf(context.Cause(ctx), "pruning was stopped")
 		}
 		r := &mirror{m: m, id: entry.Name(), root: filepath.Join(m.options.CacheDir, "repos", entry.Name())}
-		if err := r.prune(before); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, r.prune(before))
 	}
-	return nil
+	return failed
 }
 
 func (r *mirror) prune(before time.Time) error {

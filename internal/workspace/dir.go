@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
 // Dir is an open directory that holds the content of a workspace. Close it.
@@ -29,8 +31,9 @@ type Dir struct {
 	ws       contract.Workspace
 	baseTree string
 	writable bool
-	stale    bool   // the index is behind the tree
-	excludes string // file of what Save passes over on top of what the repository ignores; see Ignore
+	since    time.Time // when it was opened for writing
+	stale    bool      // the index is behind the tree
+	excludes string    // file of what Save passes over on top of what the repository ignores; see Ignore
 	use      *heldLock
 	lock     *heldLock
 }
@@ -56,7 +59,7 @@ func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (
 		d.Close()
 		return nil, err
 	}
-	d.writable = true
+	d.writable, d.since = true, time.Now()
 	return d, nil
 }
 
@@ -243,16 +246,8 @@ func (d *Dir) gitCall(ctx context.Context, c call) ([]byte, error) {
 	return d.repo.run(ctx, c)
 }
 
-// removeTree is os.RemoveAll for trees whose directories a command made
-// unwritable.
-func removeTree(path string) error {
-	err := os.RemoveAll(path)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	makeAccessible(path)
-	return os.RemoveAll(path)
-}
+// removeTree removes what commands filled, however deep and whoever it is closed to.
+func removeTree(path string) error { return rmtree.Remove(path) }
 
 // makeAccessible gives the owner back the rights on directories and regular
 // files below path. Only files that cannot be handled otherwise come here.

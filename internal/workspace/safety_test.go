@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -298,6 +299,29 @@ func TestARepositoryOfAnotherUserCanBeUsed(t *testing.T) {
 	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
 }
 
+// deepen makes folders below dir, so many in each other that no path reaches them.
+func deepen(t *testing.T, dir string, levels int) {
+	t.Helper()
+	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	for range levels {
+		require.NoError(t, unix.Mkdirat(at, "dddddddddd", 0o755))
+		next, err := unix.Openat(at, "dddddddddd", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(at))
+		at = next
+	}
+	require.NoError(t, unix.Close(at))
+}
+
+// objectsOf counts the objects that were made since the host started.
+func objectsOf(t *testing.T, m *Manager) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(m.options.CacheDir, "repos", "*", "boot-*", "objects", "??", "*"))
+	require.NoError(t, err)
+	return len(files)
+}
+
 func TestAChangeOverTheLimitsIsRefusedAndUndone(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n", "large.bin": strings.Repeat("x", 5000), ".gitignore": "big.ignored\n"})
@@ -317,7 +341,18 @@ func TestAChangeOverTheLimitsIsRefusedAndUndone(t *testing.T) {
 		"file":  {func(dir string) { write(t, dir, "new.bin", strings.Repeat("x", 1001)) }, "new.bin is larger"},
 		"count": {several(4, ""), "more than 3 files"},
 		"sum":   {several(3, strings.Repeat("x\n", 490)), "together are larger"},
+		"depth": {func(dir string) { deepen(t, dir, 3000) }, "more than 200 levels deep"},
+		"names": {func(dir string) {
+			for range 20 {
+				dir = filepath.Join(dir, strings.Repeat("n", 250))
+				if os.Mkdir(dir, 0o755) != nil {
+					break
+				}
+			}
+			deepen(t, filepath.Dir(dir), 100)
+		}, "is too long"},
 	} {
+		kept := objectsOf(t, m)
 		d, err := m.Open(t.Context(), ws, "1/"+name)
 		require.NoError(t, err)
 		c.f(d.Path())
@@ -326,6 +361,9 @@ func TestAChangeOverTheLimitsIsRefusedAndUndone(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooLarge)
 		require.Equal(t, contract.ClassSafety, fault.Of(err).Class)
 		require.Contains(t, err.Error(), c.says)
+		if name != "sum" { // which is known once git has compressed it
+			require.Equal(t, kept, objectsOf(t, m), "git read and kept nothing of %s", name)
+		}
 		again, err := m.View(t.Context(), ws, "1/"+name)
 		require.NoError(t, err)
 		require.Len(t, snapshot(t, again.Path()), 3)

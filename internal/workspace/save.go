@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +25,12 @@ func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 	if err := d.removeMarker(); err != nil {
 		return contract.Workspace{}, err
 	}
-	if err := scrub(d.Path()); err != nil {
-		return contract.Workspace{}, wrapf(err, "a workspace directory could not be read")
+	found, err := d.scrub()
+	if err != nil {
+		return contract.Workspace{}, err
+	}
+	if err := d.fits(ctx, found); err != nil {
+		return contract.Workspace{}, err
 	}
 	tree, err := d.stage(ctx)
 	if err != nil {
@@ -207,46 +210,4 @@ func makeEmptyDir(root *os.Root, path string) error {
 		}
 	}
 	return root.MkdirAll(path, 0o755)
-}
-
-// scrub removes from a work tree what must not get near git on the host: names
-// that some system takes for .git, and what is neither file, directory nor
-// symbolic link. Links are not followed.
-func scrub(root string) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrPermission) && entry != nil:
-			return openDirectory(path, err)
-		case err != nil:
-			return err
-		case path == root:
-			return nil
-		case IsGitName(entry.Name()):
-			if err := removeTree(path); err != nil {
-				return err
-			}
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-		case !entry.IsDir() && !entry.Type().IsRegular() && entry.Type()&fs.ModeSymlink == 0:
-			return os.Remove(path)
-		}
-		return nil
-	})
-}
-
-// openDirectory makes a directory readable that a command closed, and scrubs
-// what is in it.
-func openDirectory(path string, cause error) error {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Perm()&0o700 == 0o700 {
-		return cause
-	}
-	if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
-		return err
-	}
-	if err := scrub(path); err != nil {
-		return err
-	}
-	return fs.SkipDir
 }

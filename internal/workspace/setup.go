@@ -19,8 +19,8 @@ import (
 // its root, with folders of nothing else named as a whole ("node_modules/"): all
 // of it, and what of it the repository does not ignore.
 func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error) {
-	if err := scrub(d.Path()); err != nil {
-		return nil, nil, wrapf(err, "a workspace directory could not be read")
+	if _, err := d.scrub(); err != nil {
+		return nil, nil, err
 	}
 	if err := d.refreshIndex(ctx); err != nil {
 		return nil, nil, err
