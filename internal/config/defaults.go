@@ -41,7 +41,7 @@ func Default() *Config {
 			Network: EnvironmentNetwork{Hosts: []string{}, Credentials: []HostCredential{}, AllowPrivate: []string{}},
 		},
 		Git: Git{
-			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3,
+			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3, MaxFiles: 500_000, MaxSize: 20 * GiB,
 			Protected: ProtectedFiles(),
 		},
 		Artifacts: Artifacts{MaxFile: 512 * MiB},

@@ -100,7 +100,10 @@ func Artifacts(ctx context.Context, cfg *config.Config, dataDir string) (*artifa
 
 // Workspaces opens the cache of repositories and working directories.
 func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*workspace.Manager, error) {
-	return workspace.New(workspace.Options{CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64()})
+	return workspace.New(workspace.Options{
+		CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64(),
+		MaxRepositoryFiles: cfg.Git.MaxFiles, MaxRepositoryBytes: cfg.Git.MaxSize.Int64(),
+	})
 }
 
 // BuildCaches returns where commands keep what they compiled.

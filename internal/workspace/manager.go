@@ -30,6 +30,11 @@ const (
 	// DefaultMaxPatchBytes bounds a change as a whole: the patch is held in
 	// memory when it is stored and applied.
 	DefaultMaxPatchBytes = 256 << 20
+	// DefaultMaxRepositoryFiles bounds how many files a commit may have.
+	DefaultMaxRepositoryFiles = 500_000
+	// DefaultMaxRepositoryBytes bounds what is fetched of a repository, and what a
+	// commit's files take up.
+	DefaultMaxRepositoryBytes = 20 << 30
 )
 
 // Options configure a Manager. CacheDir and Blobs are required; zero elsewhere
@@ -47,6 +52,10 @@ type Options struct {
 	MaxFileBytes    int64
 	MaxChangedFiles int
 	MaxPatchBytes   int64
+	// MaxRepositoryFiles and MaxRepositoryBytes bound what this host takes of a
+	// repository.
+	MaxRepositoryFiles int64
+	MaxRepositoryBytes int64
 	// NetworkEnv is the environment (KEY=value) that git gets on top of its
 	// clean one when it talks to another host, for credentials and proxies.
 	// Default: the worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS, SSH_ASKPASS,
@@ -100,6 +109,8 @@ func New(options Options) (*Manager, error) {
 	setDefault(&options.MaxFileBytes, DefaultMaxFileBytes)
 	setDefault(&options.MaxChangedFiles, DefaultMaxChangedFiles)
 	setDefault(&options.MaxPatchBytes, DefaultMaxPatchBytes)
+	setDefault(&options.MaxRepositoryFiles, DefaultMaxRepositoryFiles)
+	setDefault(&options.MaxRepositoryBytes, DefaultMaxRepositoryBytes)
 	if options.NetworkEnv == nil {
 		options.NetworkEnv = workerNetworkEnv()
 	}

@@ -148,6 +148,7 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 		return "", err
 	}
 	removeStaleLocks(r.gitDir())
+	removeStalePacks(r.gitDir())
 	if err := r.fetchCommit(ctx, commit, lock); err != nil {
 		return "", err
 	}
@@ -157,6 +158,9 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 			return "", repoFault("%s has no commit %s", r.source, commit)
 		}
 		tree = strings.TrimSpace(string(out))
+	}
+	if err := r.fitsHost(ctx, tree); err != nil {
+		return "", err
 	}
 	if err = os.MkdirAll(filepath.Dir(r.basePath(commit)), 0o755); err == nil {
 		err = writeFileSync(r.basePath(commit), tree+"\n")
@@ -231,7 +235,13 @@ func (r *mirror) runFetch(ctx context.Context, lock *heldLock, option string, re
 		args = append(args, "--upload-pack="+r.m.server("upload-pack"))
 	}
 	args = append(append(args, "--", r.source.address), refspecs...)
-	_, err := r.runDurable(ctx, call{args: args, allow: r.source.allow, net: r.source.remote(), hold: []*os.File{lock.file}})
+	within, large, stop := r.bounded(ctx)
+	_, err := r.runDurable(within, call{args: args, allow: r.source.allow, net: r.source.remote(), hold: []*os.File{lock.file}})
+	stop()
+	if large() {
+		removeStalePacks(r.gitDir())
+		return r.tooLargeHere(fmt.Sprintf("has more than %d MiB to fetch", r.m.options.MaxRepositoryBytes>>20), "git.max_size")
+	}
 	return err
 }
 

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -406,4 +407,37 @@ func TestLocksHoldAmongProcesses(t *testing.T) {
 	require.Nil(t, other)
 	held.release()
 	require.NoError(t, exec.Command("flock", "-n", lock, "true").Run())
+}
+
+func TestARepositoryThatStandsForMoreThanThisHostTakesIsRefused(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	// Ten trees of ten times the one before: some hundred bytes for ten billion files.
+	tree := userGit(t, repo, "rev-parse", "HEAD^{tree}")
+	for range 10 {
+		var list strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&list, "040000 tree %s\td%d\n", tree, i)
+		}
+		cmd := exec.CommandContext(t.Context(), "git", "-C", repo, "mktree")
+		cmd.Stdin = strings.NewReader(list.String())
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		tree = strings.TrimSpace(string(out))
+	}
+	bomb := userGit(t, repo, "commit-tree", "-m", "bomb", tree)
+	userGit(t, repo, "branch", "bomb", bomb)
+	write(t, repo, "zeros", strings.Repeat("\x00", 4<<20))
+	userGit(t, repo, "add", "-A")
+	userGit(t, repo, "commit", "-qm", "zeros")
+	m := newManager(t, func(o *Options) { o.MaxRepositoryBytes = 1 << 20 })
+	for commit, says := range map[string]string{bomb: "git.max_files", userGit(t, repo, "rev-parse", "HEAD"): "git.max_size"} {
+		_, err := m.Start(t.Context(), contract.Repo{URL: repo, Base: commit})
+		require.ErrorContains(t, err, says)
+		require.Equal(t, contract.CodeTooLarge, fault.Of(err).Code)
+		require.False(t, m.Cached(repo, commit))
+	}
+	small := userGit(t, repo, "rev-parse", "HEAD~1")
+	_, err := m.Start(t.Context(), contract.Repo{URL: repo, Base: small})
+	require.NoError(t, err)
 }
