@@ -53,3 +53,17 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 	require.NoError(t, err)
 	require.Empty(t, archive, "it is gone")
 }
+
+func TestAnEnvironmentThatIsMadeAgainNamesTheRunThatMadeItLast(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	digest := strings.Repeat("cd", 32)
+	for _, run := range []store.Run{b.run, b.create(t, store.NewRun{})} {
+		require.NoError(t, b.SaveEnvironment(t.Context(), store.Environment{
+			Digest: digest, Repo: "/repos/calculator", Source: "detected", Recipe: raw(`{}`), Archive: "sha256:archive", RunID: run.ID,
+		}))
+		kept, err := b.Environment(t.Context(), digest)
+		require.NoError(t, err)
+		require.Equal(t, run.ID, kept.RunID, "a host compares it with its copy")
+	}
+}
