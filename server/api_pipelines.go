@@ -59,6 +59,7 @@ func (s *server) pipelineOperations(api huma.API) {
 		return answered(s.pipelines().Stop(ctx, in.ID, c))
 	})
 	handle(s, api, post("/api/pipeline/errors/record", "record-pipeline-error", "Count an error against an agent"), s.recordPipelineError)
+	handle(s, api, post("/api/pipeline/models", "switch-pipeline-models", "Let the agents of a pipeline use another model from their next turn on"), s.switchModels)
 	handle(s, api, post("/api/pipeline/revoke", "revoke-agent", "Take an agent out of a pipeline; the others go on"), s.revokeMember)
 	handle(s, api, post("/api/pipeline/failure-context", "failure-context", "Read why a pipeline failed, or have something kept with that"), s.failureContext)
 }
@@ -181,6 +182,16 @@ func (s *server) revokeMember(ctx context.Context, in *struct {
 	c := in.pipelineCommand("revoke-agent", b.PipelineID, b.By)
 	c.Reason = b.Reason
 	return answered(s.pipelines().Revoke(ctx, b.PipelineID, b.Agent, c))
+}
+
+func (s *server) switchModels(ctx context.Context, in *struct {
+	Keyed
+	Body api.SwitchModelsRequest
+}) (*body[contract.PipelineAck], error) {
+	b := in.Body
+	c := in.pipelineCommand("switch-pipeline-models", b.PipelineID, b.By)
+	c.Reason = b.Reason
+	return answered(s.pipelines().SwitchModel(ctx, b.PipelineID, b.Agent, b.Model, b.Temperature, c))
 }
 
 func (s *server) failureContext(ctx context.Context, in *struct {

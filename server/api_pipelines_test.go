@@ -231,6 +231,9 @@ func TestCommandsReachThePipelineAndCountOnceForAKey(t *testing.T) {
 		{"/api/pipeline/continue", of(`, "mode": "local"`), "continue", contract.PipelineCommand{By: "api"}},
 		{fmt.Sprintf("/api/pipeline/%d/stop", p.ID), `{"reason": "enough"}`, "stop", contract.PipelineCommand{By: "api", Reason: "enough"}},
 		{fmt.Sprintf("/api/pipeline/%d/stop", p.ID), ``, "stop", contract.PipelineCommand{By: "api"}},
+		{"/api/pipeline/models", of(`, "agent": "gamma", "model": "scripted/other", "by": "ann"`), "switch_model", contract.PipelineCommand{
+			By: "ann", Models: map[contract.Agent]contract.ModelChoice{contract.Gamma.Agent(): {Provider: "scripted", Model: "other"}},
+		}},
 		{"/api/pipeline/revoke", of(`, "agent": "beta", "reason": "it repeats itself"`), "revoke", contract.PipelineCommand{By: "api", Member: contract.Beta, Reason: "it repeats itself"}},
 		{"/api/pipeline/errors/record", of(`, "agent": "ALPHA", "error_type": "LLM_ERROR", "message": "made up"`), "record_error", contract.PipelineCommand{
 			By: "api", Member: contract.Alpha, Error: &contract.Error{Member: contract.Alpha, Class: contract.ClassLLM, Code: contract.CodeUnknown, Message: "made up"},

@@ -45,6 +45,7 @@ type pipelineHouse interface {
 	FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error
 	ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error)
 	StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error)
+	SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error)
 	RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error)
 }
 
@@ -84,6 +85,10 @@ func (h here) RevokeMember(ctx context.Context, id int64, m contract.Member, c c
 	return h.Pipelines().Revoke(ctx, id, m, c)
 }
 
+func (h here) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	return h.Pipelines().SwitchModel(ctx, id, m, model, temperature, c)
+}
+
 func newPipeline(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pipeline",
@@ -103,7 +108,7 @@ Exit codes: 0 consensus (or the command worked), 1 error, 2 no consensus,
 		Annotations: map[string]string{pipelineExits: "true"},
 	}
 	cmd.AddCommand(newPipelineSpawn(a), newPipelineContinue(a), newPipelineStatus(a), newPipelineWatch(a), newPipelineLogs(a),
-		newPipelineList(a), newPipelineStop(a), newPipelineRevoke(a))
+		newPipelineList(a), newPipelineStop(a), newPipelineSwitchModel(a), newPipelineRevoke(a))
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, "PIPELINE") {
 			sub.ValidArgsFunction = a.completePipeline
@@ -291,6 +296,34 @@ func newPipelineStop(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+func newPipelineSwitchModel(a *app) *cobra.Command {
+	var agent string
+	var model modelFlags
+	var c contract.PipelineCommand
+	cmd := &cobra.Command{
+		Use: "switch-model PIPELINE --model PROVIDER/MODEL", Short: "Let a pipeline's agents use another model from their next turn on", Args: onePipeline,
+		Example: `  rgpt pipeline switch-model 7 --model openai/gpt-5
+  rgpt pipeline switch-model 7 --model ollama/qwen3 --agent beta --temperature 0.2`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if model.model == "" {
+				return usageError{errors.New("switch-model needs --model provider/model")}
+			}
+			if err := model.check(); err != nil {
+				return err
+			}
+			c.By = caller()
+			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.warmth(), c)
+			}, false)
+		},
+	}
+	model.add(cmd, "the model, as provider/model", "how much answers vary")
+	cmd.Flags().StringVar(&agent, "agent", "", "for this agent only: alpha, beta or gamma")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the record")
+	complete(cmd, "agent", contract.Members())
 	return cmd
 }
 

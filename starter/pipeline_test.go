@@ -285,6 +285,8 @@ func TestInputThatAPipelineCannotUseIsAnErrorAndNothingIsMade(t *testing.T) {
 		{"list", "--limit", "0"},
 		{"stop"},
 		{"revoke", "7"},
+		{"switch-model", "7"},
+		{"switch-model", "7", "--model", "nameless"},
 		{"nonsense"},
 	} {
 		r := p.run(t, append([]string{"pipeline"}, args...)...)

@@ -57,6 +57,15 @@ type RevokeRequest struct {
 	Reason string          `json:"reason,omitempty" doc:"for the record"`
 }
 
+// SwitchModelsRequest lets agents of a pipeline use another model.
+type SwitchModelsRequest struct {
+	OfPipeline
+	Agent       contract.Member `json:"agent,omitempty" doc:"ALPHA, BETA or GAMMA; absent: all of them"`
+	Model       string          `json:"model" minLength:"1" maxLength:"400" doc:"as provider/model"`
+	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"how much answers vary"`
+	Reason      string          `json:"reason,omitempty" doc:"for the record"`
+}
+
 // FailureContextRequest asks for a failure context, or for a note in it.
 type FailureContextRequest struct {
 	OfPipeline

@@ -98,6 +98,13 @@ func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, 
 	}, "api", "pipeline", "revoke"))
 }
 
+// SwitchPipelineModel lets an agent of a pipeline, or all of them, use another model.
+func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, w contract.PipelineCommand) (contract.PipelineAck, error) {
+	return ask[contract.PipelineAck](ctx, c, command(api.SwitchModelsRequest{
+		OfPipeline: api.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Reason: w.Reason,
+	}, "api", "pipeline", "models"))
+}
+
 // FollowPipeline is Follow for the events of a pipeline. Their numbers are those
 // of the run that they belong to, so there are gaps between them.
 func (c *Client) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {

@@ -285,6 +285,29 @@ func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c c
 	return p.tell(ctx, id, contract.UpdateRevoke, c)
 }
 
+// SwitchModel lets a member, or all of them where none is named, use another model
+// from the next turn on. The model is named as provider/model.
+func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member, name string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
+	members := contract.Members()
+	if m != "" {
+		one, err := member(m)
+		if err != nil {
+			return contract.PipelineAck{}, err
+		}
+		members = []contract.Member{one}
+	}
+	choice, err := Model(p.Config, name)
+	if err != nil {
+		return contract.PipelineAck{}, err
+	}
+	choice.Temperature = temperature
+	c.Models = map[contract.Agent]contract.ModelChoice{}
+	for _, m := range members {
+		c.Models[m.Agent()] = choice
+	}
+	return p.tell(ctx, id, contract.UpdateSwitchModel, c)
+}
+
 // RecordError counts an error that somebody else saw against a member. Secrets
 // are taken out before it becomes part of a history.
 func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error, c contract.PipelineCommand) (contract.PipelineAck, error) {

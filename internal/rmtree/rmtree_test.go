@@ -83,7 +83,7 @@ func TestWhatCannotBeRemovedKeepsNothingElse(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "chattr", "+i", stuck).CombinedOutput(); err != nil {
 		t.Skipf("nothing can be made immutable here: %s", out)
 	}
-	defer exec.Command("chattr", "-i", stuck).Run()
+	defer func() { require.NoError(t, exec.Command("chattr", "-i", stuck).Run()) }()
 	require.Error(t, rmtree.Remove(dir))
 	require.NoDirExists(t, filepath.Join(dir, "free"))
 	require.FileExists(t, filepath.Join(stuck, "file"))

@@ -19,7 +19,7 @@ var sharedDevice = sync.OnceValue(func() uint64 {
 	if err != nil {
 		return 0
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
 	if unix.Fstat(fd, &stat) != nil {
 		return 0
