@@ -191,7 +191,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		return model.Response{}, err
 	}
 	if reserved.Warned {
-		telemetry.BudgetWarnings.Inc()
+		telemetry.BudgetWarnings.WithLabelValues().Inc()
 		a.Log.WarnContext(ctx, reserved.Warning, "run", q.execution.RunID)
 	}
 	if reserved.Answer != nil {

@@ -128,9 +128,9 @@ var (
 	}, []string{"provider", "model", "class", "code"})
 	// BudgetWarnings counts budgets of runs and days of which models.budgets.warn_at is
 	// used up.
-	BudgetWarnings = factory.NewCounter(prometheus.CounterOpts{
+	BudgetWarnings = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_budget_warnings_total", Help: "Budgets that are nearly used up.",
-	})
+	}, nil)
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
 	ToolCalls = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "rgpt_tool_calls_total", Help: "Tool calls of agents, by how they ended.",

@@ -74,6 +74,7 @@ func Run(ctx context.Context, o Options) error {
 	defer c.Close()
 	parts.Temporal = c
 	o.tasks = &tasks{}
+	telemetry.BudgetWarnings.WithLabelValues() // 0 is told, too; servers make no model calls
 	if has(o, "run") { // whose records are what is counted of pipelines
 		telemetry.ExpectPipelines()
 	}

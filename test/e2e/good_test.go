@@ -168,13 +168,13 @@ func (w *world) push(t *testing.T) {
 func (w *world) pushProtected(t *testing.T) {
 	remote := filepath.Join(w.Dir, "protected.git")
 	harness.Git(t, w.Dir, "init", "--quiet", "--bare", remote)
-	id := w.start(t, "quick", "--push", "--remote", remote, "--set", "git.protected=[NOTES.*]")
+	id := w.start(t, "quick", "--push", "--remote", remote, "--set", "git.protected=['**/*']")
 	w.AwaitRun(t, w.Store(t), id, "asked about its protected file", longest, func(r store.Run) bool { return r.WaitingFor != "" })
 	require.Empty(t, harness.Git(t, remote, "branch", "--list"))
 	questions, err := w.Store(t).Questions(t.Context(), id, 1)
 	require.NoError(t, err)
-	require.Contains(t, questions[0].Reason, "notes.txt")
-	w.OK(t, "run", "approve", fmt.Sprint(id), "--by", "ann")
+	require.Contains(t, questions[0].Reason, "protected files would be pushed: ")
+	w.OK(t, "run", "approve", fmt.Sprint(id))
 	run := w.end(t, id, contract.StatusDone)
 	require.Equal(t, run.ReleaseCommit, harness.Git(t, remote, "rev-parse", "refs/heads/"+run.ReleaseBranch))
 }
