@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 	parts.Temporal = c
 	o.tasks = &tasks{}
 	telemetry.BudgetWarnings.WithLabelValues() // 0 is told, too; servers make no model calls
-	if has(o, "run") { // whose records are what is counted of pipelines
+	if has(o, "run") {                         // whose records are what is counted of pipelines
 		telemetry.ExpectPipelines()
 	}
 	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // whose commands run in sandboxes
