@@ -279,6 +279,11 @@ function confirmed(button) {
   yes.classList.toggle("danger", button.classList.contains("danger"));
   dialog.returnValue = "";
   dialog.showModal();
+  name.onkeydown = (event) => { // the form's first button is Cancel
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    yes.click();
+  };
   (person.hidden ? (reason.hidden ? yes : text) : name).focus();
   const given = () => ({ ...(text.value.trim() && { reason: text.value.trim() }), ...(!name.disabled && { by: name.value.trim() }) });
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? given() : null), { once: true }));
