@@ -201,6 +201,9 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 	if most <= 0 {
 		most = math.MaxInt32
 	}
+	if queued, err := s.q.AnyQueued(ctx); err != nil || !queued { // as it is most of the time
+		return nil, explain(err, "look whether runs wait for their turn")
+	}
 	var ids []int64
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		q := s.q.WithTx(tx)

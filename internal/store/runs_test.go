@@ -348,6 +348,9 @@ func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
 	next, err := b.Dequeue(t.Context(), most)
 	require.NoError(t, err)
 	require.Empty(t, next)
+	again, err := b.Enqueue(t.Context(), runs[2].ID, most)
+	require.NoError(t, err)
+	require.True(t, again, "asked for twice it keeps its place")
 	// One that waits for a person is not at work.
 	b.record(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusWaitingForApproval}})
 	next, err = b.Dequeue(t.Context(), most)

@@ -11,6 +11,17 @@ import (
 	"time"
 )
 
+const anyQueued = `-- name: AnyQueued :one
+SELECT (count(*) > 0)::bool FROM (SELECT 1 FROM orchestrator_runs WHERE queued_at IS NOT NULL LIMIT 1) q
+`
+
+func (q *Queries) AnyQueued(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, anyQueued)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const approvals = `-- name: Approvals :many
 SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at FROM orchestrator_approvals WHERE run_id = $1 ORDER BY created_at, id
 `
@@ -572,7 +583,7 @@ func (q *Queries) PlanThatCounts(ctx context.Context, runID int64) (json.RawMess
 
 const queueRun = `-- name: QueueRun :execrows
 UPDATE orchestrator_runs r
-SET queued_at = clock_timestamp(), waiting_for = $1, updated_at = clock_timestamp()
+SET queued_at = coalesce(r.queued_at, clock_timestamp()), waiting_for = $1, updated_at = clock_timestamp()
 WHERE r.id = $2 AND r.workflow_started_at IS NULL AND r.status = 'pending'
   AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
        OR (SELECT count(*) FROM orchestrator_runs b

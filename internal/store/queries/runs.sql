@@ -38,12 +38,15 @@ SELECT pg_advisory_xact_lock(hashtextextended('rgpt queue of runs', 0));
 -- name: QueueRun :execrows
 -- Lets a run wait for its turn where as many are at work as may be, or others wait.
 UPDATE orchestrator_runs r
-SET queued_at = clock_timestamp(), waiting_for = sqlc.arg(waiting_for), updated_at = clock_timestamp()
+SET queued_at = coalesce(r.queued_at, clock_timestamp()), waiting_for = sqlc.arg(waiting_for), updated_at = clock_timestamp()
 WHERE r.id = sqlc.arg(run_id) AND r.workflow_started_at IS NULL AND r.status = 'pending'
   AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
        OR (SELECT count(*) FROM orchestrator_runs b
            WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
              AND b.kind = 'run' AND b.queued_at IS NULL AND b.id <> sqlc.arg(run_id)) >= sqlc.arg(most)::int);
+
+-- name: AnyQueued :one
+SELECT (count(*) > 0)::bool FROM (SELECT 1 FROM orchestrator_runs WHERE queued_at IS NOT NULL LIMIT 1) q;
 
 -- name: UnqueueRuns :many
 -- Lets as many runs in as there is room for, those that wait longest first.
