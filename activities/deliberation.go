@@ -353,7 +353,7 @@ func (a *Activities) minutesOf(ctx context.Context, result contract.Deliberation
 	if m.Votes, err = a.Store.PipelineVotes(ctx, result.PipelineID, true); err != nil {
 		return m, err
 	}
-	return m, a.Store.ResolvePipelineTexts(ctx, result.PipelineID, &m.Result.Final)
+	return m, a.Store.ResolvePipelineTexts(ctx, result.PipelineID, append(m.Result.Decision.Texts(), &m.Result.Final)...)
 }
 
 // planOwner returns the execution that a plan of a pipeline's consensus is the
@@ -404,6 +404,36 @@ func (m minutes) markdown() string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s, version %d, by %s.\n\n%s\n", m.Result.Key, m.Result.Version, cmp.Or(string(m.Result.By), "votes"), quoted(m.Result.Final.Head))
+	b.WriteString(decisionMarkdown(m.Result.Decision))
+	return b.String()
+}
+
+// decisionMarkdown says why something was decided, and what speaks against it.
+func decisionMarkdown(d *contract.Decision) string {
+	var b strings.Builder
+	if d == nil {
+		return ""
+	}
+	list := func(title string, all []contract.Remark) {
+		if len(all) > 0 {
+			fmt.Fprintf(&b, "\n### %s\n", title)
+		}
+		for _, r := range all {
+			fmt.Fprintf(&b, "\n%s on %s:\n\n%s\n", r.By, r.About, quoted(r.Text.Head))
+		}
+	}
+	list("Reasons", d.Reasons)
+	if len(d.Rejected) > 0 {
+		b.WriteString("\n### Rejected alternatives\n")
+	}
+	for _, alt := range d.Rejected {
+		fmt.Fprintf(&b, "\n%s, by %s, %s:\n\n%s\n", alt.Key, alt.Author, alt.State, quoted(alt.Text.Head))
+		for _, r := range alt.Against {
+			fmt.Fprintf(&b, "\nAgainst it, %s:\n\n%s\n", r.By, quoted(r.Text.Head))
+		}
+	}
+	list("Open questions", d.OpenQuestions)
+	list("Remarks", d.Remarks)
 	return b.String()
 }
 

@@ -42,6 +42,9 @@ const (
 	SeverityMinor  Severity = "minor"
 )
 
+// Severities returns the severities, the gravest first.
+func Severities() []Severity { return []Severity{SeverityMajor, SeverityMedium, SeverityMinor} }
+
 // Category says which check found a finding.
 type Category string
 

@@ -139,9 +139,17 @@ type DeliberationTask struct {
 type Subtask struct {
 	ID           string   `json:"id"`
 	Description  string   `json:"description"`
-	Status       string   `json:"status,omitempty"`
+	Status       string   `json:"status,omitempty"` // of a part of GAMMA's: waiting, assigned, done
 	Dependencies []string `json:"dependencies,omitempty"`
+	Member       Member   `json:"member,omitempty"` // whose part it is
 }
+
+// The statuses of the subtasks that GAMMA made of an objective.
+const (
+	SubtaskWaiting  = "waiting"  // for the subtasks that it depends on
+	SubtaskAssigned = "assigned" // its member is to propose a solution, under the subtask's id as the key
+	SubtaskDone     = "done"     // there is a proposal
+)
 
 // DeliberationSettings are what a deliberation decides by, resolved once and frozen.
 type DeliberationSettings struct {
@@ -169,7 +177,14 @@ type DeliberationSettings struct {
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
 	Entries        int `json:"entries"`    // that the blackboard may have; more are refused
+
+	// Rules are those that the moves of members follow: DeliberationRules, or 0 in
+	// pipelines from before objections were answered one by one.
+	Rules int `json:"rules,omitempty"`
 }
+
+// DeliberationRules are the rules of pipelines that are made now.
+const DeliberationRules = 1
 
 // ExchangeTime is how long the exchange about a task may take: as somebody said who
 // continued it, else as the task says, else as configured.
@@ -205,6 +220,7 @@ const (
 	MoveEvaluate   MoveKind = "evaluate"
 	MoveObject     MoveKind = "object"
 	MoveResolve    MoveKind = "resolve" // an objection is answered, or a proposal withdrawn
+	MoveDecompose  MoveKind = "decompose"
 	MoveSynthesise MoveKind = "synthesise"
 	MoveVote       MoveKind = "vote"
 	MoveMessage    MoveKind = "message"
@@ -212,11 +228,11 @@ const (
 	MoveDone       MoveKind = "done"
 )
 
-// MovesOf returns the moves that a member has: GAMMA alone gives verdicts, and
-// does not propose or vote.
+// MovesOf returns the moves that a member has: GAMMA alone decomposes the objective
+// and gives verdicts, and does not propose or vote.
 func MovesOf(m Member) []MoveKind {
 	if m == Gamma {
-		return []MoveKind{MoveAnalyse, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveMessage, MoveVerdict, MoveDone}
+		return []MoveKind{MoveAnalyse, MoveDecompose, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveMessage, MoveVerdict, MoveDone}
 	}
 	return []MoveKind{MoveAnalyse, MovePropose, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveVote, MoveMessage, MoveDone}
 }
@@ -233,6 +249,8 @@ type Move struct {
 	Version         int      `json:"version,omitempty"`
 	Accept          *bool    `json:"accept,omitempty"`
 	To              string   `json:"to,omitempty"` // a member; empty or "ALL": everybody
+
+	Subtasks []Subtask `json:"subtasks,omitempty"` // of decompose
 }
 
 // Section is a part of the blackboard.
@@ -257,7 +275,35 @@ const (
 	KeyAnalysis        = "analysis" // analysis, then analysis.BETA for that of another member
 	KeyRecoveryContext = "recovery_context"
 	KeyFinal           = "final"
+	KeySubtasks        = "subtasks" // GAMMA's decomposition
 )
+
+// The parts of the keys of objections and of the answers to them:
+// p1/objection/BETA-2-1, and p1/objection/BETA-2-1/answer/ALPHA-3-1.
+const (
+	objectionPart = "/objection/"
+	answerPart    = "/answer/"
+)
+
+// ObjectionKey returns the key of an objection to an entry; id is that of the move.
+func ObjectionKey(about, id string) string { return about + objectionPart + id }
+
+// AnswerKey returns the key of an answer to an objection, or to all objections to an
+// entry; id is that of the move.
+func AnswerKey(about, id string) string { return about + answerPart + id }
+
+// SubjectOf returns the key of the proposal or synthesis that an objection, or an
+// answer, is about.
+func SubjectOf(key string) string {
+	key, _, _ = strings.Cut(key, objectionPart)
+	key, _, _ = strings.Cut(key, answerPart)
+	return key
+}
+
+// IsObjectionKey reports whether a key has the form of an objection's.
+func IsObjectionKey(key string) bool {
+	return strings.Contains(key, objectionPart) && !strings.Contains(key, answerPart)
+}
 
 // EntryState says what became of a proposal, a synthesis or an objection.
 type EntryState string
@@ -265,11 +311,11 @@ type EntryState string
 // The states of entries.
 const (
 	EntryLive      EntryState = "live"
-	EntryWithdrawn EntryState = "withdrawn"
-	EntryMerged    EntryState = "merged"   // a synthesis took it over
-	EntryAnswered  EntryState = "answered" // an objection
-	EntryAccepted  EntryState = "accepted" // it is the consensus
-	EntrySettled   EntryState = "settled"  // the consensus was another one
+	EntryWithdrawn EntryState = "withdrawn" // by its author
+	EntryMerged    EntryState = "merged"    // a synthesis took it over
+	EntryAnswered  EntryState = "answered"  // an objection
+	EntryAccepted  EntryState = "accepted"  // it is the consensus
+	EntrySettled   EntryState = "settled"   // the consensus was another one, or what was objected to is gone
 )
 
 // SystemAuthor is the author of entries that no member wrote.
@@ -285,11 +331,12 @@ type Entry struct {
 	Version         int        `json:"version"` // from 1
 	Timestamp       time.Time  `json:"timestamp"`
 	State           EntryState `json:"state,omitempty"`
-	About           string     `json:"about,omitempty"` // evaluations and objections: of which entry
+	About           string     `json:"about,omitempty"` // evaluations, objections and answers: of which entry
 	Score           *float64   `json:"score,omitempty"`
 	ComplexityScore *float64   `json:"complexity_score,omitempty"`
 	From            []string   `json:"from,omitempty"`
 	Achieved        *bool      `json:"achieved,omitempty"`  // of consensus.final
+	Subtasks        []Subtask  `json:"subtasks,omitempty"`  // of problem.subtasks, as they are now
 	Inherited       int        `json:"inherited,omitempty"` // the attempt that it comes from
 	Place           int        `json:"place,omitempty"`     // counts the places of a blackboard from 1, in the order in which they were first written
 }
@@ -339,7 +386,8 @@ type MemberView struct {
 	Progress      float64      `json:"progress"` // 0 to 1
 	BlockedReason string       `json:"blocked_reason,omitempty"`
 	LastActivity  time.Time    `json:"last_activity,omitzero"`
-	Turns         int          `json:"turns"`
+	Turns         int          `json:"turns"`          // whose moves were heard
+	Late          int          `json:"late,omitempty"` // turns that it answered after the end: paid, and not heard
 	Errors        int          `json:"errors"`
 	ExecutionID   int64        `json:"execution_id,omitempty"`
 	Attempt       int          `json:"attempt,omitempty"`
@@ -408,8 +456,12 @@ func (m DeliberationMetrics) Analysis() []string {
 	if m.TotalMessages > ManyMessages {
 		out = append(out, fmt.Sprintf("%d messages, more than %d: the task may be too vague, or its parts depend on each other too much", m.TotalMessages, ManyMessages))
 	}
-	if m.ConflictsDetected > ManyConflicts {
-		out = append(out, fmt.Sprintf("%d conflicts, more than %d: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts))
+	switch open := m.ConflictsDetected - m.ConflictsResolved; {
+	case m.ConflictsDetected <= ManyConflicts:
+	case open > 0:
+		out = append(out, fmt.Sprintf("%d conflicts, more than %d, %d of them open at the end: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
+	default:
+		out = append(out, fmt.Sprintf("%d conflicts, more than %d, all resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
 	}
 	if m.GammaReason == GammaStuck {
 		out = append(out, "GAMMA joined because an agent was stuck: see its last messages, its errors and how long its model calls took")
@@ -450,11 +502,64 @@ type DeliberationResult struct {
 	Version     int                 `json:"version,omitempty"`
 	Final       Text                `json:"final,omitzero"`
 	By          Member              `json:"by,omitempty"` // GAMMA: its verdict; empty: votes
+	Decision    *Decision           `json:"decision,omitempty"`
 	AbortReason AbortReason         `json:"abort_reason,omitempty"`
 	Attempts    int                 `json:"attempts"`
 	Metrics     DeliberationMetrics `json:"metrics"`
 	Usage       Usage               `json:"usage"`
 	Failure     *Failure            `json:"failure,omitempty"`
+}
+
+// Decision is what a deliberation came to, and why. What is long stands in full
+// on the blackboard and among the votes; where a list is too long for a report its
+// oldest parts are left out.
+type Decision struct {
+	Key           string        `json:"key"` // of what was chosen
+	Version       int           `json:"version"`
+	By            Member        `json:"by,omitempty"` // GAMMA: its verdict; empty: votes
+	Text          Text          `json:"text"`
+	Reasons       []Remark      `json:"reasons,omitempty"`        // the verdict's words, and evaluations of what was chosen
+	Rejected      []Alternative `json:"rejected,omitempty"`       // proposals and syntheses that are no part of it
+	OpenQuestions []Remark      `json:"open_questions,omitempty"` // objections to it that nobody answered, and votes against it
+	Remarks       []Remark      `json:"remarks,omitempty"`        // what was said with the votes for it
+}
+
+// Texts returns the texts of a decision, to be completed in place; nil has none.
+func (d *Decision) Texts() []*Text {
+	if d == nil {
+		return nil
+	}
+	out := []*Text{&d.Text}
+	add := func(all []Remark) {
+		for i := range all {
+			out = append(out, &all[i].Text)
+		}
+	}
+	add(d.Reasons)
+	for i := range d.Rejected {
+		out = append(out, &d.Rejected[i].Text)
+		add(d.Rejected[i].Against)
+	}
+	add(d.OpenQuestions)
+	add(d.Remarks)
+	return out
+}
+
+// Remark is what a member said about an entry.
+type Remark struct {
+	By    Member   `json:"by"`
+	About string   `json:"about"`
+	Score *float64 `json:"score,omitempty"`
+	Text  Text     `json:"text"`
+}
+
+// Alternative is a proposal or a synthesis that was not chosen.
+type Alternative struct {
+	Key     string     `json:"key"`
+	Author  Member     `json:"author"`
+	State   EntryState `json:"state"` // withdrawn; settled: it was there until the end
+	Text    Text       `json:"text"`
+	Against []Remark   `json:"against,omitempty"` // objections to it
 }
 
 // MemberInput starts a member's workflow.
@@ -478,7 +583,7 @@ type MemberResult struct {
 	Member      Member   `json:"member"`
 	ExecutionID int64    `json:"execution_id"`
 	Attempt     int      `json:"attempt"`
-	Turns       int      `json:"turns"`
+	Turns       int      `json:"turns"` // that were answered
 	Usage       Usage    `json:"usage"`
 	Failure     *Failure `json:"failure,omitempty"`
 }
@@ -504,24 +609,50 @@ type Turn struct {
 
 // News is what happened since a member was last told.
 type News struct {
-	Round    int          `json:"round"`
-	Rounds   int          `json:"rounds"` // allowed
-	Entries  []Entry      `json:"entries,omitempty"`
-	Messages []Message    `json:"messages,omitempty"`
-	Votes    []Vote       `json:"votes,omitempty"`
-	Members  []MemberView `json:"members,omitempty"`
-	Left     string       `json:"left,omitempty"` // time that is left, for people and models
-	Why      string       `json:"why,omitempty"`  // GAMMA joined
-	Note     string       `json:"note,omitempty"` // that something older was left out
+	Round    int           `json:"round"`
+	Rounds   int           `json:"rounds"`            // allowed
+	Entries  []Entry       `json:"entries,omitempty"` // that others wrote
+	Changes  []StateChange `json:"changes,omitempty"` // of entries that it has read or written
+	Subtasks []Subtask     `json:"subtasks,omitempty"`
+	Messages []Message     `json:"messages,omitempty"`
+	Votes    []Vote        `json:"votes,omitempty"`
+	Members  []MemberView  `json:"members,omitempty"`
+	Left     string        `json:"left,omitempty"` // time that is left, for people and models
+	Why      string        `json:"why,omitempty"`  // GAMMA joined
+	Note     string        `json:"note,omitempty"` // that something older was left out
 }
 
-// Error is a move or a signal that was refused.
+// StateChange is a new state of an entry whose text a member knows.
+type StateChange struct {
+	Section Section    `json:"section"`
+	Key     string     `json:"key"`
+	Kind    MoveKind   `json:"kind"`
+	Author  Member     `json:"author"`
+	State   EntryState `json:"state"`
+	By      Member     `json:"by"`
+}
+
+// Error is a move or a signal that was refused, or what somebody outside recorded
+// of a member.
 type Error struct {
-	ID      string `json:"id,omitempty"`
-	Member  Member `json:"member,omitempty"`
-	Class   Class  `json:"class"`
-	Code    Code   `json:"code"`
-	Message string `json:"message"`
+	ID       string   `json:"id,omitempty"`
+	Member   Member   `json:"member,omitempty"`
+	Class    Class    `json:"class"`
+	Code     Code     `json:"code"`
+	Severity Severity `json:"severity,omitempty"` // see Grade; empty in those of earlier versions
+	Message  string   `json:"message"`
+}
+
+// Grade returns how grave an error is: as somebody recorded it, else major where
+// rules were broken, and medium where something was only unusable.
+func (e Error) Grade() Severity {
+	switch {
+	case e.Severity != "":
+		return e.Severity
+	case e.Class == ClassSafety:
+		return SeverityMajor
+	}
+	return SeverityMedium
 }
 
 // Moves are what a member did in a turn. Turns are taken once each, in order.
@@ -620,6 +751,7 @@ type DeliberationReport struct {
 	Votes      []Vote               `json:"votes,omitempty"`
 	Metrics    *DeliberationMetrics `json:"metrics,omitempty"`
 	Analysis   []string             `json:"analysis,omitempty"`
+	Decision   *Decision            `json:"decision,omitempty"` // of a final report
 	Summary    string               `json:"summary"`
 	At         time.Time            `json:"at"`
 }
@@ -633,6 +765,7 @@ type DeliberationView struct {
 	WaitingFor  string              `json:"waiting_for,omitempty"`
 	Members     []MemberView        `json:"members"`
 	Blackboard  []Entry             `json:"blackboard"`
+	Subtasks    []Subtask           `json:"subtasks,omitempty"`
 	Votes       []Vote              `json:"votes"`
 	Messages    []Message           `json:"messages"` // the last 50 of each member
 	Metrics     DeliberationMetrics `json:"metrics"`

@@ -170,7 +170,7 @@ func (s *server) recordPipelineError(ctx context.Context, in *struct {
 	Body api.RecordErrorRequest
 }) (*body[contract.PipelineAck], error) {
 	b := in.Body
-	e := contract.Error{Member: b.Agent, Class: b.ErrorType, Code: b.ErrorCode, Message: b.Message}
+	e := contract.Error{Member: b.Agent, Class: b.ErrorType, Code: b.ErrorCode, Severity: b.Severity, Message: b.Message}
 	return answered(s.pipelines().RecordError(ctx, b.PipelineID, e, in.pipelineCommand("record-error", b.PipelineID, b.By)))
 }
 

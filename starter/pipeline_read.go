@@ -125,6 +125,7 @@ func (a *app) printOrchestration(o control.Orchestration) {
 		fmt.Fprintf(a.out, "  failure    %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
 	}
 	a.printConsensus(p)
+	a.printDecision(o.Decision())
 	a.printMetrics(p)
 	a.printMembers(p.Members)
 	a.printBlackboard(o)
@@ -136,6 +137,26 @@ func (a *app) printConsensus(p store.Pipeline) {
 		return
 	}
 	a.printText("  consensus  "+clean(p.Consensus.About)+":", p.Consensus.Value.Head)
+}
+
+// printDecision prints why something was decided, and what speaks against it.
+func (a *app) printDecision(d *contract.Decision) {
+	if d == nil {
+		return
+	}
+	list := func(title string, all []contract.Remark) {
+		for _, r := range all {
+			if r.Text.Head != "" {
+				a.printText(fmt.Sprintf("  %-9s  %s on %s:", title, r.By, clean(r.About)), r.Text.Head)
+			}
+		}
+	}
+	list("reason", d.Reasons)
+	for _, alt := range d.Rejected {
+		a.printText(fmt.Sprintf("  rejected   %s by %s, %s:", clean(alt.Key), alt.Author, alt.State), alt.Text.Head)
+	}
+	list("open", d.OpenQuestions)
+	list("remark", d.Remarks)
 }
 
 // printText prints what somebody wrote: after its head where it is one line, else
@@ -165,7 +186,7 @@ func (a *app) printMetrics(p store.Pipeline) {
 		fmt.Fprintf(a.out, "  score      %.2f\n", m.PerformanceScore)
 	}
 	for _, line := range p.Analysis {
-		fmt.Fprintf(a.out, "  remark     %s\n", clean(line))
+		fmt.Fprintf(a.out, "  note       %s\n", clean(line))
 	}
 }
 

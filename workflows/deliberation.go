@@ -307,6 +307,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 // end carries out how a deliberation ends, in the order of its steps.
 func (d *deliberation) end(ctx workflow.Context, out *outcome) {
 	d.decided = true
+	d.closeRound()
 	switch {
 	case out.status == contract.PipelineCompleted:
 		d.complete(ctx, out.choice)
@@ -413,8 +414,12 @@ func (d *deliberation) finish(ctx workflow.Context, out *outcome) {
 		"status": out.status, "consensus": d.metrics.Consensus, "task_id": d.in.Task.TaskID, "metrics": d.measured(), "abort_reason": out.abort,
 		"requires_auto_recovery": d.announced,
 	}
+	payload["agents"] = d.agents()
 	if d.ending.failure != nil {
 		payload["failure"] = d.ending.failure
+	}
+	if d.decision != nil {
+		payload["result"] = map[string]any{"key": d.decision.Key, "version": d.decision.Version, "by": d.decision.By, "text": d.decision.Text.Head}
 	}
 	d.tell(contract.EventOrchestrationComplete, payload)
 }
@@ -607,7 +612,7 @@ func (d *deliberation) result(out *outcome) contract.DeliberationResult {
 		r.Usage = r.Usage.Add(s.view.Usage)
 	}
 	if final := d.ending.consensus; final != nil {
-		r.Key, r.Version, r.Final, r.By = out.choice.key, out.choice.version, final.Value, out.choice.by
+		r.Key, r.Version, r.Final, r.By, r.Decision = out.choice.key, out.choice.version, final.Value, out.choice.by, d.decision
 	}
 	return r
 }

@@ -299,6 +299,9 @@ func (d *deliberation) checkError(c contract.PipelineCommand) error {
 	if c.Error == nil || c.Error.Message == "" || !slices.Contains(contract.Classes(), c.Error.Class) {
 		return rejected("record_error needs an error with a class and a message")
 	}
+	if s := c.Error.Severity; s != "" && !slices.Contains(contract.Severities(), s) {
+		return rejected("the error's severity is one of major, medium and minor")
+	}
 	if len(c.Error.Message) > maxReason || len(c.Error.Code) > keyLength {
 		return rejected("the error's message or code is too long")
 	}

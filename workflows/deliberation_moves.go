@@ -14,7 +14,8 @@ import (
 type post struct {
 	contract.Entry
 	versions []contract.Text
-	own      []string // ids of the objections against it
+	own      []string // keys of the objections against it
+	logged   int      // where the log first tells of it
 }
 
 // move carries out one move of a member. One that cannot be taken is refused; the
@@ -59,7 +60,7 @@ func (c *council) wrongForm(m contract.Move) string {
 		return fmt.Sprintf("its text has %d bytes, and %d are allowed", m.Text.Size, c.settings.TextLimit)
 	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > keyLength:
 		return fmt.Sprintf("its text is too long: more than %d bytes belong into the database", contract.TextHead)
-	case m.Key != "" && !validKey(m.Key):
+	case m.Key != "" && !validKey(m.Key) && (c.settings.Rules == 0 || !c.named(m)):
 		return fmt.Sprintf("a key has 1 to %d letters, digits, dots, dashes and underscores", keyLength)
 	case len(m.From) > c.settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
 		return "from has something that is no key"
@@ -69,6 +70,12 @@ func (c *council) wrongForm(m contract.Move) string {
 		return "versions are counted from 1"
 	}
 	return ""
+}
+
+// named reports whether a move answers an objection by its key, which is longer than
+// those that members choose.
+func (c *council) named(m contract.Move) bool {
+	return m.Kind == contract.MoveResolve && contract.IsObjectionKey(m.Key) && len(m.Key) <= objectionKeyLength
 }
 
 func validKey(k string) bool {
@@ -90,7 +97,7 @@ func (c *council) carryOut(s *seat, id string, m contract.Move, now time.Time) s
 	case contract.MoveAnalyse:
 		return c.analyse(s, m, now)
 	case contract.MovePropose:
-		return c.put(s, contract.SectionSolutions, m, now)
+		return c.propose(s, m, now)
 	case contract.MoveSynthesise:
 		return c.synthesise(s, m, now)
 	case contract.MoveEvaluate:
@@ -98,13 +105,15 @@ func (c *council) carryOut(s *seat, id string, m contract.Move, now time.Time) s
 	case contract.MoveObject:
 		return c.object(s, id, m, now)
 	case contract.MoveResolve:
-		return c.resolve(s, m, now)
+		return c.resolve(s, id, m, now)
 	case contract.MoveVote:
 		return c.vote(s, id, m, now)
 	case contract.MoveMessage:
 		return c.message(s, id, m, now)
 	case contract.MoveVerdict:
 		return c.judge(s, m, now)
+	case contract.MoveDecompose:
+		return c.decompose(s, m, now)
 	default: // done
 		s.done = true
 		return ""
@@ -143,7 +152,7 @@ func (c *council) write(e contract.Entry, now time.Time) string {
 		if e.Author.Valid() && e.Inherited == 0 && len(c.board) >= c.settings.Entries {
 			return fmt.Sprintf("the blackboard is full: it has %d entries", len(c.board))
 		}
-		p = &post{}
+		p = &post{logged: len(c.log)}
 		c.board = append(c.board, p)
 		p.Place = len(c.board)
 	}
@@ -157,6 +166,7 @@ func (c *council) write(e contract.Entry, now time.Time) string {
 	c.tell(contract.EventBlackboardWritten, map[string]any{
 		"section": e.Section, "key": e.Key, "version": e.Version, "author": e.Author, "move": e.Kind, "text": e.Value.Head, "about": e.About, "inherited": e.Inherited,
 	})
+	c.assign()
 	c.proposals()
 	return ""
 }
@@ -261,7 +271,7 @@ func (c *council) object(s *seat, id string, m contract.Move, now time.Time) str
 	if why != "" {
 		return why
 	}
-	key := p.Key + "/objection/" + id
+	key := contract.ObjectionKey(p.Key, id)
 	if why := c.written(s, contract.Entry{
 		Section: p.Section, Key: key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, About: p.Key,
 	}, now); why != "" {
@@ -272,9 +282,106 @@ func (c *council) object(s *seat, id string, m contract.Move, now time.Time) str
 	return ""
 }
 
-// resolve answers the objections to an entry. Where there are none its author
-// withdraws the proposal.
-func (c *council) resolve(s *seat, m contract.Move, now time.Time) string {
+// resolve answers an objection by its key. Under the key of a proposal or a
+// synthesis it answers all objections to it that the member was shown or made
+// itself; where there are none the author of a proposal withdraws it.
+func (c *council) resolve(s *seat, id string, m contract.Move, now time.Time) string {
+	if c.settings.Rules == 0 {
+		return c.resolveUnseen(s, m, now)
+	}
+	if contract.IsObjectionKey(m.Key) {
+		o := c.objection(m.Key)
+		switch {
+		case o == nil:
+			return fmt.Sprintf("there is no %s", fault.Clip(m.Key, keyLength))
+		case !c.shown(s, o):
+			return fmt.Sprintf("%s has not been shown to you yet; answer it in your next turn", m.Key)
+		}
+		return c.answer(s, id, o, m, now, o)
+	}
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	read := slices.DeleteFunc(c.objections(p), func(o *post) bool { return !c.shown(s, o) })
+	if len(read) > 0 {
+		return c.answer(s, id, p, m, now, read...)
+	}
+	return c.withdraw(s, p, now)
+}
+
+// objection returns the objection with a key, nil if there is none.
+func (c *council) objection(key string) *post {
+	for _, p := range c.board {
+		if p.Key == key && p.Kind == contract.MoveObject {
+			return p
+		}
+	}
+	return nil
+}
+
+// shown reports whether a member knows an entry: it wrote it, or was told of it
+// before the turn that it has just taken.
+func (c *council) shown(s *seat, p *post) bool { return p.Author == s.member || p.logged < s.told }
+
+// answer keeps the answer about something, an objection or an entry, for whoever
+// made the objections, and closes those that are open. Who made an objection
+// withdraws it so.
+func (c *council) answer(s *seat, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
+	if m.Text.Size > 0 {
+		if why := c.written(s, contract.Entry{
+			Section: about.Section, Key: contract.AnswerKey(about.Key, id), Kind: m.Kind, Value: m.Text, About: about.Key,
+		}, now); why != "" {
+			return why
+		}
+	}
+	for _, o := range all {
+		if o.State != contract.EntryLive { // somebody else was first; this is told all the same
+			continue
+		}
+		state := contract.EntryAnswered
+		if o.Author == s.member {
+			state = contract.EntryWithdrawn
+		}
+		c.restate(o, state, s.member)
+		c.conflict(false, "objection", o.Key)
+	}
+	c.progressed(s, now)
+	return ""
+}
+
+// withdraw takes a proposal back, and with it what was objected to it.
+func (c *council) withdraw(s *seat, p *post, now time.Time) string {
+	if why := c.keeps(s, p); why != "" {
+		return why
+	}
+	c.restate(p, contract.EntryWithdrawn, s.member)
+	for _, o := range c.objections(p) {
+		c.restate(o, contract.EntrySettled, s.member)
+		c.conflict(false, "objection", o.Key)
+	}
+	c.progressed(s, now)
+	c.proposals()
+	c.assign()
+	return ""
+}
+
+// keeps says why a member cannot withdraw an entry, "" if it can.
+func (c *council) keeps(s *seat, p *post) string {
+	switch {
+	case p.Kind != contract.MovePropose:
+		return fmt.Sprintf("nobody objects to %s", p.Key)
+	case p.Author != s.member:
+		return fmt.Sprintf("nobody objects to %s, and only %s can withdraw it", p.Key, p.Author)
+	case p.State != contract.EntryLive:
+		return fmt.Sprintf("%s is %s already", p.Key, p.State)
+	}
+	return ""
+}
+
+// resolveUnseen is resolve as it was before DeliberationRules were 1: it answers all
+// objections to an entry, those too that the member has not been told of.
+func (c *council) resolveUnseen(s *seat, m contract.Move, now time.Time) string {
 	p, why := c.nameable(m.Key)
 	if why != "" {
 		return why
@@ -287,13 +394,8 @@ func (c *council) resolve(s *seat, m contract.Move, now time.Time) string {
 		c.progressed(s, now)
 		return ""
 	}
-	switch {
-	case p.Kind != contract.MovePropose:
-		return fmt.Sprintf("nobody objects to %s", p.Key)
-	case p.Author != s.member:
-		return fmt.Sprintf("nobody objects to %s, and only %s can withdraw it", p.Key, p.Author)
-	case p.State != contract.EntryLive:
-		return fmt.Sprintf("%s is %s already", p.Key, p.State)
+	if why := c.keeps(s, p); why != "" {
+		return why
 	}
 	c.restate(p, contract.EntryWithdrawn, s.member)
 	c.progressed(s, now)
@@ -384,11 +486,12 @@ func (c *council) judge(s *seat, m contract.Move, now time.Time) string {
 	return ""
 }
 
-// liveProposals counts the proposals that are unresolved.
+// liveProposals counts the proposals that are unresolved. Those of subtasks do not
+// compete with others.
 func (c *council) liveProposals() int {
 	n := 0
 	for _, p := range c.board {
-		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
+		if p.Kind == contract.MovePropose && p.State == contract.EntryLive && c.part(p.Key) == nil {
 			n++
 		}
 	}
@@ -446,7 +549,11 @@ func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
 		About: p.Key, From: []string{p.Key}, Achieved: &achieved,
 	}, now)
 	c.metrics.Consensus = true
-	c.tell(contract.EventConsensusReached, map[string]any{"key": chosen.key, "version": chosen.version, "by": chosen.by, "iterations": c.metrics.Iterations})
+	c.decision = c.decide(p, chosen)
+	c.tell(contract.EventConsensusReached, map[string]any{
+		"key": chosen.key, "version": chosen.version, "by": chosen.by, "iterations": c.metrics.Iterations, "text": p.versions[chosen.version-1].Head,
+		"voters": c.voters(chosen), "rejected": len(c.decision.Rejected), "open_questions": len(c.decision.OpenQuestions),
+	})
 	return c.board[len(c.board)-1].Entry
 }
 

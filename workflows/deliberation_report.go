@@ -119,6 +119,7 @@ func leftOut(parts ...any) string {
 func clipNews(n contract.News) contract.News {
 	var entries, messages, votes int
 	n.Entries, entries = newest(n.Entries, newsBytes)
+	n.Changes, _ = newest(n.Changes, newsBytes)
 	n.Messages, messages = newest(n.Messages, newsBytes)
 	n.Votes, votes = newest(n.Votes, newsBytes)
 	n.Note = leftOut(entries, "entries", messages, "messages", votes, "votes")
@@ -136,7 +137,7 @@ func (c *council) change() *contract.PipelineChange {
 	return &contract.PipelineChange{
 		Settings: altered,
 
-		Status: c.status, Iteration: c.metrics.Iterations, WaitingFor: c.waiting, Members: c.views(), Metrics: c.measured(),
+		Status: c.status, Iteration: c.round(), WaitingFor: c.waiting, Members: c.views(), Metrics: c.measured(),
 		AbortReason: e.abort, HandoffRef: e.handoff, RecoveredBy: e.recovery, FailureCtx: e.context, Consensus: e.consensus, Failure: e.failure, Finished: e.finished,
 	}
 }
@@ -234,7 +235,7 @@ func (c *council) last(m contract.Member, n int) []contract.Message {
 // view is what the blackboard query answers.
 func (c *council) view() contract.DeliberationView {
 	v := contract.DeliberationView{
-		PipelineID: c.in.PipelineID, Status: c.status, Attempt: c.in.Attempt, Iteration: c.metrics.Iterations, WaitingFor: c.waiting,
+		PipelineID: c.in.PipelineID, Status: c.status, Attempt: c.in.Attempt, Iteration: c.round(), WaitingFor: c.waiting, Subtasks: slices.Clone(c.parts),
 		Members: c.views(), Blackboard: c.all(), Votes: slices.Clone(c.votes), Messages: []contract.Message{}, Metrics: c.measured(), AbortReason: c.ending.abort,
 	}
 	for _, s := range c.seats {
@@ -251,7 +252,7 @@ func (c *council) view() contract.DeliberationView {
 func (c *council) report(kind string, status contract.PipelineStatus, summary string, now time.Time) {
 	m := c.measured()
 	r := &contract.DeliberationReport{
-		PipelineID: c.in.PipelineID, Kind: kind, Status: status, Agents: c.views(), Metrics: &m, Analysis: m.Analysis(), Summary: summary, At: now,
+		PipelineID: c.in.PipelineID, Kind: kind, Status: status, Agents: c.views(), Metrics: &m, Analysis: m.Analysis(), Decision: c.decision, Summary: summary, At: now,
 	}
 	const part = 4 // of the room, for the votes
 	var entries, votes int

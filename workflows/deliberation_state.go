@@ -25,13 +25,15 @@ type council struct {
 	seats    []*seat // ALPHA, BETA, and GAMMA once it joined
 	board    []*post
 	messages []contract.Message
-	votes    []contract.Vote // the last one of each voter on each version
-	log      []happening     // what members are told of, in order
+	votes    []contract.Vote    // the last one of each voter on each version
+	parts    []contract.Subtask // that GAMMA made of the objective
+	log      []happening        // what members are told of, in order
 	metrics  contract.DeliberationMetrics
 
-	toldOfErrors int         // refusals that were recorded one by one
-	errorCount   int         // errors of members
-	verdict      *choice     // GAMMA's
+	toldOfErrors int     // refusals that were recorded one by one
+	errorCount   int     // errors of members
+	verdict      *choice // GAMMA's
+	decision     *contract.Decision
 	validating   *choice     // what both agreed on and GAMMA is asked about
 	rivalry      bool        // two proposals or more are live
 	analysed     float64     // the highest complexity that an analysis found
@@ -116,6 +118,9 @@ const (
 	toldErrors = 100
 	// keyLength is how many bytes a key may have.
 	keyLength = 64
+	// objectionKeyLength is how many bytes the key of an objection may have, which ends
+	// with the move that made it.
+	objectionKeyLength = keyLength + 32
 	// contextNotes is how many notes from outside a failure context keeps.
 	contextNotes = 20
 )
@@ -147,7 +152,7 @@ func (c *council) become(s contract.PipelineStatus, now time.Time, waiting strin
 	}
 	c.tell(contract.EventPipelineUpdated, map[string]any{"status": s, "from": from, "waiting_for": waiting, "attempt": c.in.Attempt})
 	if s == contract.PipelineOrchestrating {
-		c.tell(contract.EventOrchestrationStarted, map[string]any{"mode": c.settings.Mode, "task_id": c.in.Task.TaskID})
+		c.tell(contract.EventOrchestrationStarted, map[string]any{"mode": c.settings.Mode, "task_id": c.in.Task.TaskID, "agents": c.agents()})
 	}
 }
 
@@ -194,14 +199,16 @@ func (c *council) join(m contract.Member, token string, reason contract.GammaRea
 		s.view.Phase = phaseExchange
 	}
 	c.seats = append(c.seats, s)
-	c.tell(contract.EventAgentSpawned, map[string]any{"member": m, "role": s.view.Role, "workflow": contract.MemberWorkflowID(c.in.PipelineID, m)})
+	c.tell(contract.EventAgentSpawned, map[string]any{
+		"member": m, "role": s.view.Role, "model": c.modelOf(m), "workflow": contract.MemberWorkflowID(c.in.PipelineID, m),
+	})
 	if m != contract.Gamma {
 		return
 	}
 	s.why = gammaWhy[reason]
 	at := now
 	c.metrics.GammaSpawned, c.metrics.GammaReason, c.metrics.GammaAt = true, reason, &at
-	c.tell(contract.EventGammaSpawned, map[string]any{"reason": reason, "why": s.why})
+	c.tell(contract.EventGammaSpawned, map[string]any{"reason": reason, "why": s.why, "role": s.view.Role, "model": c.modelOf(m)})
 	if c.peersDone() {
 		c.validating = c.agreement()
 	}
@@ -211,7 +218,7 @@ func (c *council) join(m contract.Member, token string, reason contract.GammaRea
 var gammaWhy = map[contract.GammaReason]string{
 	contract.GammaStuck:      "STUCK: an agent showed no progress for a while; help the others to go on",
 	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; bring them together",
-	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; keep the exchange on what matters",
+	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange on what matters",
 	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they came to",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
 	contract.GammaForced:     "FORCED: you were asked for when this was started",
@@ -443,6 +450,8 @@ func (c *council) wakes(s *seat, h happening) bool {
 	case h.post.Kind == contract.MoveObject:
 		about, _ := c.nameable(h.post.About)
 		return about != nil && about.Author == s.member && about.State == contract.EntryLive && h.post.State == contract.EntryLive
+	case h.post.Kind == contract.MoveDecompose:
+		return s.member != contract.Gamma
 	case h.post.Kind == contract.MoveSynthesise:
 		author := c.seat(h.by)
 		return author != nil && !author.dead && !author.done
@@ -515,21 +524,27 @@ func (c *council) give(s *seat, now time.Time) contract.Turn {
 
 // news is what happened since a member was last told.
 func (c *council) news(s *seat, now time.Time) contract.News {
-	n := contract.News{Round: c.metrics.Iterations, Rounds: c.settings.Iterations, Why: s.why}
+	n := contract.News{Round: c.round(), Rounds: c.settings.Iterations, Subtasks: slices.Clone(c.parts), Why: s.why}
 	if c.status == contract.PipelineOrchestrating {
-		n.Round = min(n.Round+1, n.Rounds)
 		n.Left = c.exchange.Add(c.limit).Sub(now).Round(time.Second).String()
 		n.Members = c.views()
 	}
-	written := map[*post]bool{}
+	told := map[*post]bool{}
+	for _, h := range c.log[s.told:] { // what is new is told whole, with its state as it is now
+		if h.post != nil && h.fresh && s.concerns(h) && !told[h.post] {
+			told[h.post] = true
+			n.Entries = append(n.Entries, h.post.Entry)
+		}
+	}
 	for _, h := range c.log[s.told:] {
 		if !s.concerns(h) {
 			continue
 		}
 		switch {
-		case h.post != nil && !written[h.post]:
-			written[h.post] = true
-			n.Entries = append(n.Entries, h.post.Entry)
+		case h.post != nil && !told[h.post]:
+			told[h.post] = true
+			e := h.post.Entry
+			n.Changes = append(n.Changes, contract.StateChange{Section: e.Section, Key: e.Key, Kind: e.Kind, Author: e.Author, State: e.State, By: h.by})
 		case h.message != nil:
 			n.Messages = append(n.Messages, *h.message)
 		case h.vote != nil:
@@ -547,8 +562,11 @@ func (c *council) refused(e contract.Error, n int) {
 		return
 	}
 	c.toldOfErrors++
+	e.Severity = e.Grade()
 	c.errs = append(c.errs, e)
-	c.tell(contract.EventAgentError, map[string]any{"id": e.ID, "member": e.Member, "error_type": e.Class, "error_code": e.Code, "error_message": e.Message})
+	c.tell(contract.EventAgentError, map[string]any{
+		"id": e.ID, "member": e.Member, "error_type": e.Class, "error_code": e.Code, "severity": e.Severity, "error_message": e.Message,
+	})
 	c.changed = true
 }
 
@@ -594,9 +612,8 @@ func (c *council) end(s *seat, status contract.MemberStatus, failure *contract.F
 		s.view.BlockedReason = fault.Clip(failure.Message, contract.TextHead)
 	}
 	c.log = append(c.log, happening{by: s.member, ended: s.member})
-	c.tell(contract.EventAgentEnded, map[string]any{
-		"member": s.member, "status": status, "failure": failure, "turns": s.view.Turns, "usage": s.view.Usage, "errors": s.view.Errors,
-	})
+	c.tellEnd(s)
+	c.assign()
 	c.settle()
 }
 
@@ -605,7 +622,49 @@ func (c *council) leave(status contract.MemberStatus) {
 	for _, s := range c.living() {
 		s.dead = true
 		s.view.Status, s.view.Phase, s.view.BlockedReason = status, phaseEnded, ""
-		c.tell(contract.EventAgentEnded, map[string]any{"member": s.member, "status": status, "turns": s.view.Turns, "usage": s.view.Usage, "errors": s.view.Errors})
+		c.tellEnd(s)
+	}
+}
+
+// tellEnd tells that a member is gone.
+func (c *council) tellEnd(s *seat) {
+	v := s.view
+	payload := map[string]any{
+		"member": s.member, "role": v.Role, "model": c.modelOf(s.member), "status": v.Status, "turns": v.Turns, "usage": v.Usage, "errors": v.Errors,
+	}
+	if v.Failure != nil {
+		payload["failure"] = v.Failure
+	}
+	c.tell(contract.EventAgentEnded, payload)
+}
+
+// modelOf returns the model that a member uses.
+func (c *council) modelOf(m contract.Member) contract.ModelChoice {
+	return c.settings.Models[m.Agent()]
+}
+
+// agents says who is there, in which role and with which model.
+func (c *council) agents() []map[string]any {
+	out := []map[string]any{}
+	for _, s := range c.seats {
+		out = append(out, map[string]any{"member": s.member, "role": s.view.Role, "model": c.modelOf(s.member), "status": s.view.Status})
+	}
+	return out
+}
+
+// round is the round of the exchange that is under way, from 1; before and after the
+// exchange it is how many there were.
+func (c *council) round() int {
+	if c.status != contract.PipelineOrchestrating || c.decided {
+		return c.metrics.Iterations
+	}
+	return min(c.metrics.Iterations+1, c.settings.Iterations)
+}
+
+// closeRound counts the round in which it ended, if anybody took a turn in it.
+func (c *council) closeRound() {
+	if !c.roundsUp() && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.round > 0 }) {
+		c.metrics.Iterations++
 	}
 }
 
@@ -619,6 +678,7 @@ func (c *council) ended(m contract.Member, r contract.MemberResult) {
 	if r.Usage.Calls >= s.view.Usage.Calls {
 		s.view.Usage = r.Usage
 	}
+	s.view.Late = max(0, r.Turns-s.taken)
 	c.changed = true
 	if s.dead || c.over {
 		return

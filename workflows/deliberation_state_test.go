@@ -148,7 +148,7 @@ func TestAStolenTokenHarmsNeitherItsOwnerNorWhomItSpeaksFor(t *testing.T) {
 	require.Equal(t, often, c.metrics.Refused)
 	require.Len(t, c.errs, often)
 	require.Equal(t, contract.Error{
-		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Message: "moves came in the name of another with the token of ALPHA",
+		Member: contract.Alpha, Class: contract.ClassSafety, Code: contract.CodeForbidden, Severity: contract.SeverityMajor, Message: "moves came in the name of another with the token of ALPHA",
 	}, c.errs[0])
 }
 
@@ -420,6 +420,11 @@ func (p *party) invent(m contract.Member) []contract.Move {
 		func() contract.Move { return proposes(string(m) + key()) }, func() contract.Move { return proposes(key()) },
 		func() contract.Move { return synthesises(key(), key()) }, func() contract.Move { return synthesises(fmt.Sprint("s", 1+p.r.IntN(2))) },
 		func() contract.Move { return evaluates(key(), p.r.Float64()) }, func() contract.Move { return objects(key()) }, func() contract.Move { return resolves(key()) },
+		func() contract.Move { return answers(p.anyObjection(), "so") },
+		func() contract.Move {
+			return decomposes(contract.Subtask{ID: "t1", Description: "a"}, contract.Subtask{ID: fmt.Sprint("t", 1+p.r.IntN(3)), Description: "b", Dependencies: []string{"t1"}})
+		},
+		func() contract.Move { return proposes(fmt.Sprint("t", 1+p.r.IntN(3))) },
 		func() contract.Move { return accepts(key(), p.r.IntN(3)) }, func() contract.Move { return rejects(key(), p.r.IntN(3)) },
 		func() contract.Move {
 			return tells([]string{"", "ALL", "ALPHA", "BETA", "GAMMA", "PERSON"}[p.r.IntN(6)], "hm")
@@ -431,6 +436,15 @@ func (p *party) invent(m contract.Member) []contract.Move {
 		out[i] = anything[p.r.IntN(len(anything))]()
 	}
 	return out
+}
+
+// anyObjection is the key of some objection, if there is one.
+func (p *party) anyObjection() string {
+	keys := []string{"p1/objection/ALPHA-1-1"}
+	for _, e := range p.of(contract.MoveObject) {
+		keys = append(keys, e.Key)
+	}
+	return keys[p.r.IntN(len(keys))]
 }
 
 // post sends what a member does in a turn, perhaps twice, perhaps late, perhaps

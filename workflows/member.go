@@ -132,6 +132,9 @@ func (m *member) finish(ctx workflow.Context, failure *contract.Failure) (contra
 	result := contract.MemberResult{
 		Member: m.in.Member, ExecutionID: m.execution.ID, Attempt: m.execution.Attempt, Turns: m.turns, Usage: m.usage, Failure: end.Failure,
 	}
+	if m.calling {
+		result.Turns--
+	}
 	if m.execution.ID == 0 {
 		return result, nil
 	}

@@ -44,10 +44,11 @@ type ContinueRequest struct {
 // RecordErrorRequest counts an error against an agent of a pipeline.
 type RecordErrorRequest struct {
 	OfPipeline
-	Agent     contract.Member `json:"agent" doc:"ALPHA, BETA or GAMMA"`
-	ErrorType contract.Class  `json:"error_type" doc:"a class of the table of failures, such as LLM_ERROR"`
-	ErrorCode contract.Code   `json:"error_code,omitempty" maxLength:"64" doc:"default: unknown"`
-	Message   string          `json:"message" minLength:"1"`
+	Agent     contract.Member   `json:"agent" doc:"ALPHA, BETA or GAMMA"`
+	ErrorType contract.Class    `json:"error_type" doc:"a class of the table of failures, such as LLM_ERROR"`
+	ErrorCode contract.Code     `json:"error_code,omitempty" maxLength:"64" doc:"default: unknown"`
+	Severity  contract.Severity `json:"severity,omitempty" enum:"major,medium,minor" doc:"default: major for SAFETY_ERROR, else medium"`
+	Message   string            `json:"message" minLength:"1"`
 }
 
 // RevokeRequest takes an agent out of a pipeline.

@@ -22,6 +22,19 @@ type Orchestration struct {
 	Reports    []contract.DeliberationReport `json:"reports" doc:"checkpoint, partial, final: those that there are"`
 }
 
+// Decision returns what the pipeline came to, and why; nil if it came to nothing. Of
+// long texts it has the beginnings.
+func (o Orchestration) Decision() *contract.Decision { return decisionOf(o.Reports) }
+
+func decisionOf(reports []contract.DeliberationReport) *contract.Decision {
+	for i := range reports {
+		if reports[i].Kind == contract.ReportFinal {
+			return reports[i].Decision
+		}
+	}
+	return nil
+}
+
 // Orchestration returns a whole pipeline, with texts in full: of the blackboard
 // the newest version of each place, or every one.
 func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Orchestration, error) {

@@ -321,6 +321,9 @@ func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error,
 	if e.Message = strings.TrimSpace(telemetry.Redact(e.Message)); e.Message == "" {
 		return contract.PipelineAck{}, wrong("the error has no message; say what went wrong")
 	}
+	if e.Severity != "" && !slices.Contains(contract.Severities(), e.Severity) {
+		return contract.PipelineAck{}, wrong("the severity %q is none of %v", e.Severity, contract.Severities())
+	}
 	e.Code = cmp.Or(e.Code, contract.CodeUnknown)
 	e.Message = fault.Clip(e.Message, contract.TextHead)
 	c.Member, c.Error = e.Member, &e

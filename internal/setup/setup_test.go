@@ -146,7 +146,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			Budget: contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour}, ModelTimeout: 71 * time.Second,
 			GammaStuckAfter: 81 * time.Second, GammaConflictAt: 4, GammaComplexityOver: 0.7, AbortAfter: 82 * time.Second, Iterations: 12,
 			Timeout: 83 * time.Second, OpeningTimeout: 84 * time.Second, ContinueWait: 85 * time.Minute, Recoveries: 3,
-			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190,
+			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190, Rules: contract.DeliberationRules,
 		},
 	}, settings)
 	require.Equal(t, "work/", spec.BranchPrefix)

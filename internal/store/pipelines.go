@@ -520,7 +520,7 @@ func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full 
 	if err != nil || !full {
 		return report, err
 	}
-	texts := make([]*contract.Text, 0, len(report.Blackboard)+len(report.Votes))
+	texts := report.Decision.Texts()
 	for i := range report.Blackboard {
 		texts = append(texts, &report.Blackboard[i].Value)
 	}

@@ -22,10 +22,14 @@ func MovesSchema() model.Schema {
 
 // Bounds of what a move names, whatever the configuration allows of texts.
 const (
-	// mostKey is one more than a key may have: a longer one is refused by its length.
-	mostKey = 65
+	// mostKey is more than any key has: a longer one is refused by its length. Members
+	// choose keys of at most 64 bytes; those of objections are longer.
+	mostKey = 97
 	// mostFrom is how many keys a synthesis may be made of.
 	mostFrom = 16
+	// mostSubtasks is how many subtasks an objective may have, and mostDescription how
+	// many bytes the description of one.
+	mostSubtasks, mostDescription = 12, contract.TextHead
 )
 
 // MoveBounds are what an answer of a member may have.
@@ -69,9 +73,12 @@ func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 		if n := len(m.From); n > mostFrom {
 			return nil, unusable("move %d (%s) is made of %d others, more than the %d allowed", i+1, m.Kind, n, mostFrom)
 		}
-		m.Key = shortKey(m.Key)
+		if err := readSubtasks(i, m.Subtasks); err != nil {
+			return nil, err
+		}
+		m.Key = plainKey(m.Key)
 		for j := range m.From {
-			m.From[j] = shortKey(m.From[j])
+			m.From[j] = plainKey(m.From[j])
 		}
 		said[i] = Said{Move: m.Move, Whole: m.Text}
 	}
@@ -80,6 +87,38 @@ func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 
 func unusable(format string, args ...any) error {
 	return fault.New(contract.ClassLLM, contract.CodeInvalidOutput, format, args...)
+}
+
+// readSubtasks checks how large the subtasks of a move are.
+func readSubtasks(i int, all []contract.Subtask) error {
+	if n := len(all); n > mostSubtasks {
+		return unusable("move %d has %d subtasks, more than the %d allowed", i+1, n, mostSubtasks)
+	}
+	for j := range all {
+		t := &all[j]
+		if n := len(t.Description); n > mostDescription {
+			return unusable("the description of subtask %s of move %d has %d bytes, more than the %d allowed", shortKey(t.ID), i+1, n, mostDescription)
+		}
+		if n := len(t.Dependencies); n > mostSubtasks {
+			return unusable("subtask %s of move %d depends on %d others, more than the %d allowed", shortKey(t.ID), i+1, n, mostSubtasks)
+		}
+		t.ID = shortKey(t.ID)
+		for k := range t.Dependencies {
+			t.Dependencies[k] = shortKey(t.Dependencies[k])
+		}
+	}
+	return nil
+}
+
+// plainKey is a key as moves have it: news shows it behind its section.
+func plainKey(key string) string {
+	for _, section := range contract.Sections() {
+		if rest, ok := strings.CutPrefix(key, string(section)+"/"); ok {
+			key = rest
+			break
+		}
+	}
+	return shortKey(key)
 }
 
 // shortKey bounds a key without making one that is too long a valid one.

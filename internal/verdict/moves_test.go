@@ -77,8 +77,36 @@ func TestAKeyThatIsTooLongStaysTooLongAndSmall(t *testing.T) {
 	said, err := verdict.ReadMoves(fmt.Sprintf(`{"moves": [{"move": "synthesise", "key": %q, "from": [%q], "text": "x"}]}`,
 		strings.Repeat("k", 100000), strings.Repeat("ä", 100000)), bounds)
 	require.NoError(t, err)
-	require.Len(t, said[0].Key, 65, "longer than a key may be, so that it is refused where it is taken")
-	require.LessOrEqual(t, len(said[0].From[0]), 65)
+	require.Len(t, said[0].Key, 97, "longer than a key may be, so that it is refused where it is taken")
+	require.LessOrEqual(t, len(said[0].From[0]), 97)
+}
+
+func TestAKeyMayBeNamedAsNewsShowsIt(t *testing.T) {
+	t.Parallel()
+	said, err := verdict.ReadMoves(`{"moves": [{"move": "resolve", "key": "solutions/p1/objection/BETA-2-1", "text": "so"},
+		{"move": "synthesise", "key": "s1", "from": ["solutions/p1", "p2"], "text": "both"}]}`, bounds)
+	require.NoError(t, err)
+	require.Equal(t, "p1/objection/BETA-2-1", said[0].Key)
+	require.Equal(t, []string{"p1", "p2"}, said[1].From)
+}
+
+func TestSubtasksAreReadWithinTheirBounds(t *testing.T) {
+	t.Parallel()
+	said, err := verdict.ReadMoves(`{"moves": [{"move": "decompose", "text": "two parts", "subtasks": [
+		{"id": "t1", "description": "first", "member": "ALPHA"}, {"id": "t2", "description": "then", "dependencies": ["t1"]}]}]}`, bounds)
+	require.NoError(t, err)
+	require.Equal(t, []contract.Subtask{
+		{ID: "t1", Description: "first", Member: contract.Alpha}, {ID: "t2", Description: "then", Dependencies: []string{"t1"}},
+	}, said[0].Subtasks)
+	for says, subtasks := range map[string]string{
+		"13 subtasks":            strings.TrimSuffix(strings.Repeat(`{"id": "t", "description": "d"},`, 13), ","),
+		"600 bytes":              `{"id": "t", "description": "` + strings.Repeat("d", 600) + `"}`,
+		"depends on 13 others":   `{"id": "t", "description": "d", "dependencies": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 13), ",") + `]}`,
+		"/moves/0/subtasks/0/me": `{"id": "t", "description": "d", "member": "GAMMA"}`,
+	} {
+		_, err := verdict.ReadMoves(`{"moves": [{"move": "decompose", "subtasks": [`+subtasks+`]}]}`, bounds)
+		require.ErrorContains(t, err, says)
+	}
 }
 
 func FuzzMovesAreWithinTheirBoundsWhateverAModelSays(f *testing.F) {

@@ -140,7 +140,7 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 	}
 	var strays []contract.Entry
 	for _, e := range about {
-		if p := home[e.About]; p != nil {
+		if p := home[contract.SubjectOf(e.About)]; p != nil {
 			p.Said = append(p.Said, e)
 		} else {
 			strays = append(strays, e)
@@ -154,7 +154,7 @@ func PlacesOf(entries []contract.Entry) map[contract.Section][]Place {
 
 // spoken reports whether an entry says something of another one.
 func spoken(e contract.Entry) bool {
-	return e.About != "" && (e.Kind == contract.MoveEvaluate || e.Kind == contract.MoveObject)
+	return e.About != "" && (e.Kind == contract.MoveEvaluate || e.Kind == contract.MoveObject || e.Kind == contract.MoveResolve)
 }
 
 // sectionWord is a section of the blackboard as people read it, and what it is for.
@@ -187,7 +187,11 @@ func entryKind(e contract.Entry) string {
 		return "synthesis"
 	case contract.MoveVerdict:
 		return "verdict"
-	case contract.MoveResolve, contract.MoveVote, contract.MoveMessage, contract.MoveDone:
+	case contract.MoveResolve:
+		return "answer"
+	case contract.MoveDecompose:
+		return "decomposition"
+	case contract.MoveVote, contract.MoveMessage, contract.MoveDone:
 	}
 	return Words(e.Kind)
 }

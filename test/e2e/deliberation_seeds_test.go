@@ -567,7 +567,13 @@ func (d *disturbed) checkTurn(t *testing.T, p store.Pipeline, v contract.MemberV
 			require.True(t, cast, "%s is lost", which)
 			require.Equal(t, []any{v.Member, move.Key, *move.Accept}, []any{vote.Voter, vote.Key, vote.Accept}, which)
 			want.Votes++
-		case contract.MoveResolve, contract.MoveDone, contract.MoveVerdict:
+		case contract.MoveResolve: // an answer is kept, a withdrawal is none
+			require.False(t, told || cast, which)
+			if wrote {
+				require.Equal(t, []any{v.Member, move.Kind}, []any{entry.Author, entry.Kind}, which)
+				want.BlackboardWrites++
+			}
+		case contract.MoveDone, contract.MoveVerdict:
 			require.False(t, told || cast || wrote, which)
 		default:
 			require.True(t, wrote, "%s is lost", which)

@@ -378,6 +378,7 @@ type PipelineError struct {
 	Message    string
 	Error      json.RawMessage
 	CreatedAt  time.Time
+	Severity   string
 }
 
 type PipelineMessage struct {

@@ -131,8 +131,8 @@ WITH known AS (
     SET accept = excluded.accept, vote = excluded.vote, voted_at = excluded.voted_at
     WHERE orchestrator_pipeline_votes.voted_at <= excluded.voted_at
 ), errors AS (
-    INSERT INTO orchestrator_pipeline_errors (pipeline_id, member, error_class, error_code, message, error, created_at)
-    SELECT f.pipeline_id, coalesce(g.e ->> 'member', ''), g.e ->> 'class', coalesce(g.e ->> 'code', ''), coalesce(g.e ->> 'message', ''), g.e, @at::timestamptz
+    INSERT INTO orchestrator_pipeline_errors (pipeline_id, member, error_class, error_code, severity, message, error, created_at)
+    SELECT f.pipeline_id, coalesce(g.e ->> 'member', ''), g.e ->> 'class', coalesce(g.e ->> 'code', ''), coalesce(g.e ->> 'severity', 'medium'), coalesce(g.e ->> 'message', ''), g.e, @at::timestamptz
     FROM fresh f CROSS JOIN jsonb_array_elements(@errors::jsonb) WITH ORDINALITY AS g (e, n)
     ORDER BY g.n
 ), report AS (

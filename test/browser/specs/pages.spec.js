@@ -109,7 +109,7 @@ test('by keys alone one finds a run, opens it, goes through its tabs and elsewhe
   await keys(page, 'Enter');
   await page.waitForURL(`**${href}`);
 
-  for (const [key, tab] of [[']', 'timeline'], [']', 'plan'], ['[', 'timeline'], ['[', '']]) {
+  for (const [key, tab] of [[']', 'environment'], [']', 'timeline'], ['[', 'environment'], ['[', '']]) {
     await keys(page, key);
     await page.waitForURL(`**${href}${tab && `/${tab}`}`);
     await expect(page.locator('nav[aria-label="Run"] a[aria-current="page"]')).toHaveAttribute('href', `${href}${tab && `/${tab}`}`);

@@ -1,0 +1,6 @@
+-- +goose Up
+-- How grave an error of a member is.
+ALTER TABLE orchestrator_pipeline_errors ADD COLUMN severity TEXT NOT NULL DEFAULT 'medium' CHECK (severity IN ('major', 'medium', 'minor'));
+
+-- +goose Down
+ALTER TABLE orchestrator_pipeline_errors DROP COLUMN severity;

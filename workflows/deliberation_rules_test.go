@@ -1,0 +1,269 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// answers is resolve with words.
+func answers(key, words string) contract.Move {
+	return contract.Move{Kind: contract.MoveResolve, Key: key, Text: text(words)}
+}
+
+func decomposes(parts ...contract.Subtask) contract.Move {
+	return contract.Move{Kind: contract.MoveDecompose, Text: text("its parts"), Subtasks: parts}
+}
+
+// told returns the entries that a turn tells of, and the changes, by key.
+func told(turn contract.Turn) (entries map[string]contract.Entry, changes map[string]contract.StateChange) {
+	entries, changes = map[string]contract.Entry{}, map[string]contract.StateChange{}
+	for _, e := range turn.News.Entries {
+		entries[e.Key] = e
+	}
+	for _, c := range turn.News.Changes {
+		changes[c.Key] = c
+	}
+	return entries, changes
+}
+
+// round lets both peers take their turns at the same time, and gives the next ones.
+func (t *table) round(alpha, beta []contract.Move) {
+	t.hearFrom(contract.Alpha, alpha...)
+	t.hearFrom(contract.Beta, beta...)
+	t.give()
+}
+
+func TestOnlyAnObjectionThatWasShownIsAnsweredAndItsAuthorHearsTheAnswer(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1"), proposes("p2"), synthesises("s1", "p1", "p2")}, nil)
+	unseen := contract.ObjectionKey("s1", "BETA-3-1")
+	c.round([]contract.Move{answers(unseen, "a guess")}, []contract.Move{objects("s1")})
+	require.Equal(t, contract.EntryLive, c.objection(unseen).State, "what was written in the same round stays open")
+	require.Len(t, c.turns[contract.Alpha].Errors, 1)
+
+	c.round([]contract.Move{answers(unseen, "because of the cache")}, nil)
+	require.Equal(t, contract.EntryAnswered, c.objection(unseen).State)
+	require.Empty(t, c.turns[contract.Alpha].Errors, "the real answer is taken")
+	entries, changes := told(c.turns[contract.Beta])
+	answer := entries[contract.AnswerKey(unseen, "ALPHA-4-1")]
+	require.Equal(t, "because of the cache", answer.Value.Head)
+	require.Equal(t, unseen, answer.About)
+	require.Equal(t, contract.StateChange{
+		Section: contract.SectionSynthesis, Key: unseen, Kind: contract.MoveObject, Author: contract.Beta, State: contract.EntryAnswered, By: contract.Alpha,
+	}, changes[unseen])
+	require.NotContains(t, entries, unseen, "it knows what it wrote")
+	require.Equal(t, c.metrics.ConflictsDetected, c.metrics.ConflictsResolved)
+}
+
+func TestTheKeyOfAnEntryAnswersAllObjectionsToItThatWereShown(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.round(nil, []contract.Move{objects("p1")})
+	c.round([]contract.Move{answers("p1", "so it is")}, []contract.Move{objects("p1")})
+	require.Equal(t, contract.EntryAnswered, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
+	require.Equal(t, contract.EntryLive, c.objection(contract.ObjectionKey("p1", "BETA-4-1")).State, "it came in the same round")
+	require.Zero(t, c.metrics.Refused)
+}
+
+func TestAnObjectionIsTakenBackByWhoMadeIt(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.round(nil, []contract.Move{objects("p1"), answers(contract.ObjectionKey("p1", "BETA-3-1"), "I was wrong")})
+	require.Equal(t, contract.EntryWithdrawn, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
+	require.Zero(t, c.metrics.Refused)
+}
+
+func TestTwoAnswersToOneObjectionAreBothKept(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.ForceGamma = true })
+	c.join(contract.Gamma, "GAMMA-token", contract.GammaForced, c.now)
+	c.give()
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.round(nil, []contract.Move{objects("p1")})
+	key := contract.ObjectionKey("p1", "BETA-3-1")
+	c.hearFrom(contract.Gamma)
+	c.give()
+	c.hearFrom(contract.Alpha, answers(key, "first"))
+	c.hearFrom(contract.Gamma, answers(key, "second"))
+	require.Zero(t, c.metrics.Refused)
+	require.Equal(t, 1, c.metrics.ConflictsResolved)
+	require.NotNil(t, c.at(contract.SectionSolutions, contract.AnswerKey(key, "ALPHA-3-1")))
+	require.NotNil(t, c.at(contract.SectionSolutions, contract.AnswerKey(key, "GAMMA-2-1")))
+}
+
+func TestAWithdrawnProposalTakesItsObjectionsWithIt(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.round([]contract.Move{resolves("p1")}, []contract.Move{objects("p1")})
+	require.Equal(t, contract.EntryWithdrawn, c.at(contract.SectionSolutions, "p1").State)
+	c.hearFrom(contract.Alpha)
+	require.Equal(t, c.metrics.ConflictsDetected, c.metrics.ConflictsResolved+1, "the objection came after it, and is open")
+	require.Zero(t, c.metrics.Refused)
+}
+
+func TestNewsTellsTextsOnceAndChangesInALine(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, []contract.Move{proposes("p2")})
+	c.round(nil, []contract.Move{synthesises("s1", "p1", "p2")})
+	entries, changes := told(c.turns[contract.Alpha])
+	require.Contains(t, entries, "s1")
+	require.NotContains(t, entries, "p1", "it wrote it")
+	require.NotContains(t, entries, "p2", "it has read it")
+	require.Equal(t, contract.EntryMerged, changes["p1"].State)
+	require.Equal(t, contract.EntryMerged, changes["p2"].State)
+}
+
+func TestADecisionKeepsReasonsAlternativesQuestionsAndRemarks(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1"), proposes("p3")}, []contract.Move{proposes("p2"), synthesises("s0", "p2")})
+	c.round([]contract.Move{resolves("p3"), evaluates("s0", 0.4)}, []contract.Move{objects("p1"), synthesises("s1", "p2"), evaluates("s1", 0.9)})
+	yes, no := true, false
+	c.round(
+		[]contract.Move{objects("s1"), {Kind: contract.MoveVote, Key: "s1", Version: 1, Accept: &yes, Text: text("watch the clock skew")}},
+		[]contract.Move{{Kind: contract.MoveVote, Key: "s1", Version: 1, Accept: &no, Text: text("too early")}, {Kind: contract.MoveVote, Key: "s1", Version: 1, Accept: &yes}},
+	)
+	out := c.conclude(c.now)
+	require.NotNil(t, out)
+	c.accept(out.choice, c.now)
+	d := c.decision
+	require.Equal(t, []any{"s1", 1, contract.Member("")}, []any{d.Key, d.Version, d.By})
+	require.Equal(t, c.at(contract.SectionSynthesis, "s1").Value, d.Text)
+	require.Len(t, d.Reasons, 1)
+	require.InDelta(t, 0.9, *d.Reasons[0].Score, 1e-9)
+	rejected := map[string]contract.Alternative{}
+	for _, a := range d.Rejected {
+		rejected[a.Key] = a
+	}
+	require.Len(t, rejected, 3, "p2 is part of it: %v", rejected)
+	require.Equal(t, contract.EntryWithdrawn, rejected["p3"].State)
+	require.Len(t, rejected["p1"].Against, 1)
+	require.Contains(t, rejected, "s0")
+	require.Len(t, d.OpenQuestions, 1, "the objection that nobody answered; the last vote counts")
+	require.Equal(t, contract.Alpha, d.OpenQuestions[0].By)
+	require.Equal(t, []contract.Remark{{By: contract.Alpha, About: "s1", Text: text("watch the clock skew")}}, d.Remarks)
+	c.report(contract.ReportFinal, contract.PipelineCompleted, "", c.now)
+	require.Equal(t, d, c.reports[0].Decision)
+}
+
+func TestTheRoundThatMembersAreToldOfIsTheOneThatIsShown(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	require.Equal(t, []int{1, 1, 0}, []int{c.turns[contract.Alpha].News.Round, c.view().Iteration, c.metrics.Iterations})
+	c.round([]contract.Move{synthesises("s1"), accepts("s1", 1)}, nil)
+	require.Equal(t, []int{2, 2, 1}, []int{c.turns[contract.Alpha].News.Round, c.view().Iteration, c.metrics.Iterations})
+	c.hearFrom(contract.Beta, accepts("s1", 1))
+	require.NotNil(t, c.conclude(c.now))
+	c.decided = true
+	c.closeRound()
+	require.Equal(t, []int{2, 2}, []int{c.view().Iteration, c.metrics.Iterations}, "the round in which it ended counts")
+	c.ended(contract.Alpha, contract.MemberResult{Turns: 3})
+	require.Equal(t, []int{2, 1}, []int{c.seat(contract.Alpha).view.Turns, c.seat(contract.Alpha).view.Late}, "an answer that came too late is told")
+}
+
+// hardTask is an exchange that GAMMA joined because the objective is complex.
+func hardTask(t *testing.T) *table {
+	t.Helper()
+	hard := 0.9
+	c := newTable()
+	c.hearFrom(contract.Alpha, contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &hard, Text: text("hard")})
+	c.hearFrom(contract.Beta)
+	c.become(contract.PipelineOrchestrating, c.now, "")
+	reason, wanted := c.gammaWanted(c.now)
+	require.True(t, wanted)
+	require.Equal(t, contract.GammaComplexity, reason)
+	c.join(contract.Gamma, "GAMMA-token", reason, c.now)
+	c.give()
+	return c
+}
+
+// standings are the subtasks' states by id.
+func (t *table) standings() map[string]string {
+	out := map[string]string{}
+	for _, p := range t.parts {
+		out[p.ID] = p.Status + " " + string(p.Member)
+	}
+	return out
+}
+
+func TestSubtasksAreTakenInTheOrderOfTheirDependencies(t *testing.T) {
+	t.Parallel()
+	c := hardTask(t)
+	c.hearFrom(contract.Gamma, decomposes(
+		contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha},
+		contract.Subtask{ID: "t2", Description: "api", Dependencies: []string{"t1"}, Member: contract.Beta},
+		contract.Subtask{ID: "t3", Description: "docs"},
+	))
+	require.Equal(t, map[string]string{"t1": "assigned ALPHA", "t2": "waiting BETA", "t3": "assigned BETA"}, c.standings(),
+		"what is nobody's goes to whoever has less to do")
+	c.hearFrom(contract.Alpha, isDone())
+	c.hearFrom(contract.Beta, proposes("t2"))
+	require.Contains(t, c.seat(contract.Beta).errors[0].Message, "waits for others (t1)")
+	c.give()
+	require.False(t, c.seat(contract.Alpha).done, "who was done is woken for its subtask")
+	require.Len(t, c.turns[contract.Alpha].News.Subtasks, 3)
+	c.round([]contract.Move{proposes("t1")}, []contract.Move{proposes("t3")})
+	require.Equal(t, map[string]string{"t1": "done ALPHA", "t2": "assigned BETA", "t3": "done BETA"}, c.standings())
+	require.Zero(t, c.metrics.ConflictsDetected, "solutions of subtasks do not compete")
+	c.end(c.seat(contract.Beta), contract.MemberFailed, nil)
+	require.Equal(t, "assigned ALPHA", c.standings()["t2"], "the partner takes over")
+	c.hearFrom(contract.Alpha, proposes("t2"), synthesises("s1", "t1", "t2", "t3"))
+	require.Equal(t, "done ALPHA", c.standings()["t2"])
+	require.Equal(t, c.parts, c.at(contract.SectionProblem, contract.KeySubtasks).Subtasks)
+}
+
+func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	part := func(id string, after ...string) contract.Subtask {
+		return contract.Subtask{ID: id, Description: "do", Dependencies: after}
+	}
+	for why, parts := range map[string][]contract.Subtask{
+		"it needs subtasks":       nil,
+		"the id of a subtask":     {part("../x")},
+		"two subtasks t1":         {part("t1"), part("t1")},
+		"needs a description":     {{ID: "t1"}},
+		"for ALPHA or BETA":       {{ID: "t1", Description: "do", Member: contract.Gamma}},
+		"there is a p1":           {part("p1")},
+		`"t9", which is none`:     {part("t1", "t9")},
+		"wait for each other: t1": {part("t1", "t2"), part("t2", "t1"), part("t3")},
+	} {
+		c := hardTask(t)
+		c.hearFrom(contract.Alpha, proposes("p1"))
+		c.hearFrom(contract.Gamma, decomposes(parts...))
+		require.Len(t, c.seat(contract.Gamma).errors, 1, why)
+		require.Contains(t, c.seat(contract.Gamma).errors[0].Message, why)
+		require.Empty(t, c.parts)
+	}
+}
+
+func TestPipelinesOfEarlierVersionsAnswerObjectionsAsTheyDid(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Rules = 0 })
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.hearFrom(contract.Beta, objects("p1"))
+	c.hearFrom(contract.Alpha, resolves("p1"))
+	require.Equal(t, contract.EntryAnswered, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
+	c.give()
+	c.hearFrom(contract.Alpha, answers(contract.ObjectionKey("p1", "BETA-3-1"), "so"))
+	require.Contains(t, c.seat(contract.Alpha).errors[0].Message, "a key has 1 to")
+}
+
+func TestErrorsSayHowGraveTheyAre(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.hearFrom(contract.Alpha, decides("s1"), resolves("nothing"))
+	c.blame(c.seat(contract.Beta), contract.Error{Class: contract.ClassLLM, Code: contract.CodeUnknown, Severity: contract.SeverityMinor, Message: "slow"}, 0)
+	var got []contract.Severity
+	for _, e := range c.errs {
+		got = append(got, e.Severity)
+	}
+	require.Equal(t, []contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, got)
+}
