@@ -52,6 +52,7 @@ var deliberations = []deliberation{
 	{name: "forced", says: "votes", args: []string{"--gamma"}},
 	{name: "silent", set: map[string]string{"recoveries": "0"}},
 	{name: "quarrel"},
+	{name: "decomposed"},
 	{name: "late-opening", set: map[string]string{"opening_timeout": "1s"}},
 	{name: "stopped-running", when: thinking(contract.PipelineRunning), steer: stop},
 	{name: "stopped-waiting", waits: true, when: waiting, steer: stop},

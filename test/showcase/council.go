@@ -34,6 +34,7 @@ type council struct {
 	abort    contract.AbortReason
 	handoff  string
 	final    *contract.Entry
+	decision *contract.Decision
 	failed   *contract.FailureContext
 	failure  *contract.Failure
 	report   *contract.DeliberationReport
@@ -214,6 +215,10 @@ func (c *council) writes(who contract.Member, kind contract.MoveKind, key, text 
 		e.About, e.Key, e.State = key, key+"/evaluation/"+string(who), ""
 	case contract.MoveObject:
 		e.About, e.Key = key, fmt.Sprintf("%s/objection/%s-%d-1", key, who, c.member(who).Turns)
+	case contract.MoveResolve:
+		e.Section, e.About, e.Key, e.State = contract.SectionSynthesis, key, contract.AnswerKey(key, fmt.Sprintf("%s-%d-1", who, c.member(who).Turns)), ""
+	case contract.MoveDecompose:
+		e.Section, e.State = contract.SectionProblem, ""
 	default: // proposals
 	}
 	for _, known := range c.entries {
@@ -319,7 +324,7 @@ func (c *council) reports(kind, summary string) {
 	metrics := c.metrics
 	c.report = &contract.DeliberationReport{
 		PipelineID: c.p.ID, Kind: kind, Status: c.state, Agents: c.members, Blackboard: c.entries, Votes: c.votes, Metrics: &metrics,
-		Analysis: metrics.Analysis(), Summary: summary, At: c.now,
+		Analysis: metrics.Analysis(), Decision: c.decision, Summary: summary, At: c.now,
 	}
 	c.tells()
 }
@@ -363,9 +368,39 @@ func (c *council) agrees(by contract.Member, key, text string) {
 	c.final = &contract.Entry{Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: by, About: key, Value: c.text(text), Version: 1, Timestamp: c.now, Achieved: &yes, From: []string{key}}
 	c.places(*c.final)
 	c.metrics.Consensus = true
+	c.decision = c.decide(by, key, text)
 	c.conflict(0, c.metrics.ConflictsDetected-c.metrics.ConflictsResolved)
 	c.happened(contract.EventConsensusReached, map[string]any{"key": key, "by": by})
 	c.closes(contract.PipelineCompleted, "final", "They agreed on "+key+".")
+}
+
+// decide sums up what was chosen, as deliberations do.
+func (c *council) decide(by contract.Member, key, text string) *contract.Decision {
+	d := &contract.Decision{Key: key, Text: c.text(text)}
+	if by == contract.Gamma {
+		d.By = by
+	}
+	said := func(e contract.Entry) contract.Remark {
+		return contract.Remark{By: e.Author, About: e.About, Score: e.Score, Text: e.Value}
+	}
+	for _, e := range c.entries {
+		switch {
+		case e.Key == key:
+			d.Version = e.Version
+		case e.Kind == contract.MoveEvaluate && e.About == key:
+			d.Reasons = append(d.Reasons, said(e))
+		case e.Kind == contract.MoveObject && e.About == key && e.State == contract.EntrySettled:
+			d.OpenQuestions = append(d.OpenQuestions, said(e))
+		case e.Kind == contract.MovePropose && (e.State == contract.EntryWithdrawn || e.State == contract.EntrySettled):
+			d.Rejected = append(d.Rejected, contract.Alternative{Key: e.Key, Author: e.Author, State: e.State, Text: e.Value})
+		}
+	}
+	for _, v := range c.votes {
+		if v.Key == key && v.Version == d.Version && v.Accept && v.Text.Head != "" {
+			d.Remarks = append(d.Remarks, contract.Remark{By: v.Voter, About: key, Text: v.Text})
+		}
+	}
+	return d
 }
 
 // givesUp ends without a consensus, in the order of an abort.

@@ -88,6 +88,7 @@ func (f *filler) agreesOnCaching(t *tale) {
 	c.conflict(1, 0)
 	c.thinksFor(contract.Beta, 8*time.Second, "Then the second layer must be optional.")
 	c.writes(contract.Beta, contract.MoveSynthesise, "s1", caching, from("two-layers", "events"))
+	c.writes(contract.Beta, contract.MoveResolve, "s1/objection/ALPHA-3-1", "Without Redis the first layer is enough for four minutes of noon; version 2 says so, and what the health check shows then.")
 	c.becomes("s1/objection/ALPHA-3-1", contract.EntryAnswered)
 	c.becomes("s1", contract.EntryLive)
 	c.conflict(0, 1)
