@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -393,6 +394,15 @@ type MemberView struct {
 	Attempt       int          `json:"attempt,omitempty"`
 	Failure       *Failure     `json:"failure,omitempty"`
 	Usage         Usage        `json:"usage"`
+}
+
+// TurnsTaken says how many turns a member took, and how many of its answers came
+// too late: "6", "6 (1 late)".
+func (v MemberView) TurnsTaken() string {
+	if v.Late == 0 {
+		return strconv.Itoa(v.Turns)
+	}
+	return fmt.Sprintf("%d (%d late)", v.Turns, v.Late)
 }
 
 // DeliberationMetrics count what happened in a deliberation.

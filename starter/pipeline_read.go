@@ -198,7 +198,7 @@ func (a *app) printMembers(members []contract.MemberView) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGENT\tROLE\tSTATUS\tPHASE\tPROGRESS\tTURNS\tERRORS\tTOKENS\tBLOCKED BY")
 	for _, m := range members {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f %%\t%d\t%d\t%d\t%s\n", m.Member, clean(m.Role), m.Status, clean(m.Phase), 100*m.Progress, m.Turns, m.Errors, m.Usage.Tokens(), clean(m.BlockedReason))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f %%\t%s\t%d\t%d\t%s\n", m.Member, clean(m.Role), m.Status, clean(m.Phase), 100*m.Progress, m.TurnsTaken(), m.Errors, m.Usage.Tokens(), clean(m.BlockedReason))
 	}
 	_ = w.Flush()
 }
