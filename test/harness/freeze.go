@@ -1,0 +1,97 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/proc"
+)
+
+// Freeze stops the process of a role and all that it started, as a paused virtual
+// machine does, and returns what lets them go on. The end of the test does, too.
+func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
+	tb.Helper()
+	p, ok := s.state(tb).Process(role)
+	require.True(tb, ok && p.ID.Alive(), "the %s runs", role)
+	var frozen []int
+	thaw = func() {
+		for _, pid := range frozen {
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+				tb.Errorf("let process %d go on: %v", pid, err)
+			}
+		}
+		frozen = nil
+	}
+	tb.Cleanup(thaw)
+	// A stopped process starts no other, so this comes to an end.
+	for next := []int{p.PID}; len(next) > 0; next = next[1:] {
+		frozen = append(frozen, next[0])
+		if err := syscall.Kill(next[0], syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+			require.NoError(tb, err, "stop process %d", next[0])
+		}
+		Await(tb, fmt.Sprintf("process %d to stand still", next[0]), 10*time.Second, func() (bool, string) {
+			state, _ := stateOf(next[0])
+			return strings.Contains("TtZX", state), state
+		})
+		next = append(next, childrenOf(next[0])...)
+	}
+	return thaw
+}
+
+// stateOf returns the state and the parent of a process; no state: it is gone.
+func stateOf(pid int) (state string, parent int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	at := strings.LastIndex(string(text), ") ") // the name before it may hold anything
+	if at < 0 {
+		return "", 0
+	}
+	fields := strings.Fields(string(text[at+2:]))
+	parent, _ = strconv.Atoi(fields[1])
+	return fields[0], parent
+}
+
+func childrenOf(parent int) (children []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if _, of := stateOf(pid); of == parent {
+				children = append(children, pid)
+			}
+		}
+	}
+	return children
+}
+
+// StartWorker starts a worker beside those of the stack, of another program or with
+// another environment. The end of the test stops it.
+func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) proc.ID {
+	tb.Helper()
+	ctx := context.WithoutCancel(tb.Context())
+	name := fmt.Sprintf("worker-%d", time.Now().UnixNano())
+	ready, log := filepath.Join(s.DataDir, "run", name+".json"), filepath.Join(s.DataDir, "logs", name+".log")
+	all := append(append([]string{}, s.env...), s.state(tb).Environment()...)
+	id, err := proc.Start(proc.Spec{
+		Path: program, Args: []string{"--ready-file", ready, "--config-dir", s.Work, "--check-trust"}, Env: append(all, env...), Dir: s.DataDir, Log: log,
+	})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, id.Stop(ctx, 20*time.Second, syscall.SIGTERM)) })
+	Await(tb, "the worker to be ready", time.Minute, func() (bool, string) {
+		return exists(ready) || !id.Alive(), "not ready"
+	})
+	require.True(tb, id.Alive(), "the worker ended: %s", proc.Tail(log, 10))
+	return id
+}
+
+// Program returns the path of one of the product's programs.
+func (s *Stack) Program(name string) string { return filepath.Join(s.bin, name) }
