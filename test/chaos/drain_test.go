@@ -1,0 +1,141 @@
+package chaos
+
+import (
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+// stopTime is what the worker of this test has to end its work.
+const stopTime = 3 * time.Second
+
+// TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext tells the worker to
+// stop while a model thinks, for less than it may take, and while a check runs, which
+// takes longer.
+func TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext(t *testing.T) {
+	think := harness.Rules{{"when": map[string]any{"agent": "builder", "step": "step-001", "turn": 2}, "latency": "2s",
+		"usage": map[string]any{"prompt_tokens": 70, "completion_tokens": 7},
+		"reply": map[string]any{"tool_calls": []any{map[string]any{"name": "create_file", "arguments": map[string]any{"path": "step-001.txt", "content": "made by step-001\n"}}}}}}
+	d := disturb(t, harness.Options{Scenario: append(think, work()...), Config: fmt.Sprintf("worker:\n  stop_timeout: %s\n", stopTime)})
+	// The check of the whole takes longer than the worker has, each time.
+	d.repo = harness.Repo(t, filepath.Join(d.Dir, "slow"), map[string]string{
+		"notes.txt": "one\ntwo\nthree\n",
+		"test.sh":   "#!/bin/sh\nif grep -n wrong *.txt; then echo '--- FAIL: wrong'; exit 1; fi\nif [ -f step-006.txt ]; then sleep 6; fi\necho ok\n",
+		"rgpt.yaml": "verification:\n  auto_detect: false\n  test:\n    command: ./test.sh\n    format: exit-code\n",
+	})
+	id := d.run(t, "Stop the worker")
+
+	d.awaitWork(t, id, contract.StepWorkflowID(id, "step-001"), contract.ActivityThink, func() bool { return d.thinks(t, id, "step-001", 2) })
+	d.tellToStop(t)
+	require.Len(t, d.asked(t, id, "step-001", 2), 1, "the model was heard to the end")
+	calls, err := d.db.ModelCalls(t.Context(), id)
+	require.NoError(t, err)
+	for _, c := range calls {
+		require.Equal(t, "done", c.Status, "turn %d of %s: what was under way is in its row when the worker is gone", c.Turn, c.Step)
+	}
+	d.Up(t)
+
+	d.awaitWork(t, id, contract.RunWorkflowID(id), contract.ActivityVerify, func() bool {
+		heals, err := d.db.Heals(t.Context(), id)
+		require.NoError(t, err)
+		return len(heals) == 2 // after the last of them there is nothing more to mend
+	})
+	d.tellToStop(t)
+	d.underWay(t, id)
+	d.Up(t)
+	d.endWell(t, 2*time.Minute, id)
+	again := d.repeated(t, id)
+	require.Len(t, again, 1, "only the check was done again")
+	require.Contains(t, again[0], contract.ActivityVerify)
+}
+
+// awaitWork waits until an activity of a workflow is at work and more is the case.
+func (d *disturbed) awaitWork(t *testing.T, id int64, workflow, activity string, more func() bool) {
+	t.Helper()
+	harness.Await(t, activity+" to be at work", time.Minute, func() (bool, string) {
+		for _, a := range d.pending(t, workflow) {
+			if a.GetActivityType().GetName() == activity && a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED {
+				return more(), "it is at work"
+			}
+		}
+		run, err := d.db.Run(t.Context(), id)
+		require.NoError(t, err)
+		return false, string(run.Status)
+	})
+}
+
+// pending are the activities that a workflow waits for; none: or that it has not begun.
+func (d *disturbed) pending(t *testing.T, workflow string) []*workflowpb.PendingActivityInfo {
+	t.Helper()
+	answer, err := d.Temporal(t).DescribeWorkflowExecution(t.Context(), workflow, "")
+	if err != nil {
+		return nil
+	}
+	return answer.GetPendingActivities()
+}
+
+// thinks reports whether a turn has its reservation: its model was asked, or is about to be.
+func (d *disturbed) thinks(t *testing.T, id int64, step string, turn int) bool {
+	t.Helper()
+	calls, err := d.db.ModelCalls(t.Context(), id)
+	require.NoError(t, err)
+	for _, c := range calls {
+		if c.Step == step && c.Turn == turn {
+			return true
+		}
+	}
+	return false
+}
+
+// asked is what the model answered for a turn.
+func (d *disturbed) asked(t *testing.T, id int64, step string, turn int) (times []time.Time) {
+	t.Helper()
+	for _, e := range d.Requests(t, id) {
+		if e.Step == step && e.Turn == turn {
+			times = append(times, e.Time)
+		}
+	}
+	return times
+}
+
+// tellToStop tells the stack's worker to stop, and waits until it is gone.
+func (d *disturbed) tellToStop(t *testing.T) {
+	t.Helper()
+	p, _ := d.State(t).Process(devstack.RoleWorker)
+	require.NoError(t, syscall.Kill(p.PID, syscall.SIGTERM))
+	harness.Await(t, "the worker to be gone", stopTime+10*time.Second, func() (bool, string) { return !p.ID.Alive(), "it runs" })
+}
+
+// TestRunsOutliveAMinuteWithoutAnyWorker takes the only worker away in mid-run. Runs can
+// be made meanwhile; all goes on with the next worker.
+func TestRunsOutliveAMinuteWithoutAnyWorker(t *testing.T) {
+	d := disturb(t, harness.Options{})
+	id := d.midRun(t, "Nobody works")
+	d.Kill(t, devstack.RoleWorker)
+	gone := time.After(time.Minute) // the fault itself
+	before := d.underWay(t, id)
+	later := d.run(t, "Made while nobody works")
+	unwanted := d.run(t, "Stopped while nobody works")
+	refused := d.RGPT(t, "run", "stop", fmt.Sprint(unwanted))
+	require.NotZero(t, refused.Code, "who stops it hears that nobody has")
+	require.Contains(t, refused.Stderr, "see that a worker runs")
+	<-gone
+	require.Equal(t, before.EventSeq, d.underWay(t, id).EventSeq, "nothing happened")
+	require.Equal(t, contract.StatusPending, d.underWay(t, later).Status)
+	d.Up(t)
+	d.RGPT(t, "run", "stop", fmt.Sprint(unwanted)) // the stop from before may have come through
+	stopped := d.AwaitEnd(t, d.db, unwanted, time.Minute)
+	require.Equal(t, contract.StatusCancelled, stopped.Status)
+	d.endWell(t, 2*time.Minute, id, later)
+	harness.CheckInvariants(t, d.Stack, unwanted)
+}
