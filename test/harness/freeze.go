@@ -75,22 +75,23 @@ func childrenOf(parent int) (children []int) {
 
 // StartWorker starts a worker beside those of the stack, of another program or with
 // another environment. The end of the test stops it.
-func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) proc.ID {
+func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) (worker proc.ID, log string) {
 	tb.Helper()
 	ctx := context.WithoutCancel(tb.Context())
 	name := fmt.Sprintf("worker-%d", time.Now().UnixNano())
-	ready, log := filepath.Join(s.DataDir, "run", name+".json"), filepath.Join(s.DataDir, "logs", name+".log")
+	ready := filepath.Join(s.DataDir, "run", name+".json")
+	log = filepath.Join(s.DataDir, "logs", name+".log")
 	all := append(append([]string{}, s.env...), s.state(tb).Environment()...)
-	id, err := proc.Start(proc.Spec{
+	worker, err := proc.Start(proc.Spec{
 		Path: program, Args: []string{"--ready-file", ready, "--config-dir", s.Work, "--check-trust"}, Env: append(all, env...), Dir: s.DataDir, Log: log,
 	})
 	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, id.Stop(ctx, 20*time.Second, syscall.SIGTERM)) })
+	tb.Cleanup(func() { require.NoError(tb, worker.Stop(ctx, 20*time.Second, syscall.SIGTERM)) })
 	Await(tb, "the worker to be ready", time.Minute, func() (bool, string) {
-		return exists(ready) || !id.Alive(), "not ready"
+		return exists(ready) || !worker.Alive(), "not ready"
 	})
-	require.True(tb, id.Alive(), "the worker ended: %s", proc.Tail(log, 10))
-	return id
+	require.True(tb, worker.Alive(), "the worker ended: %s", proc.Tail(log, 10))
+	return worker, log
 }
 
 // Program returns the path of one of the product's programs.
