@@ -82,8 +82,8 @@ browser: build devserver tools ## Every page in a real browser: full of work, ho
 	@RGPT_BROWSER=1 $(BIN)/gotestsum --format pkgname -- -timeout 40m ./test/browser
 
 .PHONY: chaos
-chaos: build devserver ## Fault tests: kill -9 of every process in mid-run (RGPT_CHAOS=long for many more)
-	@$(GO) test ./test/chaos -count=1 -timeout 60m -v
+chaos: build devserver ## Fault tests: kills, freezes, full disks … in mid-run (RGPT_CHAOS=long for many more, RGPT_SOAK=2h for leaks)
+	@$(GO) test ./test/chaos -count=1 -v $(if $(RGPT_SOAK),-run LeakNothing -timeout 0,-timeout 60m)
 
 .PHONY: clean
 clean: ## Remove what was built

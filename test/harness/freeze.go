@@ -73,6 +73,15 @@ func childrenOf(parent int) (children []int) {
 	return children
 }
 
+// Tree returns a process and all that it and they started.
+func Tree(pid int) []int {
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, childrenOf(all[i])...)
+	}
+	return all
+}
+
 // StartWorker starts a worker beside those of the stack, of another program or with
 // another environment. The end of the test stops it.
 func (s *Stack) StartWorker(tb testing.TB, program string, env ...string) (worker proc.ID, log string) {
