@@ -288,7 +288,7 @@ func workerOptions(o Options) worker.Options {
 		MaxHeartbeatThrottleInterval:            beatThrottle,
 		DefaultHeartbeatThrottleInterval:        beatThrottle,
 		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity(), tasks: o.tasks, most: o.Config.Worker.LostAttempts}},
+		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity(), tasks: o.tasks, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
 	}
 }
 

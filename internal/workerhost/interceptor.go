@@ -24,10 +24,12 @@ type edge struct {
 	worker string // identity
 	tasks  *tasks // what the agents do
 	most   int    // attempts that work may lose; see quarantined
+
+	stopTime time.Duration // that activities have when the worker is told to stop
 }
 
 func (e *edge) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, most: e.most}
+	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, most: e.most, stopTime: e.stopTime}
 }
 
 type activityEdge struct {
@@ -36,10 +38,14 @@ type activityEdge struct {
 	worker string
 	tasks  *tasks
 	most   int
+
+	stopTime time.Duration
 }
 
 func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (_ any, err error) {
 	info := activity.GetInfo(ctx)
+	ctx, release := endBeforeStop(ctx, e.stopTime)
+	defer release()
 	ended := e.tasks.begin(info, in.Args)
 	defer func() { ended(err) }()
 	before := answersOf(ctx, info)
@@ -79,6 +85,36 @@ func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.Exec
 	}
 	return nil, fault.ToTemporal(typed, int(info.Attempt))
 }
+
+// endBeforeStop makes a context that ends shortly before a worker that was told to stop
+// gives its activities up. What ends with it can still say so; of what is given up
+// Temporal learns by a missing heartbeat, as of a worker that died of its work.
+func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	told := activity.GetWorkerStopChannel(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-told:
+		}
+		left := time.NewTimer(stopTime - min(stopTime/lastWords, lastWordsTime))
+		defer left.Stop()
+		select {
+		case <-ctx.Done():
+		case <-left.C:
+			cancel()
+		}
+	}()
+	return ctx, cancel
+}
+
+// lastWords is which part of its time to stop, and lastWordsTime how much at most, a
+// worker keeps for telling Temporal what it did not finish.
+const (
+	lastWords     = 3
+	lastWordsTime = 3 * time.Second
+)
 
 // stopping reports whether the worker has been told to stop.
 func stopping(ctx context.Context) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
-// stopTime is what the worker of this test has to end its work.
-const stopTime = 3 * time.Second
+// stopTime is what the worker of this test has to end its work, and to say what it did not.
+const stopTime = 6 * time.Second
 
 // TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext tells the worker to
 // stop while a model thinks, for less than it may take, and while a check runs, which
@@ -30,7 +30,7 @@ func TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext(t *testin
 	// The check of the whole takes longer than the worker has, each time.
 	d.repo = harness.Repo(t, filepath.Join(d.Dir, "slow"), map[string]string{
 		"notes.txt": "one\ntwo\nthree\n",
-		"test.sh":   "#!/bin/sh\nif grep -n wrong *.txt; then echo '--- FAIL: wrong'; exit 1; fi\nif [ -f step-006.txt ]; then sleep 6; fi\necho ok\n",
+		"test.sh":   "#!/bin/sh\nif grep -n wrong *.txt; then echo '--- FAIL: wrong'; exit 1; fi\nif [ -f step-006.txt ]; then sleep 9; fi\necho ok\n",
 		"rgpt.yaml": "verification:\n  auto_detect: false\n  test:\n    command: ./test.sh\n    format: exit-code\n",
 	})
 	id := d.run(t, "Stop the worker")
@@ -57,6 +57,7 @@ func TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext(t *testin
 	again := d.repeated(t, id)
 	require.Len(t, again, 1, "only the check was done again")
 	require.Contains(t, again[0], contract.ActivityVerify)
+	require.Contains(t, again[0], "the worker stopped", "it says so, and is not taken for one that died of its work")
 }
 
 // awaitWork waits until an activity of a workflow is at work and more is the case.
