@@ -2,6 +2,8 @@ package verify
 
 import (
 	"go/build"
+	"go/parser"
+	"go/token"
 	"io"
 	"maps"
 	"os"
@@ -129,6 +131,7 @@ func goWorkspace(t *tree) goModule {
 type goPackage struct {
 	module int // index
 	dir    string
+	name   string // without the _test of external tests; "" where it is not known
 }
 
 // planGoTests shards by package. A single shard runs "./...", which also finds
@@ -142,7 +145,7 @@ func planGoTests(t *tree, modules []goModule, shards int) []job {
 		var runs []invocation
 		for n, m := range modules {
 			if slices.ContainsFunc(packages, func(p goPackage) bool { return p.module == n }) {
-				runs = append(runs, goTest(modules, n, m.patterns))
+				runs = append(runs, goTest(modules, n, m.patterns, packages))
 			}
 		}
 		return shardJobs("go", "go test", [][]invocation{runs})
@@ -155,13 +158,13 @@ func planGoTests(t *tree, modules []goModule, shards int) []job {
 }
 
 func goShard(modules []goModule, packages []goPackage) []invocation {
-	byModule := map[int][]string{}
+	patterns := map[int][]string{}
 	for _, p := range packages {
-		byModule[p.module] = append(byModule[p.module], goPattern(modules[p.module], p.dir))
+		patterns[p.module] = append(patterns[p.module], goPattern(modules[p.module], p.dir))
 	}
 	var runs []invocation
-	for _, n := range slices.Sorted(maps.Keys(byModule)) {
-		runs = append(runs, goTest(modules, n, byModule[n]))
+	for _, n := range slices.Sorted(maps.Keys(patterns)) {
+		runs = append(runs, goTest(modules, n, patterns[n], packages))
 	}
 	return runs
 }
@@ -176,29 +179,30 @@ func goPattern(m goModule, dir string) string {
 
 // goTest runs packages of one of the modules. Without -count=1 a cached result
 // would be a result of another checkout.
-func goTest(modules []goModule, n int, patterns []string) invocation {
+func goTest(modules []goModule, n int, patterns []string, packages []goPackage) invocation {
 	m := modules[n]
+	packages = slices.DeleteFunc(slices.Clone(packages), func(p goPackage) bool { return p.module != n })
 	run := m.run(append([]string{"go", "test", "-json", "-count=1"}, patterns...), FormatGoTest)
-	run.audit = dropUndeclared
-	run.again = func(failed []testCase) invocation { return goTestAgain(m, failed) }
+	run.audit, run.canary = dropUndeclared, goCanary(m, packages)
+	run.again = func(failed []testCase) invocation { return goTestAgain(m, packages, failed) }
 	run.only = func(tests []pin.Added) (invocation, []pin.Added) { return goTestOnly(modules, n, tests) }
 	return run
 }
 
 // goTestAgain runs the failed tests of the packages they are in. A subtest
 // cannot run without the test around it.
-func goTestAgain(m goModule, failed []testCase) invocation {
-	var packages, tests []string
+func goTestAgain(m goModule, packages []goPackage, failed []testCase) invocation {
+	var paths, tests []string
 	for _, c := range failed {
 		top, _, _ := strings.Cut(c.test, "/")
-		packages = append(packages, c.group)
+		paths = append(paths, c.group)
 		tests = append(tests, regexp.QuoteMeta(top))
 	}
-	slices.Sort(packages)
+	slices.Sort(paths)
 	slices.Sort(tests)
 	pattern := "^(" + strings.Join(slices.Compact(tests), "|") + ")$"
-	run := m.run(append([]string{"go", "test", "-json", "-count=1", "-run", pattern}, slices.Compact(packages)...), FormatGoTest)
-	run.audit = dropUndeclared
+	run := m.run(append([]string{"go", "test", "-json", "-count=1", "-run", pattern}, slices.Compact(paths)...), FormatGoTest)
+	run.audit, run.canary = dropUndeclared, goCanary(m, packages)
 	return run
 }
 
@@ -216,10 +220,19 @@ func goTestPackages(t *tree, modules []goModule) []goPackage {
 		}
 		if n := goModuleOf(modules, dir); n >= 0 && goBuilds(t, f) && goTestFunc.MatchString(t.read(f)) {
 			seen[dir] = true
-			found = append(found, goPackage{module: n, dir: dir})
+			found = append(found, goPackage{module: n, dir: dir, name: goPackageName(t.read(f))})
 		}
 	}
 	return found
+}
+
+// goPackageName is the name of the package that a file of tests is about.
+func goPackageName(source string) string {
+	f, err := parser.ParseFile(token.NewFileSet(), "", source, parser.PackageClauseOnly)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(f.Name.Name, "_test")
 }
 
 // goIgnores: "./..." leaves these out.

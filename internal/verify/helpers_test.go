@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -107,6 +108,12 @@ func (r *cannedRunner) Run(_ context.Context, c sandbox.Command) (sandbox.Result
 
 func always(result sandbox.Result) *cannedRunner {
 	return &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) { return result, nil }}
+}
+
+// reportOf is where a command is told to write its report, relative to the root.
+func reportOf(c sandbox.Command) string {
+	said := strings.Join(c.Args, " ") + " " + c.Env["PLAYWRIGHT_JSON_OUTPUT_NAME"]
+	return regexp.MustCompile(`\.rgpt-verify/\S+\.(json|xml)`).FindString(said)
 }
 
 // checkout writes files into a new directory.

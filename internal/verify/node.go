@@ -126,7 +126,9 @@ var (
 	nodeTestName = regexp.MustCompile(`(^|/)(test|test-[^/]+|[^/]+[._-]test)\.[cm]?js$`)
 	nodeSource   = regexp.MustCompile(`\.[cm]?js$`)
 	usesNodeTest = regexp.MustCompile(`['"\x60]node:test['"\x60]`)
-	usesPW       = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
+	// At the beginning of a line nothing stands around it that could keep it from running.
+	declaresNodeTest = regexp.MustCompile(`(?m)^(?:await\s+|void\s+)?(?:test|it|describe|suite)\s*\(`)
+	usesPW           = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
 )
 
 // nodeTests makes the test checks: files dealt to shards where node's runner
@@ -216,7 +218,8 @@ func nodeTest(dir string, files []string) invocation {
 
 // silentFiles finds files that were written for node:test and reported no test
 // of theirs, as when they leave by process.exit. The runner calls such a file a
-// passed test; nothing in it has passed.
+// passed test; nothing in it has passed. One that declares tests, whatever happens, was
+// ended by force; another may be there for others to import.
 func silentFiles(root *os.Root, files []string, p *parsed) {
 	for n, c := range p.cases {
 		if c.Status != contract.TestPassed || !slices.Contains(files, c.Name) {
@@ -231,10 +234,15 @@ func silentFiles(root *os.Root, files []string, p *parsed) {
 		if p.sum != nil { // the runner counts it as a test that passed
 			p.sum.Passed, p.sum.Skipped = max(0, p.sum.Passed-1), p.sum.Skipped+1
 		}
-		p.problems = append(p.problems, problem{
+		silent := problem{
 			level: levelWarning, path: c.Name, rule: ruleNoTests,
 			message: "the file imports node:test and ended without reporting a test; it is not counted as passed",
-		})
+		}
+		if declaresNodeTest.Match(text) {
+			silent.level = levelError
+			silent.message = "the file declares tests of node:test and ended with exit code 0 without reporting one: code under test has ended the process early; look for process.exit in what is imported and tested"
+		}
+		p.problems = append(p.problems, silent)
 	}
 }
 

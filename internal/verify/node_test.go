@@ -261,8 +261,8 @@ func TestALintThatFailsBeforeTheTestsIsNoTest(t *testing.T) {
 func TestTheReportOfARunnerSaysWhichTestsItsSumsAreOf(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, map[string]string{"package.json": `{"scripts":{"test":"vitest"}}`})
-	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
-		return sandbox.Result{ExitCode: 1}, os.WriteFile(filepath.Join(root, ".rgpt-verify/node-root-1.json"), []byte(recorded(t, "jest/vitest.json")), 0o600)
+	runner := &cannedRunner{answer: func(_ int, c sandbox.Command) (sandbox.Result, error) {
+		return sandbox.Result{ExitCode: 1}, os.WriteFile(filepath.Join(root, reportOf(c)), []byte(recorded(t, "jest/vitest.json")), 0o600)
 	}}
 	o := runWith(t, root, "test-node-1", Env{Runner: runner, Settings: detected()})
 	require.Equal(t, contract.TestSummary{Passed: 4, Failed: 2, Skipped: 3}, withoutTime(o.Summary))

@@ -20,7 +20,7 @@ func (r *run) output(inv invocation) *output {
 	fmt.Fprintf(&r.log, "$ %s\n", fault.Clip(clean(inv.String()), maxMessage))
 	o := &output{r: r}
 	if inv.format == FormatGoTest {
-		o.text = &goText{}
+		o.text = &goText{hidden: inv.hidden}
 	}
 	return o
 }
@@ -70,7 +70,10 @@ func ended(r sandbox.Result) string {
 
 // goText turns the lines of go test -json, which come in any pieces, into what
 // go test would print without -json.
-type goText struct{ line []byte }
+type goText struct {
+	line   []byte
+	hidden string // test that is left out
+}
 
 func (g *goText) convert(chunk []byte) []byte {
 	var out []byte
@@ -79,7 +82,7 @@ func (g *goText) convert(chunk []byte) []byte {
 		if n < 0 {
 			break
 		}
-		out = append(out, goLine(append(g.line, chunk[:n+1]...))...)
+		out = append(out, g.text(append(g.line, chunk[:n+1]...))...)
 		g.line, chunk = g.line[:0], chunk[n+1:]
 	}
 	if g.line = append(g.line, chunk...); len(g.line) > 1<<20 {
@@ -89,15 +92,18 @@ func (g *goText) convert(chunk []byte) []byte {
 }
 
 func (g *goText) rest() []byte {
-	out := goLine(g.line)
+	out := g.text(g.line)
 	g.line = nil
 	return out
 }
 
-func goLine(line []byte) []byte {
-	var event struct{ Action, Output string }
+func (g *goText) text(line []byte) []byte {
+	var event struct{ Action, Test, Output string }
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &event) != nil || event.Action == "" {
 		return bytes.Clone(line)
+	}
+	if g.hidden != "" && event.Test == g.hidden {
+		return nil
 	}
 	return []byte(event.Output)
 }

@@ -69,6 +69,14 @@ type invocation struct {
 	// source is a folder of Python packages; see run.withSource.
 	source string
 	goDirs map[string]string // Go modules: path → directory
+	// canary adds to the command a test of a random name that runs last; see canary.go.
+	// nil: its runner has no place for one.
+	canary func(root *os.Root, inv invocation, secret string) (invocation, error)
+	// ended holds the results against what shows that the tests ran to their end; nil:
+	// not done.
+	ended func(e *execution, s site)
+	// hidden is a test of go test that is not to be shown.
+	hidden string
 	// audit holds the results against the sources; nil: not done.
 	audit func(root *os.Root, s site, p *parsed)
 	// again narrows the command to failed cases; nil runs all of it again.

@@ -98,6 +98,6 @@ func playwrightRun(dir, base string, args []string) invocation {
 			"PLAYWRIGHT_JSON_OUTPUT_NAME": up(dir, report), "PLAYWRIGHT_JSON_OUTPUT_FILE": up(dir, report),
 			"PLAYWRIGHT_HTML_OPEN": "never", "FORCE_COLOR": "0",
 		}),
-		format: FormatPlaywright, reports: []string{report},
+		format: FormatPlaywright, reports: []string{report}, ended: mustReport("process.exit"),
 	}
 }

@@ -104,6 +104,7 @@ func pytest(t *tree, files, known []string, shard int) invocation {
 	run := invocation{
 		args: append(args, files...), env: pythonEnv(t, nil), source: sourceOf(t),
 		format: FormatJUnit, reports: []string{report}, orText: true, runner: true, printed: pytestPrinted,
+		ended: mustReport(pythonExits),
 	}
 	run.again = func(failed []testCase) invocation {
 		if narrow := caseFiles(failed, known); len(narrow) > 0 {
@@ -138,7 +139,7 @@ func pytestPrinted(stdout, _ []byte) *contract.TestSummary {
 func unittest(t *tree, files []string) invocation {
 	run := invocation{
 		args: append([]string{"python3", "-m", "unittest", "-v"}, files...),
-		env:  pythonEnv(t, files), source: sourceOf(t), format: formatUnittest, runner: true,
+		env:  pythonEnv(t, files), source: sourceOf(t), format: formatUnittest, runner: true, canary: unittestCanary,
 		audit: func(root *os.Root, _ site, p *parsed) { needPytest(root, files, p) },
 	}
 	run.only = func(tests []pin.Added) (invocation, []pin.Added) {

@@ -179,7 +179,7 @@ func TestPytestCountsAsItPrints(t *testing.T) {
 		if !strings.Contains(strings.Join(c.Args, " "), "--junitxml") {
 			return sandbox.Result{}, nil
 		}
-		return sandbox.Result{ExitCode: 1, Stdout: []byte(recorded(t, "runners/pytest-cont.txt"))}, os.WriteFile(filepath.Join(root, ".rgpt-verify/pytest-root-1.xml"), []byte(recorded(t, "junit/pytest-errors.xml")), 0o600)
+		return sandbox.Result{ExitCode: 1, Stdout: []byte(recorded(t, "runners/pytest-cont.txt"))}, os.WriteFile(filepath.Join(root, reportOf(c)), []byte(recorded(t, "junit/pytest-errors.xml")), 0o600)
 	}}
 	o := runWith(t, root, "test-python-1", Env{Runner: runner, Settings: detected()})
 	require.Equal(t, contract.TestSummary{Passed: 6, Failed: 8, Skipped: 2}, withoutTime(o.Summary), "5 passed, 1 xpassed, 4 failed, 4 errors, 1 skipped, 1 xfailed")

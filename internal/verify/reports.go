@@ -66,18 +66,13 @@ func clearReports(root *os.Root, globs []string) error {
 		if path.Dir(p) != scratchDir {
 			continue
 		}
-		if info, err := root.Lstat(scratchDir); err == nil && !info.IsDir() {
-			if err := root.Remove(scratchDir); err != nil {
-				return err
-			}
+		if err := makeScratch(root); err != nil {
+			return err
 		}
 		for _, old := range []string{p, strings.TrimSuffix(p, path.Ext(p))} {
 			if err := root.RemoveAll(old); err != nil {
 				return err
 			}
-		}
-		if err := root.MkdirAll(scratchDir, 0o755); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -86,6 +86,8 @@ type execution struct {
 	notes  []string
 	// counted says that cases are the tool's own, so that none means none.
 	counted bool
+	// reported says that the command left a report.
+	reported bool
 	// cured says that everything that failed has passed when run again.
 	cured bool
 }
@@ -158,6 +160,9 @@ func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
 	if err != nil {
 		return nil, err
 	}
+	if inv, err = r.guarded(inv); err != nil {
+		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
+	}
 	before, err := stamps(ctx, r.dir, inv.reports)
 	if err != nil {
 		return nil, err
@@ -172,6 +177,15 @@ func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
 	return e, r.read(ctx, e, before)
 }
 
+// guarded makes the results of a command hard to forge; see canary.go.
+func (r *run) guarded(inv invocation) (invocation, error) {
+	inv = hideReports(inv, secret())
+	if inv.canary == nil {
+		return inv, nil
+	}
+	return inv.canary(r.dir, inv, secret())
+}
+
 // read parses reports and output of a command that has ended.
 func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) error {
 	s := site{root: r.root, dir: e.run.dir, goDirs: e.run.goDirs}
@@ -180,7 +194,7 @@ func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) e
 		if err != nil {
 			return err
 		}
-		e.notes = notes
+		e.notes, e.reported = notes, len(reports) > 0
 		for _, rep := range reports {
 			if err := e.parseReport(rep.data, s); err != nil {
 				e.notes = append(e.notes, fmt.Sprintf("report %s was not understood: %s", name(rep.path), message(err.Error())))
@@ -196,6 +210,9 @@ func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) e
 		e.counted = true
 	} else {
 		e.parseOutput(s, r.job.check.Category == contract.CategoryTest)
+	}
+	if e.run.ended != nil {
+		e.run.ended(e, s)
 	}
 	if e.run.audit != nil {
 		e.run.audit(r.dir, s, &e.parsed)

@@ -323,13 +323,13 @@ func TestArtifactsAreFilesOfTheCheckout(t *testing.T) {
 {"name":"shot","contentType":"image/png","path":"/workspace/linked/secret.png"},
 {"name":"shot","contentType":"image/png","path":"/workspace/pipe.png"},
 {"name":"shot","contentType":"image/png","path":"/workspace/gone.png"}]}]}]}]}]}`
-	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
+	runner := &cannedRunner{answer: func(_ int, c sandbox.Command) (sandbox.Result, error) {
 		dir := filepath.Join(root, ".rgpt-verify/playwright-root-1/a-t")
 		return sandbox.Result{ExitCode: 1}, errors.Join(
 			os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "trace.zip"), []byte("zip"), 0o644), os.WriteFile(filepath.Join(dir, "video.webm"), nil, 0o644),
 			os.Symlink(outside, filepath.Join(root, "link.png")), os.Symlink(filepath.Dir(outside), filepath.Join(root, "linked")),
 			syscall.Mkfifo(filepath.Join(root, "pipe.png"), 0o644),
-			os.WriteFile(filepath.Join(root, ".rgpt-verify/playwright-root-1.json"), []byte(report), 0o644))
+			os.WriteFile(filepath.Join(root, reportOf(c)), []byte(report), 0o644))
 	}}
 	o := runWith(t, root, "test-playwright-1", Env{Runner: runner, Settings: detected()})
 	require.Equal(t, []ArtifactFile{

@@ -8,7 +8,9 @@ func planRust(t *tree, p planning) []job {
 	var build, test []invocation
 	for _, dir := range t.projects("Cargo.toml") {
 		build = append(build, cargo(dir, p.network, FormatExitCode, "build", "--all-targets"))
-		test = append(test, cargo(dir, p.network, formatCargo, "test", "--no-fail-fast"))
+		run := cargo(dir, p.network, formatCargo, "test", "--no-fail-fast")
+		run.ended = cargoFinished
+		test = append(test, run)
 	}
 	if len(build) == 0 {
 		return nil

@@ -90,6 +90,30 @@ func TestChecksRunInTheRealSandbox(t *testing.T) {
 	}
 }
 
+func TestTestsAreSeenToEndInTheRealSandbox(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tool, id string
+		files    map[string]string
+	}{
+		"go": {"go", "test-go-1", map[string]string{
+			"m/go.mod": "module example.com/m\n\ngo 1.21\n", "m/calc/calc_test.go": "package calc\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) {}\n",
+		}},
+		"python": {"python3", "test-python-1", map[string]string{
+			"tests/test_a.py": "import unittest\n\n\nclass A(unittest.TestCase):\n    def test_good(self):\n        pass\n",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, c.tool)
+			o := runWith(t, checkout(t, c.files), c.id, isolated(t, detected()))
+			require.True(t, o.OK, "%+v\n%s", o.Findings, o.Log)
+			require.Equal(t, 1, o.Summary.Passed)
+			require.Empty(t, o.Findings)
+		})
+	}
+}
+
 func TestTheSandboxHasNoNetworkUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	s := Settings{Build: StageSettings{Command: "ls /sys/class/net; cat /proc/net/route | wc -l"}}
