@@ -94,6 +94,9 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	name, message := c.Check.ID, c.Message
 	switch c.Code {
 	case contract.CodeTestsFailed:
+		if out.Summary.Failed == 0 { // something else than a test is wrong with the tests
+			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%s failed: %s", name, message+known(c)+touched(checks))
+		}
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
 			out.Summary.Failed, out.Summary.Failed+out.Summary.Passed+out.Summary.Flaky, name, message, known(c)+touched(checks))
 	case contract.CodeTimeout:

@@ -53,6 +53,14 @@ func TestChangesOfTestsCountAgainstTheThreshold(t *testing.T) {
 	require.NotNil(t, verdict.Of([]contract.CheckResult{pins, passed}, contract.Thresholds{}).Failure)
 }
 
+func TestACheckThatIsRedWithoutAFailedTestDoesNotCountFailedTests(t *testing.T) {
+	t.Parallel()
+	cut := contract.CheckResult{Check: check("test-go-1", contract.CategoryTest), Code: contract.CodeTestsFailed, Message: "its tests were not seen to end", Major: 1}
+	out := verdict.Of([]contract.CheckResult{cut}, contract.Thresholds{})
+	require.Equal(t, contract.CodeTestsFailed, out.Failure.Code)
+	require.Equal(t, "test-go-1 failed: its tests were not seen to end", out.Failure.Message)
+}
+
 func TestARedTestStaysARedTestAlsoWhereTestsWereChangedAndSaysSo(t *testing.T) {
 	t.Parallel()
 	pins, _ := verdict.Pinned([]contract.Finding{edited}, verdict.PinnedEnforce)
