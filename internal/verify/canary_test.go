@@ -257,6 +257,22 @@ func TestANodeFileThatEndsItsProcessIsRedWithoutAskingForTests(t *testing.T) {
 	}
 }
 
+func TestAFileThatAScriptRunsByNodeMustReportItsTests(t *testing.T) {
+	t.Parallel()
+	needs(t, "npm")
+	const tests = nodeTestHead + "const { add } = require('../calc');\ntest('adds', () => { assert.strictEqual(add(1, 1), 2); });\n"
+	files := map[string]string{"pkg/package.json": `{"scripts":{"test":"node --test check"}}`, "pkg/calc.js": "exports.add = (a, b) => a + b;\n", "pkg/check/a.test.js": tests}
+	o := runCheck(t, checkout(t, files), "test-node-1", detected())
+	require.True(t, o.OK, "%+v\n%s", o.Findings, o.Log)
+	require.Equal(t, contract.TestSummary{Passed: 1}, withoutTime(o.Summary))
+
+	files["pkg/calc.js"] = "process.exit(0);\n"
+	o = runCheck(t, checkout(t, files), "test-node-1", detected())
+	require.False(t, o.OK, "%s", o.Log)
+	require.Zero(t, o.Summary.Passed)
+	require.Contains(t, o.Message, "pkg/check/a.test.js: the file declares tests of node:test")
+}
+
 func TestANodeFileWithoutTestsThatComesToItsEndIsNotRed(t *testing.T) {
 	t.Parallel()
 	needs(t, "node")
