@@ -74,7 +74,7 @@ func cutting(t *testing.T, to string) *cutter {
 
 func (c *cutter) serve(client net.Conn) {
 	defer client.Close()
-	server, err := net.Dial("tcp", c.to) //nolint:noctx // it ends with the client
+	server, err := net.Dial("tcp", c.to)
 	if err != nil {
 		return
 	}

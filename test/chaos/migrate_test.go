@@ -101,7 +101,7 @@ func killMigration(t *testing.T, conn *pgx.Conn, address string) int64 {
 	})
 	require.Positive(t, count("SELECT count(*)"+others+" AND granted"), "it holds the lock of migrations")
 	require.NoError(t, cmd.Process.Kill())
-	<-ended
+	require.Error(t, <-ended, "it was killed")
 	pass() // a server hears of a dead client when it has done what that one asked
 	harness.Await(t, "the locks of the killed migration to be gone", 30*time.Second, func() (bool, string) {
 		n := count("SELECT count(*)" + others)

@@ -182,7 +182,7 @@ func (m *measurer) disk(t *testing.T) (bytes float64) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(m.DataDir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // it was removed meanwhile
+			return nil // it was removed meanwhile
 		}
 		if info, err := e.Info(); err == nil && e.Type().IsRegular() {
 			bytes += float64(info.Size())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,7 +43,7 @@ func (s *Stack) Freeze(tb testing.TB, role devstack.Role) (thaw func()) {
 		}
 		Await(tb, fmt.Sprintf("process %d to stand still", next[0]), 10*time.Second, func() (bool, string) {
 			state, _ := stateOf(next[0])
-			return strings.Contains("TtZX", state), state
+			return slices.Contains([]string{"T", "t", "Z", "X", ""}, state), state
 		})
 		next = append(next, childrenOf(next[0])...)
 	}
