@@ -69,7 +69,7 @@ type Worker struct {
 	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Activities at the same time, for each role."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Workflow tasks at the same time, for each role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Workflows that are kept in memory between their tasks. 0: none; each task does the whole history again, which is slow."`
-	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may go on when the worker is told to stop."`
+	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may go on when the worker is told to stop. The last third of it, at most 3s, is for telling Temporal what was not finished."`
 	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"How often work may be begun without any worker coming to its end, because it kills them or takes longer than it may. Then it is not tried again, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port on which the worker serves /metrics and /healthz. Empty: it serves nothing."`
 	Heartbeat                  time.Duration `yaml:"heartbeat" validate:"min=100ms,max=10m" doc:"How often the worker says that its agents are there. One that misses three heartbeats is unhealthy."`
