@@ -145,6 +145,13 @@ type Subtask struct {
 	Member       Member   `json:"member,omitempty"` // whose part it is
 }
 
+// Subtasks is how many subtasks GAMMA may make of an objective, and SubtaskLength how
+// many bytes the description of one may have: they stand in histories.
+const (
+	Subtasks      = 12
+	SubtaskLength = 1024
+)
+
 // The statuses of the subtasks that GAMMA made of an objective.
 const (
 	SubtaskWaiting  = "waiting"  // for the subtasks that it depends on
@@ -469,7 +476,7 @@ func (m DeliberationMetrics) Analysis() []string {
 	switch open := m.ConflictsDetected - m.ConflictsResolved; {
 	case m.ConflictsDetected <= ManyConflicts:
 	case open > 0:
-		out = append(out, fmt.Sprintf("%d conflicts, more than %d, %d of them open at the end: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
+		out = append(out, fmt.Sprintf("%d conflicts, more than %d, %d of them open: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
 	default:
 		out = append(out, fmt.Sprintf("%d conflicts, more than %d, all resolved: the members reviewed each other's work closely", m.ConflictsDetected, ManyConflicts))
 	}

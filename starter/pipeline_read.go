@@ -177,7 +177,7 @@ func (a *app) printText(head, text string) {
 func (a *app) printMetrics(p store.Pipeline) {
 	m := p.Metrics
 	fmt.Fprintf(a.out, "  rounds     %d of %d; %d messages (%d direct), %d writes, %d reads, %d votes, %d refused\n",
-		m.Iterations, p.Settings.Iterations, m.TotalMessages, m.DirectMessages, m.BlackboardWrites, m.BlackboardReads, m.Votes, m.Refused)
+		p.Iteration, p.Settings.Iterations, m.TotalMessages, m.DirectMessages, m.BlackboardWrites, m.BlackboardReads, m.Votes, m.Refused)
 	fmt.Fprintf(a.out, "  conflicts  %d detected, %d resolved\n", m.ConflictsDetected, m.ConflictsResolved)
 	if m.GammaSpawned {
 		fmt.Fprintf(a.out, "  GAMMA      %s\n", m.GammaReason)

@@ -107,13 +107,13 @@ func leftOut(parts ...any) string {
 	var out []string
 	for i := 0; i+1 < len(parts); i += 2 {
 		if n, _ := parts[i].(int); n > 0 {
-			out = append(out, fmt.Sprintf("%d older %s", n, parts[i+1]))
+			out = append(out, fmt.Sprintf("older %s: %d", parts[i+1], n))
 		}
 	}
 	if len(out) == 0 {
 		return ""
 	}
-	return strings.Join(out, ", ") + " are left out here; the database has them"
+	return "left out here, and kept in the database: " + strings.Join(out, ", ")
 }
 
 func clipNews(n contract.News) contract.News {

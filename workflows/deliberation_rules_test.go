@@ -223,13 +223,29 @@ func TestSubtasksAreTakenInTheOrderOfTheirDependencies(t *testing.T) {
 	require.Equal(t, c.parts, c.at(contract.SectionProblem, contract.KeySubtasks).Subtasks)
 }
 
+func TestWhoWasToldThatASubtaskIsItsOwnMaySolveItThoughItWasGivenAwayMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := hardTask(t)
+	part := func(m contract.Member) contract.Subtask {
+		return contract.Subtask{ID: "t1", Description: "store", Member: m}
+	}
+	c.hearFrom(contract.Gamma, decomposes(part(contract.Beta)))
+	c.round(nil, nil)
+	c.hearFrom(contract.Gamma, decomposes(part(contract.Alpha)))
+	require.Equal(t, "assigned ALPHA", c.standings()["t1"])
+	c.hearFrom(contract.Beta, proposes("t1"))
+	require.Equal(t, "done ALPHA", c.standings()["t1"])
+	require.Zero(t, c.metrics.Refused)
+	require.Equal(t, contract.Beta, c.at(contract.SectionSolutions, "t1").Author)
+}
+
 func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
 	part := func(id string, after ...string) contract.Subtask {
 		return contract.Subtask{ID: id, Description: "do", Dependencies: after}
 	}
 	for why, parts := range map[string][]contract.Subtask{
-		"it needs subtasks":       nil,
+		"it needs 1 to 12":        nil,
 		"the id of a subtask":     {part("../x")},
 		"two subtasks t1":         {part("t1"), part("t1")},
 		"needs a description":     {{ID: "t1"}},

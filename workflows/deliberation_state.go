@@ -83,6 +83,7 @@ type seat struct {
 	errors   []contract.Error
 	repeats  map[string]int
 	violated int
+	parts    []string              // subtasks that it was told are its own
 	why      string                // GAMMA joined
 	model    *contract.ModelChoice // to be used from its next turn on
 	revoke   string                // why it is revoked; its workflow is to be cancelled
@@ -516,6 +517,7 @@ func (c *council) give(s *seat, now time.Time) contract.Turn {
 		s.given++
 	}
 	s.told, s.errors, s.model, s.why = len(c.log), nil, nil, ""
+	s.parts = c.partsOf(s.member)
 	s.view.Phase, s.view.Status, s.view.BlockedReason = t.Phase, contract.MemberThinking, ""
 	c.metrics.BlackboardReads++
 	c.changed = true

@@ -30,8 +30,8 @@ func (c *council) decompose(s *seat, m contract.Move, now time.Time) string {
 
 // wrongParts says why subtasks cannot be taken.
 func (c *council) wrongParts(parts []contract.Subtask) string {
-	if len(parts) == 0 {
-		return "it needs subtasks"
+	if len(parts) == 0 || len(parts) > contract.Subtasks {
+		return fmt.Sprintf("it needs 1 to %d subtasks", contract.Subtasks)
 	}
 	ids := map[string]bool{}
 	for _, t := range parts {
@@ -41,8 +41,8 @@ func (c *council) wrongParts(parts []contract.Subtask) string {
 			return fmt.Sprintf("the id of a subtask has 1 to %d letters, digits, dots, dashes and underscores", keyLength)
 		case ids[t.ID]:
 			return fmt.Sprintf("there are two subtasks %s", t.ID)
-		case t.Description == "" || len(t.Description) > contract.TextHead:
-			return fmt.Sprintf("subtask %s needs a description of at most %d bytes", t.ID, contract.TextHead)
+		case t.Description == "" || len(t.Description) > contract.SubtaskLength:
+			return fmt.Sprintf("subtask %s needs a description of at most %d bytes", t.ID, contract.SubtaskLength)
 		case t.Member != "" && !slices.Contains(peers(), t.Member):
 			return fmt.Sprintf("subtask %s is for ALPHA or BETA, or for whoever is free", t.ID)
 		case other != nil && c.part(t.ID) == nil:
@@ -157,14 +157,26 @@ func (c *council) leastBusy() contract.Member {
 	return owner
 }
 
+// partsOf returns the subtasks that a member is to solve now.
+func (c *council) partsOf(m contract.Member) []string {
+	var out []string
+	for _, t := range c.parts {
+		if t.Status == contract.SubtaskAssigned && t.Member == m {
+			out = append(out, t.ID)
+		}
+	}
+	return out
+}
+
 // propose writes a proposal. One under the id of a subtask solves that: it is taken
-// from whose subtask it is, once those that it depends on are solved.
+// from whose subtask it is, or was when the member was told, once those that it
+// depends on are solved.
 func (c *council) propose(s *seat, m contract.Move, now time.Time) string {
 	if t := c.part(m.Key); t != nil {
 		switch {
 		case t.Status == contract.SubtaskWaiting:
 			return fmt.Sprintf("subtask %s waits for others (%s)", t.ID, strings.Join(t.Dependencies, ", "))
-		case t.Status == contract.SubtaskAssigned && t.Member != s.member:
+		case t.Status == contract.SubtaskAssigned && t.Member != s.member && !slices.Contains(s.parts, t.ID):
 			return fmt.Sprintf("subtask %s is %s's; propose under another key", t.ID, t.Member)
 		}
 	}

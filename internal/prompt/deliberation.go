@@ -15,6 +15,8 @@ type MemberTask struct {
 	Moves        []contract.MoveKind // that it has
 	MovesPerTurn int
 	TextLimit    int
+	Subtasks     int // that GAMMA may make of the objective
+	Described    int // bytes of the description of one
 	Task         contract.DeliberationTask
 	Attempt      int
 	Inherited    *contract.Inherited // of a recovery

@@ -27,9 +27,6 @@ const (
 	mostKey = 97
 	// mostFrom is how many keys a synthesis may be made of.
 	mostFrom = 16
-	// mostSubtasks is how many subtasks an objective may have, and mostDescription how
-	// many bytes the description of one.
-	mostSubtasks, mostDescription = 12, contract.TextHead
 )
 
 // MoveBounds are what an answer of a member may have.
@@ -91,16 +88,16 @@ func unusable(format string, args ...any) error {
 
 // readSubtasks checks how large the subtasks of a move are.
 func readSubtasks(i int, all []contract.Subtask) error {
-	if n := len(all); n > mostSubtasks {
-		return unusable("move %d has %d subtasks, more than the %d allowed", i+1, n, mostSubtasks)
+	if n := len(all); n > contract.Subtasks {
+		return unusable("move %d has %d subtasks, more than the %d allowed", i+1, n, contract.Subtasks)
 	}
 	for j := range all {
 		t := &all[j]
-		if n := len(t.Description); n > mostDescription {
-			return unusable("the description of subtask %s of move %d has %d bytes, more than the %d allowed", shortKey(t.ID), i+1, n, mostDescription)
+		if n := len(t.Description); n > contract.SubtaskLength {
+			return unusable("the description of subtask %s of move %d has %d bytes, more than the %d allowed", shortKey(t.ID), i+1, n, contract.SubtaskLength)
 		}
-		if n := len(t.Dependencies); n > mostSubtasks {
-			return unusable("subtask %s of move %d depends on %d others, more than the %d allowed", shortKey(t.ID), i+1, n, mostSubtasks)
+		if n := len(t.Dependencies); n > contract.Subtasks {
+			return unusable("subtask %s of move %d depends on %d others, more than the %d allowed", shortKey(t.ID), i+1, n, contract.Subtasks)
 		}
 		t.ID = shortKey(t.ID)
 		for k := range t.Dependencies {

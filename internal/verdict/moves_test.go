@@ -100,7 +100,7 @@ func TestSubtasksAreReadWithinTheirBounds(t *testing.T) {
 	}, said[0].Subtasks)
 	for says, subtasks := range map[string]string{
 		"13 subtasks":            strings.TrimSuffix(strings.Repeat(`{"id": "t", "description": "d"},`, 13), ","),
-		"600 bytes":              `{"id": "t", "description": "` + strings.Repeat("d", 600) + `"}`,
+		"1025 bytes":             `{"id": "t", "description": "` + strings.Repeat("d", 1025) + `"}`,
 		"depends on 13 others":   `{"id": "t", "description": "d", "dependencies": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 13), ",") + `]}`,
 		"/moves/0/subtasks/0/me": `{"id": "t", "description": "d", "member": "GAMMA"}`,
 	} {

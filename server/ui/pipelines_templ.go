@@ -952,7 +952,7 @@ func noteWords(p store.Pipeline) string {
 	case p.Status.Terminal():
 		return words + "no consensus"
 	case p.Status == contract.PipelineOrchestrating:
-		return words + fmt.Sprintf("round %d of %d", p.Iteration+1, p.Settings.Iterations)
+		return words + fmt.Sprintf("round %d of %d", max(1, p.Iteration), p.Settings.Iterations)
 	}
 	return words + "ALPHA and BETA look at the goal, each on its own"
 }
