@@ -47,6 +47,7 @@ func (a *Activities) PipelineRecord(ctx context.Context, rec contract.PipelineRe
 // recovery, or of a run's planner. A repeat answers with the same.
 func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
 	a.nameMode(&in.Settings)
+	in.Settings.Rules = contract.DeliberationRules // those of a run or pipeline from before have none
 	p, err := a.Store.CreatePipeline(ctx, in)
 	return p.Input(), err
 }
@@ -80,7 +81,7 @@ func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput
 	}
 	p, err := prompt.Member(prompt.MemberTask{
 		Member: in.Member, Moves: contract.MovesOf(in.Member), MovesPerTurn: pipeline.Settings.MovesPerTurn, TextLimit: pipeline.Settings.TextLimit,
-		Subtasks: contract.Subtasks, Described: contract.SubtaskLength,
+		Subtasks: contract.Subtasks, Described: contract.SubtaskLength, Rules: pipeline.Settings.Rules,
 		Task: pipeline.Task, Attempt: pipeline.Attempt, Inherited: pipeline.Inherited, Plan: pipeline.ForRun,
 	})
 	if err != nil {
@@ -236,6 +237,10 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 	var long []store.PipelineText
 	for i, s := range said {
 		moves[i] = s.Move
+		for j := range moves[i].Subtasks {
+			t := &moves[i].Subtasks[j]
+			t.Description = fault.Clip(telemetry.Redact(storable(t.Description)), contract.SubtaskLength)
+		}
 		whole := telemetry.Redact(storable(s.Whole))
 		if moves[i].Text = shortText(whole); moves[i].Text.Ref != "" {
 			long = append(long, store.PipelineText{Ref: moves[i].Text.Ref, Text: whole})

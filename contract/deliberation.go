@@ -420,6 +420,7 @@ type DeliberationMetrics struct {
 	BlackboardWrites  int         `json:"blackboard_writes"`
 	ConflictsDetected int         `json:"conflicts_detected"`
 	ConflictsResolved int         `json:"conflicts_resolved"`
+	ConflictsOpen     int         `json:"conflicts_open,omitempty"` // of the resolved ones: objections that the consensus settled and nobody answered
 	Votes             int         `json:"votes"`
 	Iterations        int         `json:"iterations"`
 	Decisions         int         `json:"decisions"` // moves that were taken
@@ -473,7 +474,7 @@ func (m DeliberationMetrics) Analysis() []string {
 	if m.TotalMessages > ManyMessages {
 		out = append(out, fmt.Sprintf("%d messages, more than %d: the task may be too vague, or its parts depend on each other too much", m.TotalMessages, ManyMessages))
 	}
-	switch open := m.ConflictsDetected - m.ConflictsResolved; {
+	switch open := m.ConflictsDetected - m.ConflictsResolved + m.ConflictsOpen; {
 	case m.ConflictsDetected <= ManyConflicts:
 	case open > 0:
 		out = append(out, fmt.Sprintf("%d conflicts, more than %d, %d of them open: the success criteria may contradict each other", m.ConflictsDetected, ManyConflicts, open))
@@ -539,6 +540,7 @@ type Decision struct {
 	Rejected      []Alternative `json:"rejected,omitempty"`       // proposals and syntheses that are no part of it
 	OpenQuestions []Remark      `json:"open_questions,omitempty"` // objections to it that nobody answered, and votes against it
 	Remarks       []Remark      `json:"remarks,omitempty"`        // what was said with the votes for it
+	Note          string        `json:"note,omitempty"`           // that something was left out of these lists
 }
 
 // Texts returns the texts of a decision, to be completed in place; nil has none.

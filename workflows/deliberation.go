@@ -414,14 +414,14 @@ func (d *deliberation) finish(ctx workflow.Context, out *outcome) {
 		"status": out.status, "consensus": d.metrics.Consensus, "task_id": d.in.Task.TaskID, "metrics": d.measured(), "abort_reason": out.abort,
 		"requires_auto_recovery": d.announced,
 	}
-	payload["agents"] = d.agents()
 	if d.ending.failure != nil {
 		payload["failure"] = d.ending.failure
 	}
+	more := map[string]any{"agents": d.agents()}
 	if d.decision != nil {
-		payload["result"] = map[string]any{"key": d.decision.Key, "version": d.decision.Version, "by": d.decision.By, "text": d.decision.Text.Head}
+		more["result"] = map[string]any{"key": d.decision.Key, "version": d.decision.Version, "by": d.decision.By, "text": d.decision.Text.Head}
 	}
-	d.tell(contract.EventOrchestrationComplete, payload)
+	d.tell(contract.EventOrchestrationComplete, d.detailed(payload, more))
 }
 
 // recovers reports whether another deliberation follows.

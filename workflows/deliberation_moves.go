@@ -16,6 +16,7 @@ type post struct {
 	versions []contract.Text
 	own      []string // keys of the objections against it
 	logged   int      // where the log first tells of it
+	closed   int      // where the log tells of its last state
 }
 
 // move carries out one move of a member. One that cannot be taken is refused; the
@@ -202,7 +203,7 @@ func (c *council) restate(p *post, state contract.EntryState, by contract.Member
 	if p.State == state {
 		return
 	}
-	p.State = state
+	p.State, p.closed = state, len(c.log)
 	c.show(p)
 	c.log = append(c.log, happening{by: by, post: p})
 }
@@ -225,7 +226,7 @@ func (c *council) put(s *seat, section contract.Section, m contract.Move, now ti
 	}
 	if p, _ := c.nameable(m.Key); p != nil {
 		switch {
-		case p.Author != s.member:
+		case p.Author != s.member && (c.part(m.Key) == nil || p.State != contract.EntryWithdrawn):
 			return fmt.Sprintf("%s is %s's; take another key", m.Key, p.Author)
 		case p.Section != section:
 			return fmt.Sprintf("%s is in %s already; take another key", m.Key, p.Section)
@@ -236,6 +237,9 @@ func (c *council) put(s *seat, section contract.Section, m contract.Move, now ti
 
 // synthesise brings proposals together, which are merged then.
 func (c *council) synthesise(s *seat, m contract.Move, now time.Time) string {
+	if c.part(m.Key) != nil {
+		return fmt.Sprintf("%s is a subtask, which a proposal solves; take another key", m.Key)
+	}
 	var from []*post
 	for _, key := range m.From {
 		p, why := c.nameable(key)
@@ -304,7 +308,7 @@ func (c *council) resolve(s *seat, id string, m contract.Move, now time.Time) st
 		return why
 	}
 	read := slices.DeleteFunc(c.objections(p), func(o *post) bool { return !c.shown(s, o) })
-	if len(read) > 0 {
+	if len(read) > 0 || c.closedMeanwhile(s, p) {
 		return c.answer(s, id, p, m, now, read...)
 	}
 	return c.withdraw(s, p, now)
@@ -322,12 +326,26 @@ func (c *council) objection(key string) *post {
 
 // shown reports whether a member knows an entry: it wrote it, or was told of it
 // before the turn that it has just taken.
-func (c *council) shown(s *seat, p *post) bool { return p.Author == s.member || p.logged < s.told }
+func (c *council) shown(s *seat, p *post) bool {
+	return p.Author == s.member || p.logged < s.told && !slices.Contains(s.owed, p)
+}
+
+// closedMeanwhile reports whether another one closed an objection since a member was
+// shown it as open: what is said of it is an answer, and withdraws nothing.
+func (c *council) closedMeanwhile(s *seat, p *post) bool {
+	return slices.ContainsFunc(p.own, func(key string) bool {
+		o := c.at(p.Section, key)
+		return o != nil && o.State != contract.EntryLive && c.shown(s, o) && o.closed >= s.told && c.log[o.closed].by != s.member
+	})
+}
 
 // answer keeps the answer about something, an objection or an entry, for whoever
 // made the objections, and closes those that are open. Who made an objection
 // withdraws it so.
 func (c *council) answer(s *seat, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
+	if m.Text.Size == 0 && slices.ContainsFunc(all, func(o *post) bool { return o.Author != s.member }) {
+		return "it needs a text: the answer, for whoever objects"
+	}
 	if m.Text.Size > 0 {
 		if why := c.written(s, contract.Entry{
 			Section: about.Section, Key: contract.AnswerKey(about.Key, id), Kind: m.Kind, Value: m.Text, About: about.Key,
@@ -528,6 +546,9 @@ func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
 	for _, o := range c.board {
 		switch {
 		case o.Kind == contract.MoveObject && o.State == contract.EntryLive:
+			if c.settings.Rules > 0 {
+				c.metrics.ConflictsOpen++
+			}
 			c.restate(o, contract.EntrySettled, contract.SystemAuthor)
 			c.conflict(false, "objection", o.Key)
 		case o == p:
@@ -550,10 +571,11 @@ func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
 	}, now)
 	c.metrics.Consensus = true
 	c.decision = c.decide(p, chosen)
-	c.tell(contract.EventConsensusReached, map[string]any{
-		"key": chosen.key, "version": chosen.version, "by": chosen.by, "iterations": c.metrics.Iterations, "text": p.versions[chosen.version-1].Head,
-		"voters": c.voters(chosen), "rejected": len(c.decision.Rejected), "open_questions": len(c.decision.OpenQuestions),
-	})
+	c.tell(contract.EventConsensusReached, c.detailed(map[string]any{
+		"key": chosen.key, "version": chosen.version, "by": chosen.by, "iterations": c.metrics.Iterations,
+	}, map[string]any{
+		"text": p.versions[chosen.version-1].Head, "voters": c.voters(chosen), "rejected": len(c.decision.Rejected), "open_questions": len(c.decision.OpenQuestions),
+	}))
 	return c.board[len(c.board)-1].Entry
 }
 

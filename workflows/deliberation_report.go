@@ -28,6 +28,7 @@ type outbox struct {
 const (
 	recordBytes  = 40 << 10
 	newsBytes    = 12 << 10 // each of its lists
+	changeBytes  = 4 << 10
 	reportBytes  = 24 << 10
 	handoffBytes = 8 << 10 // each of its lists
 	viewBytes    = 256 << 10
@@ -116,14 +117,16 @@ func leftOut(parts ...any) string {
 	return "left out here, and kept in the database: " + strings.Join(out, ", ")
 }
 
-func clipNews(n contract.News) contract.News {
-	var entries, messages, votes int
+// clipNews leaves out what is too much for one turn, and says how many entries that
+// are.
+func clipNews(n contract.News) (contract.News, int) {
+	var entries, changes, messages, votes int
 	n.Entries, entries = newest(n.Entries, newsBytes)
-	n.Changes, _ = newest(n.Changes, newsBytes)
+	n.Changes, changes = newest(n.Changes, changeBytes)
 	n.Messages, messages = newest(n.Messages, newsBytes)
 	n.Votes, votes = newest(n.Votes, newsBytes)
-	n.Note = leftOut(entries, "entries", messages, "messages", votes, "votes")
-	return n
+	n.Note = leftOut(entries, "entries", changes, "changes", messages, "messages", votes, "votes")
+	return n, entries
 }
 
 // change is what the pipeline's row must show now.

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -221,6 +223,136 @@ func TestSubtasksAreTakenInTheOrderOfTheirDependencies(t *testing.T) {
 	c.hearFrom(contract.Alpha, proposes("t2"), synthesises("s1", "t1", "t2", "t3"))
 	require.Equal(t, "done ALPHA", c.standings()["t2"])
 	require.Equal(t, c.parts, c.at(contract.SectionProblem, contract.KeySubtasks).Subtasks)
+}
+
+func TestAnAnswerToWhatWasClosedMeanwhileWithdrawsNothing(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.round(nil, []contract.Move{objects("p1")})
+	c.hearFrom(contract.Beta, answers(contract.ObjectionKey("p1", "BETA-3-1"), "never mind"))
+	c.hearFrom(contract.Alpha, answers("p1", "because"))
+	require.Equal(t, contract.EntryLive, c.at(contract.SectionSolutions, "p1").State)
+	require.NotNil(t, c.at(contract.SectionSolutions, contract.AnswerKey("p1", "ALPHA-4-1")))
+	require.Zero(t, c.metrics.Refused)
+}
+
+func TestAnAnswerNeedsWords(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, nil)
+	c.round(nil, []contract.Move{objects("p1")})
+	c.hearFrom(contract.Alpha, contract.Move{Kind: contract.MoveResolve, Key: "p1"})
+	require.Contains(t, c.seat(contract.Alpha).errors[0].Message, "it needs a text")
+	require.Equal(t, contract.EntryLive, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
+}
+
+func TestWhatThereWasNoRoomForIsToldLaterAndNotAnsweredBefore(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.MovesPerTurn = 64 })
+	c.round([]contract.Move{proposes("p1")}, nil)
+	var many []contract.Move
+	for range 40 {
+		many = append(many, contract.Move{Kind: contract.MoveObject, Key: "p1", Text: text(strings.Repeat("o", contract.TextHead))})
+	}
+	c.hearFrom(contract.Alpha)
+	c.hearFrom(contract.Beta, many...)
+	c.give()
+	first := len(c.turns[contract.Alpha].News.Entries)
+	require.Less(t, first, len(many))
+	require.Contains(t, c.turns[contract.Alpha].News.Note, "older entries")
+	c.round([]contract.Move{answers("p1", "so")}, nil)
+	require.Len(t, c.objections(c.at(contract.SectionSolutions, "p1")), len(many)-first, "those that were not shown are open")
+	entries, _ := told(c.turns[contract.Alpha])
+	require.NotEmpty(t, entries)
+	for key := range entries {
+		require.Equal(t, contract.EntryLive, c.objection(key).State)
+	}
+}
+
+func TestWhoIsDoneIsWokenForASubtaskThatItWasNotToldOf(t *testing.T) {
+	t.Parallel()
+	c := hardTask(t)
+	c.hearFrom(contract.Gamma, decomposes(
+		contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha},
+		contract.Subtask{ID: "t2", Description: "api", Dependencies: []string{"t1"}, Member: contract.Alpha},
+	))
+	c.round(nil, nil)
+	c.hearFrom(contract.Alpha, proposes("t1"), isDone())
+	require.Equal(t, "assigned ALPHA", c.standings()["t2"])
+	require.False(t, c.seat(contract.Alpha).done)
+	c.hearFrom(contract.Beta)
+	require.Contains(t, c.give(), contract.Alpha)
+	c.hearFrom(contract.Alpha, isDone())
+	require.True(t, c.seat(contract.Alpha).done, "told of it, it may be done all the same")
+}
+
+func TestASubtaskIsSolvedByAProposalOfItsOwnerAlone(t *testing.T) {
+	t.Parallel()
+	c := hardTask(t)
+	c.hearFrom(contract.Gamma, decomposes(contract.Subtask{ID: "t1", Description: "store", Member: contract.Alpha}))
+	c.round(nil, []contract.Move{synthesises("t1")})
+	require.Contains(t, c.turns[contract.Beta].Errors[0].Message, "is a subtask")
+	c.hearFrom(contract.Alpha, proposes("t1"), resolves("t1"))
+	c.end(c.seat(contract.Alpha), contract.MemberFailed, nil)
+	require.Equal(t, "assigned BETA", c.standings()["t1"])
+	c.hearFrom(contract.Beta, proposes("t1"))
+	require.Equal(t, "done BETA", c.standings()["t1"], "a withdrawn solution keeps nobody from another one")
+}
+
+func TestSubtasksAreToldWholeOnceAndFitATurn(t *testing.T) {
+	t.Parallel()
+	var parts []contract.Subtask
+	for i := range contract.Subtasks {
+		parts = append(parts, contract.Subtask{ID: fmt.Sprintf("t%d", i), Description: strings.Repeat("<", 600), Member: contract.Beta})
+	}
+	c := hardTask(t)
+	c.hearFrom(contract.Gamma, decomposes(parts...))
+	require.Contains(t, c.seat(contract.Gamma).errors[0].Message, "fewer words")
+	for i := range parts {
+		parts[i].Description = strings.Repeat("d", 600)
+	}
+	c.round(nil, nil)
+	c.hearFrom(contract.Gamma, decomposes(parts...))
+	c.round([]contract.Move{tells("", "a")}, []contract.Move{tells("", "b")})
+	turn := c.turns[contract.Alpha]
+	require.Less(t, size(turn), contract.PayloadLimit/2)
+	require.Len(t, turn.News.Subtasks, len(parts))
+	require.NotEmpty(t, turn.News.Subtasks[0].Description)
+	entries, _ := told(turn)
+	require.Contains(t, entries, contract.KeySubtasks)
+	require.Empty(t, entries[contract.KeySubtasks].Subtasks, "told once")
+	c.round([]contract.Move{tells("", "a")}, []contract.Move{tells("", "b")})
+	require.Empty(t, c.turns[contract.Alpha].News.Subtasks[0].Description)
+	require.NotEmpty(t, c.turns[contract.Beta].News.Subtasks[0].Description, "it is to solve it")
+}
+
+func TestOpenObjectionsToMergedProposalsAreOpenQuestions(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{proposes("p1")}, []contract.Move{proposes("p2")})
+	c.round([]contract.Move{objects("p2"), objects("p2")}, []contract.Move{objects("p1"), objects("p1")})
+	c.round([]contract.Move{synthesises("s1", "p1", "p2"), accepts("s1", 1)}, nil)
+	c.hearFrom(contract.Beta, accepts("s1", 1))
+	c.accept(c.conclude(c.now).choice, c.now)
+	require.Len(t, c.decision.OpenQuestions, 4)
+	require.Contains(t, strings.Join(c.measured().Analysis(), " "), "4 of them open")
+}
+
+func TestPipelinesOfEarlierVersionsTellWhatTheyTold(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Rules = 0 })
+	c.hearFrom(contract.Alpha, synthesises("s1"), accepts("s1", 1), decides("s1"))
+	c.hearFrom(contract.Beta, accepts("s1", 1))
+	c.accept(&choice{key: "s1", version: 1}, c.now)
+	c.leave(contract.MemberDone)
+	for _, e := range c.events {
+		payload, _ := e.Payload.(map[string]any)
+		for _, later := range []string{"agents", "model", "severity", "voters", "text_of"} {
+			require.NotContains(t, payload, later, e.Type)
+		}
+	}
+	require.Empty(t, c.errs[0].Severity)
 }
 
 func TestWhoWasToldThatASubtaskIsItsOwnMaySolveItThoughItWasGivenAwayMeanwhile(t *testing.T) {

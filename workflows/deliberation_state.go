@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.temporal.io/sdk/workflow"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
@@ -84,6 +86,7 @@ type seat struct {
 	repeats  map[string]int
 	violated int
 	parts    []string              // subtasks that it was told are its own
+	owed     []*post               // what there was no room to tell it
 	why      string                // GAMMA joined
 	model    *contract.ModelChoice // to be used from its next turn on
 	revoke   string                // why it is revoked; its workflow is to be cancelled
@@ -153,7 +156,7 @@ func (c *council) become(s contract.PipelineStatus, now time.Time, waiting strin
 	}
 	c.tell(contract.EventPipelineUpdated, map[string]any{"status": s, "from": from, "waiting_for": waiting, "attempt": c.in.Attempt})
 	if s == contract.PipelineOrchestrating {
-		c.tell(contract.EventOrchestrationStarted, map[string]any{"mode": c.settings.Mode, "task_id": c.in.Task.TaskID, "agents": c.agents()})
+		c.tell(contract.EventOrchestrationStarted, c.detailed(map[string]any{"mode": c.settings.Mode, "task_id": c.in.Task.TaskID}, map[string]any{"agents": c.agents()}))
 	}
 }
 
@@ -200,16 +203,19 @@ func (c *council) join(m contract.Member, token string, reason contract.GammaRea
 		s.view.Phase = phaseExchange
 	}
 	c.seats = append(c.seats, s)
-	c.tell(contract.EventAgentSpawned, map[string]any{
-		"member": m, "role": s.view.Role, "model": c.modelOf(m), "workflow": contract.MemberWorkflowID(c.in.PipelineID, m),
-	})
+	c.tell(contract.EventAgentSpawned, c.detailed(map[string]any{
+		"member": m, "role": s.view.Role, "workflow": contract.MemberWorkflowID(c.in.PipelineID, m),
+	}, map[string]any{"model": c.modelOf(m)}))
 	if m != contract.Gamma {
 		return
 	}
 	s.why = gammaWhy[reason]
 	at := now
 	c.metrics.GammaSpawned, c.metrics.GammaReason, c.metrics.GammaAt = true, reason, &at
-	c.tell(contract.EventGammaSpawned, map[string]any{"reason": reason, "why": s.why, "role": s.view.Role, "model": c.modelOf(m)})
+	if reason == contract.GammaComplexity && c.settings.Rules == 0 {
+		s.why = "COMPLEXITY: the objective was found to be complex; keep the exchange on what matters"
+	}
+	c.tell(contract.EventGammaSpawned, c.detailed(map[string]any{"reason": reason, "why": s.why}, map[string]any{"role": s.view.Role, "model": c.modelOf(m)}))
 	if c.peersDone() {
 		c.validating = c.agreement()
 	}
@@ -386,7 +392,7 @@ func (c *council) settle() {
 		return
 	}
 	for _, s := range c.living() {
-		if s.done && slices.ContainsFunc(c.log[s.told:], func(h happening) bool { return c.wakes(s, h) }) {
+		if s.done && (c.hasUntold(s) || slices.ContainsFunc(c.log[s.told:], func(h happening) bool { return c.wakes(s, h) })) {
 			s.done, s.view.Status = false, contract.MemberIdle
 			c.changed = true
 		}
@@ -502,7 +508,7 @@ func (c *council) due() []*seat {
 	}
 	quiet := !slices.ContainsFunc(c.living(), (*seat).thinking)
 	return slices.DeleteFunc(idle, func(s *seat) bool {
-		return s.started && !quiet && (s.given >= turnsInRound || !c.hasNews(s))
+		return s.started && !quiet && (s.given >= turnsInRound || !c.hasNews(s) && !c.hasUntold(s))
 	})
 }
 
@@ -526,18 +532,31 @@ func (c *council) give(s *seat, now time.Time) contract.Turn {
 
 // news is what happened since a member was last told.
 func (c *council) news(s *seat, now time.Time) contract.News {
-	n := contract.News{Round: c.round(), Rounds: c.settings.Iterations, Subtasks: slices.Clone(c.parts), Why: s.why}
+	n := contract.News{Round: c.round(), Rounds: c.settings.Iterations, Why: s.why}
 	if c.status == contract.PipelineOrchestrating {
 		n.Left = c.exchange.Add(c.limit).Sub(now).Round(time.Second).String()
 		n.Members = c.views()
 	}
-	told := map[*post]bool{}
+	told, whole, decomposed := map[*post]bool{}, slices.Clone(s.owed), false
+	for _, p := range whole {
+		told[p] = true
+	}
 	for _, h := range c.log[s.told:] { // what is new is told whole, with its state as it is now
-		if h.post != nil && h.fresh && s.concerns(h) && !told[h.post] {
+		if h.post == nil || !h.fresh || !s.concerns(h) {
+			continue
+		}
+		decomposed = decomposed || h.post.Kind == contract.MoveDecompose
+		if !told[h.post] {
 			told[h.post] = true
-			n.Entries = append(n.Entries, h.post.Entry)
+			whole = append(whole, h.post)
 		}
 	}
+	for _, p := range whole {
+		e := p.Entry
+		e.Subtasks = nil // told by themselves
+		n.Entries = append(n.Entries, e)
+	}
+	n.Subtasks = c.partsFor(s, decomposed)
 	for _, h := range c.log[s.told:] {
 		if !s.concerns(h) {
 			continue
@@ -553,7 +572,9 @@ func (c *council) news(s *seat, now time.Time) contract.News {
 			n.Votes = append(n.Votes, *h.vote)
 		}
 	}
-	return clipNews(n)
+	n, left := clipNews(n)
+	s.owed = whole[:left]
+	return n
 }
 
 // refused counts moves and signals that were not taken, and records them while
@@ -564,11 +585,13 @@ func (c *council) refused(e contract.Error, n int) {
 		return
 	}
 	c.toldOfErrors++
-	e.Severity = e.Grade()
+	if c.settings.Rules > 0 {
+		e.Severity = e.Grade()
+	}
 	c.errs = append(c.errs, e)
-	c.tell(contract.EventAgentError, map[string]any{
-		"id": e.ID, "member": e.Member, "error_type": e.Class, "error_code": e.Code, "severity": e.Severity, "error_message": e.Message,
-	})
+	c.tell(contract.EventAgentError, c.detailed(map[string]any{
+		"id": e.ID, "member": e.Member, "error_type": e.Class, "error_code": e.Code, "error_message": e.Message,
+	}, map[string]any{"severity": e.Severity}))
 	c.changed = true
 }
 
@@ -614,7 +637,7 @@ func (c *council) end(s *seat, status contract.MemberStatus, failure *contract.F
 		s.view.BlockedReason = fault.Clip(failure.Message, contract.TextHead)
 	}
 	c.log = append(c.log, happening{by: s.member, ended: s.member})
-	c.tellEnd(s)
+	c.tellEnd(s, map[string]any{"failure": failure})
 	c.assign()
 	c.settle()
 }
@@ -624,20 +647,32 @@ func (c *council) leave(status contract.MemberStatus) {
 	for _, s := range c.living() {
 		s.dead = true
 		s.view.Status, s.view.Phase, s.view.BlockedReason = status, phaseEnded, ""
-		c.tellEnd(s)
+		c.tellEnd(s, nil)
 	}
 }
 
-// tellEnd tells that a member is gone.
-func (c *council) tellEnd(s *seat) {
+// tellEnd tells that a member is gone, and more of it.
+func (c *council) tellEnd(s *seat, more map[string]any) {
 	v := s.view
-	payload := map[string]any{
-		"member": s.member, "role": v.Role, "model": c.modelOf(s.member), "status": v.Status, "turns": v.Turns, "usage": v.Usage, "errors": v.Errors,
+	payload := map[string]any{"member": s.member, "status": v.Status, "turns": v.Turns, "usage": v.Usage, "errors": v.Errors}
+	c.tell(contract.EventAgentEnded, c.detailed(with(payload, more), map[string]any{"role": v.Role, "model": c.modelOf(s.member)}))
+}
+
+// detailed adds what pipelines of earlier versions did not tell. How much fits into a
+// record depends on it, so a history that is replayed must have the same.
+func (c *council) detailed(payload, more map[string]any) map[string]any {
+	if c.settings.Rules > 0 {
+		return with(payload, more)
 	}
-	if v.Failure != nil {
-		payload["failure"] = v.Failure
+	return payload
+}
+
+// with adds to a payload.
+func with(payload, more map[string]any) map[string]any {
+	for _, key := range workflow.DeterministicKeys(more) {
+		payload[key] = more[key]
 	}
-	c.tell(contract.EventAgentEnded, payload)
+	return payload
 }
 
 // modelOf returns the model that a member uses.
@@ -665,7 +700,7 @@ func (c *council) round() int {
 
 // closeRound counts the round in which it ended, if anybody took a turn in it.
 func (c *council) closeRound() {
-	if !c.roundsUp() && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.round > 0 }) {
+	if c.settings.Rules > 0 && !c.roundsUp() && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.round > 0 }) {
 		c.metrics.Iterations++
 	}
 }

