@@ -247,7 +247,7 @@ func TestARunLeadsToTheDeliberationsAboutItsPlanAndBack(t *testing.T) {
 	planner := b.begin(t, run, contract.PhasePlanner, "", contract.AgentPlanner)
 	p, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: run, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Iterations: 10}})
 	require.NoError(t, err)
-	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating, Iteration: 2, Members: []contract.MemberView{{Member: contract.Alpha, ExecutionID: 5}}}})
+	b.pipelineSays(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineOrchestrating, Iteration: 3, Members: []contract.MemberView{{Member: contract.Alpha, ExecutionID: 5}}}})
 	for _, tab := range []string{"", "plan"} {
 		doc, text := b.page(t, ui.RunHref(run, tab))
 		require.Contains(t, attributes(doc, "href"), ui.PipelineHref(p.ID), tab)

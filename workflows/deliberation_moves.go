@@ -444,6 +444,15 @@ func (c *council) vote(s *seat, id string, m contract.Move, now time.Time) strin
 	case m.Accept == nil:
 		return "it needs accept: true or false"
 	}
+	if c.settings.Rules > 0 {
+		known := c.known(s, p)
+		if m.Version > known || known == 0 {
+			return fmt.Sprintf("version %d of %s has not been shown to you yet; vote for it in your next turn", max(m.Version, known+1), p.Key)
+		}
+		if m.Version == 0 {
+			m.Version = known
+		}
+	}
 	v := contract.Vote{ID: id, Voter: s.member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
 	if v.Version == 0 {
 		v.Version = p.Version
@@ -456,6 +465,22 @@ func (c *council) vote(s *seat, id string, m contract.Move, now time.Time) strin
 	c.log = append(c.log, happening{by: s.member, vote: &v})
 	c.tell(contract.EventVoteCast, map[string]any{"id": id, "voter": v.Voter, "key": v.Key, "version": v.Version, "accept": v.Accept, "text": v.Text.Head})
 	return ""
+}
+
+// known is the newest version of an entry that a member was shown, or wrote; 0 where
+// that is none.
+func (c *council) known(s *seat, p *post) int {
+	known, version := 0, 0
+	for i, h := range c.log {
+		if h.post != p || !h.fresh {
+			continue
+		}
+		version++
+		if h.by == s.member || i < s.told && !slices.Contains(s.owed, p) {
+			known = version
+		}
+	}
+	return known
 }
 
 func (c *council) message(s *seat, id string, m contract.Move, now time.Time) string {

@@ -355,6 +355,19 @@ func TestPipelinesOfEarlierVersionsTellWhatTheyTold(t *testing.T) {
 	require.Empty(t, c.errs[0].Severity)
 }
 
+func TestVotesAreForVersionsThatTheirVoterKnows(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.hearFrom(contract.Alpha, synthesises("s1"), accepts("s1", 1))
+	c.hearFrom(contract.Beta, synthesises("s1"), accepts("s1", 1))
+	require.Nil(t, c.agreement(), "what it meant was its own s1, which was not taken")
+	c.give()
+	require.Len(t, c.turns[contract.Beta].Errors, 2)
+	c.hearFrom(contract.Alpha, synthesises("s1"), accepts("s1", 0))
+	c.hearFrom(contract.Beta, accepts("s1", 0))
+	require.Equal(t, &choice{key: "s1", version: 1}, c.agreement(), "the newest that it was shown")
+}
+
 func TestWhoWasToldThatASubtaskIsItsOwnMaySolveItThoughItWasGivenAwayMeanwhile(t *testing.T) {
 	t.Parallel()
 	c := hardTask(t)
