@@ -81,7 +81,7 @@ func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput
 	}
 	p, err := prompt.Member(prompt.MemberTask{
 		Member: in.Member, Moves: contract.MovesOf(in.Member), MovesPerTurn: pipeline.Settings.MovesPerTurn, TextLimit: pipeline.Settings.TextLimit,
-		Subtasks: contract.Subtasks, Described: contract.SubtaskLength, Rules: pipeline.Settings.Rules,
+		Subtasks: contract.Subtasks, Described: contract.SubtaskLength, Together: contract.SubtasksSize, Rules: pipeline.Settings.Rules,
 		Task: pipeline.Task, Attempt: pipeline.Attempt, Inherited: pipeline.Inherited, Plan: pipeline.ForRun,
 	})
 	if err != nil {

@@ -145,11 +145,11 @@ type Subtask struct {
 	Member       Member   `json:"member,omitempty"` // whose part it is
 }
 
-// Subtasks is how many subtasks GAMMA may make of an objective, and SubtaskLength how
-// many bytes the description of one may have: they stand in histories.
+// Limits of GAMMA's subtasks, which stand in histories.
 const (
-	Subtasks      = 12
-	SubtaskLength = 1024
+	Subtasks      = 12      // of one objective
+	SubtaskLength = 1024    // bytes of one description
+	SubtasksSize  = 9 << 10 // bytes of all of them, as JSON
 )
 
 // The statuses of the subtasks that GAMMA made of an objective.
@@ -537,7 +537,7 @@ type Decision struct {
 	By            Member        `json:"by,omitempty"` // GAMMA: its verdict; empty: votes
 	Text          Text          `json:"text"`
 	Reasons       []Remark      `json:"reasons,omitempty"`        // the verdict's words, and evaluations of what was chosen
-	Rejected      []Alternative `json:"rejected,omitempty"`       // proposals and syntheses that are no part of it
+	Rejected      []Alternative `json:"rejected,omitempty"`       // proposals and syntheses that were not chosen
 	OpenQuestions []Remark      `json:"open_questions,omitempty"` // objections to it that nobody answered, and votes against it
 	Remarks       []Remark      `json:"remarks,omitempty"`        // what was said with the votes for it
 	Note          string        `json:"note,omitempty"`           // that something was left out of these lists

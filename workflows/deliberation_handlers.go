@@ -300,7 +300,7 @@ func (d *deliberation) checkError(c contract.PipelineCommand) error {
 		return rejected("record_error needs an error with a class and a message")
 	}
 	if s := c.Error.Severity; s != "" && !slices.Contains(contract.Severities(), s) {
-		return rejected("the error's severity is one of major, medium and minor")
+		return rejected("the severity %q is none of %v", fault.Clip(string(s), keyLength), contract.Severities())
 	}
 	if len(c.Error.Message) > maxReason || len(c.Error.Code) > keyLength {
 		return rejected("the error's message or code is too long")

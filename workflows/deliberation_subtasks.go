@@ -57,15 +57,11 @@ func (c *council) wrongParts(parts []contract.Subtask) string {
 			}
 		}
 	}
-	if n := size(parts); n > decompositionBytes {
-		return fmt.Sprintf("its subtasks take %d bytes, more than the %d allowed; describe them in fewer words", n, decompositionBytes)
+	if n := size(parts); n > contract.SubtasksSize {
+		return fmt.Sprintf("its subtasks take %d bytes, more than the %d allowed; describe them in fewer words", n, contract.SubtasksSize)
 	}
 	return circle(parts)
 }
-
-// decompositionBytes is how many bytes subtasks may take in a history: they are told
-// whole in one turn, beside what else is new.
-const decompositionBytes = 9 << 10
 
 // hasUntold reports whether a member is to solve a subtask that it was not told of.
 func (c *council) hasUntold(s *seat) bool {

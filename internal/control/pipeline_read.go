@@ -24,12 +24,10 @@ type Orchestration struct {
 
 // Decision returns what the pipeline came to, and why; nil if it came to nothing. Of
 // long texts it has the beginnings.
-func (o Orchestration) Decision() *contract.Decision { return decisionOf(o.Reports) }
-
-func decisionOf(reports []contract.DeliberationReport) *contract.Decision {
-	for i := range reports {
-		if reports[i].Kind == contract.ReportFinal {
-			return reports[i].Decision
+func (o Orchestration) Decision() *contract.Decision {
+	for _, r := range o.Reports {
+		if r.Kind == contract.ReportFinal {
+			return r.Decision
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestAWorkerThatIsToldToStopEndsWhatItCanAndLeavesTheRestToTheNext(t *testin
 	d.awaitWork(t, id, contract.RunWorkflowID(id), contract.ActivityVerify, func() bool {
 		heals, err := d.db.Heals(t.Context(), id)
 		require.NoError(t, err)
-		return len(heals) == 2 // after the last of them there is nothing more to mend
+		return len(heals) == 2 // after the second there is nothing left to fix
 	})
 	d.tellToStop(t)
 	d.underWay(t, id)
