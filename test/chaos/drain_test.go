@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -117,6 +118,21 @@ func (d *disturbed) tellToStop(t *testing.T) {
 	harness.Await(t, "the worker to be gone", stopTime+10*time.Second, func() (bool, string) { return !p.ID.Alive(), "it runs" })
 }
 
+// awaitNoSessions waits until Postgres has ended all sessions of an application: it
+// carries out what a killed client had already sent, a COMMIT among it.
+func (d *disturbed) awaitNoSessions(t *testing.T, application string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), d.State(t).Database)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	harness.Await(t, "Postgres to end the sessions of "+application, 30*time.Second, func() (bool, string) {
+		var n int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", application).Scan(&n)
+		require.NoError(t, err)
+		return n == 0, fmt.Sprint(n, " sessions")
+	})
+}
+
 // TestRunsOutliveAMinuteWithoutAnyWorker takes the only worker away in mid-run. Runs can
 // be made meanwhile; all goes on with the next worker.
 func TestRunsOutliveAMinuteWithoutAnyWorker(t *testing.T) {
@@ -124,6 +140,7 @@ func TestRunsOutliveAMinuteWithoutAnyWorker(t *testing.T) {
 	id := d.midRun(t, "Nobody works")
 	d.Kill(t, devstack.RoleWorker)
 	gone := time.After(time.Minute) // the fault itself
+	d.awaitNoSessions(t, "rgpt-worker")
 	before := d.underWay(t, id)
 	later := d.run(t, "Made while nobody works")
 	unwanted := d.run(t, "Stopped while nobody works")
