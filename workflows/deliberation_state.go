@@ -210,11 +210,11 @@ func (c *council) join(m contract.Member, token string, reason contract.GammaRea
 		return
 	}
 	s.why = gammaWhy[reason]
+	if before, ok := gammaWhyWithoutRules[reason]; ok && c.settings.Rules == 0 {
+		s.why = before
+	}
 	at := now
 	c.metrics.GammaSpawned, c.metrics.GammaReason, c.metrics.GammaAt = true, reason, &at
-	if reason == contract.GammaComplexity && c.settings.Rules == 0 {
-		s.why = "COMPLEXITY: the objective was found to be complex; keep the exchange on what matters"
-	}
 	c.tell(contract.EventGammaSpawned, c.detailed(map[string]any{"reason": reason, "why": s.why}, map[string]any{"role": s.view.Role, "model": c.modelOf(m)}))
 	if c.peersDone() {
 		c.validating = c.agreement()
@@ -226,9 +226,16 @@ var gammaWhy = map[contract.GammaReason]string{
 	contract.GammaStuck:      "STUCK: an agent showed no progress for a while; help the others to go on",
 	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; bring them together",
 	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; break it down for the others, and keep the exchange on what matters",
-	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they came to",
+	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they agreed on, or decide where they did not agree",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
 	contract.GammaForced:     "FORCED: you were asked for when this was started",
+}
+
+// gammaWhyWithoutRules are those that pipelines without DeliberationRules had otherwise:
+// their histories hold them.
+var gammaWhyWithoutRules = map[contract.GammaReason]string{
+	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; keep the exchange on what matters",
+	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they came to",
 }
 
 // seat returns the seat of a member, nil if it never joined.
