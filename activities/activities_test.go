@@ -410,6 +410,37 @@ func TestAPushOfProtectedFilesThatNobodyApprovedIsRefused(t *testing.T) {
 	require.NotEmpty(t, h.git("-C", remote, "branch", "--list"))
 }
 
+// TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo pushes two commits, of
+// which the second deletes what the first brought: it would be on the remote all the same.
+func TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "  []")
+	dir, err := h.Workspaces.Open(t.Context(), h.repo.Workspace(), "taken back")
+	require.NoError(t, err)
+	defer dir.Close()
+	hook := filepath.Join(dir.Path(), ".github", "workflows", "x.yml")
+	require.NoError(t, os.MkdirAll(filepath.Dir(hook), 0o755))
+	require.NoError(t, os.WriteFile(hook, []byte("on: push\n"), 0o644))
+	first, err := dir.Save(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(hook))
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Path(), "notes.md"), []byte("x\n"), 0o644))
+	last, err := dir.Save(t.Context())
+	require.NoError(t, err)
+
+	remote := filepath.Join(h.dataDir, "remote.git")
+	h.git("init", "-q", "--bare", remote)
+	release := contract.ReleaseInput{
+		Execution: h.begin(contract.PhaseReleaser, ""), Repo: h.repo, Workspace: last, Release: h.run.Settings.Release, PlanID: h.run.PlanID,
+		Credits: []contract.Credit{{Step: "step-001"}, {Step: "step-002"}}, Stages: []contract.Workspace{first.Slim(), last.Slim()},
+	}
+	release.Release.Push, release.Release.Remote, release.Release.Protected = true, remote, config.ProtectedFiles()
+	_, failure := do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, ".github/workflows/x.yml")
+	require.Empty(t, h.git("-C", remote, "branch", "--list"))
+}
+
 func TestABudgetThatIsUsedUpEndsTheCalls(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, `

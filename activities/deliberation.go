@@ -47,7 +47,6 @@ func (a *Activities) PipelineRecord(ctx context.Context, rec contract.PipelineRe
 // recovery, or of a run's planner. A repeat answers with the same.
 func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
 	a.nameMode(&in.Settings)
-	in.Settings.Rules = contract.DeliberationRules // those of a run or pipeline from before have none
 	p, err := a.Store.CreatePipeline(ctx, in)
 	return p.Input(), err
 }
@@ -81,7 +80,7 @@ func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput
 	}
 	p, err := prompt.Member(prompt.MemberTask{
 		Member: in.Member, Moves: contract.MovesOf(in.Member), MovesPerTurn: pipeline.Settings.MovesPerTurn, TextLimit: pipeline.Settings.TextLimit,
-		Subtasks: contract.Subtasks, Described: contract.SubtaskLength, Together: contract.SubtasksSize, Rules: pipeline.Settings.Rules,
+		Subtasks: contract.Subtasks, Described: contract.SubtaskLength, Together: contract.SubtasksSize,
 		Task: pipeline.Task, Attempt: pipeline.Attempt, Inherited: pipeline.Inherited, Plan: pipeline.ForRun,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,23 +15,28 @@ import (
 // mostProtected is how many protected files are named one by one.
 const mostProtected = 20
 
-// Protected names the files that a workspace changes and that its run may push
-// only with an approval.
+// Protected names the files that a run may push only with an approval: those that differ
+// from the base in the workspace, or in any commit on the way to it. What a later commit
+// takes back reaches the remote all the same.
 func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) (contract.ProtectedFiles, error) {
-	var out contract.ProtectedFiles
-	stat, err := a.Workspaces.DiffStat(ctx, in.Workspace)
-	if err != nil {
-		return out, err
-	}
-	for _, f := range stat.Files {
-		if !matches(in.Patterns, f.Path) {
+	found, seen := map[string]bool{}, map[string]bool{}
+	for _, stage := range append(slices.Clone(in.Stages), in.Workspace) {
+		if seen[stage.Tree] {
 			continue
 		}
-		if out.Total++; len(out.Paths) < mostProtected {
-			out.Paths = append(out.Paths, f.Path)
+		seen[stage.Tree] = true
+		stat, err := a.Workspaces.DiffStat(ctx, stage.Of(in.Workspace))
+		if err != nil {
+			return contract.ProtectedFiles{}, err
+		}
+		for _, f := range stat.Files {
+			if matches(in.Patterns, f.Path) {
+				found[f.Path] = true
+			}
 		}
 	}
-	return out, nil
+	paths := slices.Sorted(maps.Keys(found))
+	return contract.ProtectedFiles{Paths: paths[:min(len(paths), mostProtected)], Total: len(paths)}, nil
 }
 
 // approved refuses to push protected files that nobody has approved, whatever
@@ -39,7 +45,7 @@ func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) err
 	if !contract.Pushes(in.Repo, in.Release) || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
 		return nil
 	}
-	files, err := a.Protected(ctx, contract.ProtectedInput{Workspace: in.Workspace, Patterns: in.Release.Protected})
+	files, err := a.Protected(ctx, contract.ProtectedInput{Workspace: in.Workspace, Stages: in.Stages, Patterns: in.Release.Protected})
 	if err != nil || files.Total == 0 {
 		return err
 	}

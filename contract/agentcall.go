@@ -119,7 +119,7 @@ type LoopSettings struct {
 	CommandTimeout time.Duration `json:"command_timeout"`
 	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
 	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command has to wait for
-	Agents         *AgentLimits  `json:"agents,omitempty"`
+	Agents         AgentLimits   `json:"agents"`
 }
 
 // LoopState is what an agent loop carries from turn to turn.
@@ -402,10 +402,12 @@ type ReleaseInput struct {
 	ApprovedBy string `json:"approved_by,omitempty"`
 }
 
-// ProtectedInput asks which files that need an approval a workspace changes.
+// ProtectedInput asks which files that need an approval are changed by a workspace, or by
+// one of the stages that led to it: each stage is a commit of the branch.
 type ProtectedInput struct {
-	Workspace Workspace `json:"workspace"`
-	Patterns  []string  `json:"patterns"`
+	Workspace Workspace   `json:"workspace"`
+	Stages    []Workspace `json:"stages"` // slim
+	Patterns  []string    `json:"patterns"`
 }
 
 // ProtectedFiles are changed files that need an approval: the first paths in

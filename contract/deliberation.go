@@ -185,14 +185,7 @@ type DeliberationSettings struct {
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
 	Entries        int `json:"entries"`    // that the blackboard may have; more are refused
-
-	// Rules are those that the moves of members follow: DeliberationRules, or 0 in
-	// pipelines from before objections were answered one by one.
-	Rules int `json:"rules,omitempty"`
 }
-
-// DeliberationRules are the rules of pipelines that are made now.
-const DeliberationRules = 1
 
 // ExchangeTime is how long the exchange about a task may take: as somebody said who
 // continued it, else as the task says, else as configured.
@@ -587,8 +580,7 @@ type MemberInput struct {
 	RunID        int64         `json:"run_id"`
 	Attempt      int           `json:"attempt"` // of the deliberation
 	Member       Member        `json:"member"`
-	Token        string        `json:"token"`                // shows that a signal is this member's
-	TurnToken    bool          `json:"turn_token,omitempty"` // turns carry the token too; one without it is not the deliberation's
+	Token        string        `json:"token"` // shows that a signal is this member's, and a turn its deliberation's
 	Model        ModelChoice   `json:"model"`
 	Budget       RunBudget     `json:"budget"`
 	ModelTimeout time.Duration `json:"model_timeout"`
@@ -658,7 +650,7 @@ type Error struct {
 	Member   Member   `json:"member,omitempty"`
 	Class    Class    `json:"class"`
 	Code     Code     `json:"code"`
-	Severity Severity `json:"severity,omitempty"` // see Grade; empty in those of earlier versions
+	Severity Severity `json:"severity,omitempty"` // see Grade
 	Message  string   `json:"message"`
 }
 

@@ -32,25 +32,6 @@ func (l AgentLimits) Past(errors, same, violations int) Offence {
 	return ""
 }
 
-// earlierLimits are those of runs from before there were settings for them.
-var earlierLimits = AgentLimits{Errors: 7, Repeats: 2, Violations: 1}
-
-// AgentLimits returns the limits of a run's agents.
-func (s Settings) AgentLimits() AgentLimits {
-	if s.Agents == nil {
-		return earlierLimits
-	}
-	return *s.Agents
-}
-
-// AgentLimits returns the limits of a step's agent.
-func (s LoopSettings) AgentLimits() AgentLimits {
-	if s.Agents == nil {
-		return earlierLimits
-	}
-	return *s.Agents
-}
-
 // AgentLimits returns the limits of the members.
 func (s DeliberationSettings) AgentLimits() AgentLimits {
 	return AgentLimits{Errors: s.ErrorLimit, Repeats: s.RepeatLimit, Violations: s.ViolationLimit}

@@ -11,12 +11,9 @@ import (
 func TestRunsAndDeliberationsRevokeAnAgentPastTheSameLimits(t *testing.T) {
 	t.Parallel()
 	limits := contract.AgentLimits{Errors: 8, Repeats: 2, Violations: 1}
-	require.Equal(t, limits, contract.Settings{Agents: &limits}.AgentLimits())
-	require.Equal(t, limits, contract.LoopSettings{Agents: &limits}.AgentLimits())
 	require.Equal(t, limits, contract.DeliberationSettings{ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1}.AgentLimits())
 	require.Empty(t, limits.Past(8, 2, 1), "all of them may be reached")
 	require.Equal(t, contract.OffenceErrors, limits.Past(9, 2, 1))
 	require.Equal(t, contract.OffenceRepeats, limits.Past(9, 3, 1))
 	require.Equal(t, contract.OffenceViolations, limits.Past(9, 3, 2))
-	require.Equal(t, contract.OffenceErrors, contract.Settings{}.AgentLimits().Past(8, 0, 0), "a run from before keeps its own")
 }

@@ -134,7 +134,7 @@ type ReleaseSettings struct {
 	AuthorName  string `json:"author_name,omitempty"`  // of the commits
 	AuthorEmail string `json:"author_email,omitempty"` // of the commits
 	// Protected are patterns of files that are pushed only once a person has
-	// approved the release by name. Empty: none, as in runs from before there were any.
+	// approved the release by name. Empty: none.
 	Protected []string `json:"protected,omitempty"`
 	// Stay is how long the run stays with its branch after the release; 0: not at
 	// all. MaxRepairs bounds the repairs after releases of the branch, across runs.
@@ -155,7 +155,7 @@ type Settings struct {
 	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
 	Parallel         int                   `json:"parallel"`            // steps at the same time
 	StepBudget       StepBudget            `json:"step_budget"`
-	Agents           *AgentLimits          `json:"agents,omitempty"` // nil: the run is from before there were any; see AgentLimits
+	Agents           AgentLimits           `json:"agents"`
 	RunBudget        RunBudget             `json:"run_budget"`
 	Thresholds       Thresholds            `json:"thresholds"`
 	StableRetests    int                   `json:"stable_retests,omitempty"` // how often green tests run again before the tester is done

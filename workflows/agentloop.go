@@ -273,8 +273,7 @@ func (l *agentLoop) spent(ctx workflow.Context) *contract.Failure {
 // that only read run side by side.
 func (l *agentLoop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	for len(calls) > 0 {
-		// Before there was this version a turn that had its answer was finished.
-		if l.Paused && workflow.GetVersion(ctx, "tools wait while paused", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		if l.Paused {
 			if failure := l.unpaused(ctx); failure != nil {
 				return failure
 			}
@@ -329,7 +328,7 @@ func (l *agentLoop) callTool(ctx workflow.Context, call contract.ToolCallRef) wo
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var out contract.ToolOutcome
 		err := here.Get(ctx, &out)
-		if err == nil && out.Cold || err != nil && tryOrdinary(ctx, err) {
+		if err == nil && out.Cold || err != nil && tryOrdinary(err) {
 			args.Quick = false
 			err = ordinary().Get(ctx, &out)
 		}
@@ -343,7 +342,7 @@ func (l *agentLoop) note(call contract.ToolCallRef, out contract.ToolOutcome) *c
 	l.Workspace = out.Workspace
 	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
 		l.Violations++
-		if l.Violations > l.in.Settings.AgentLimits().Violations {
+		if l.Violations > l.in.Settings.Agents.Violations {
 			return &fault.New(contract.ClassSafety, out.Code,
 				"the agent of step %s tried %d times to leave its allowed tools or paths, last with %s", l.in.Step, l.Violations, call.Tool).Failure
 		}

@@ -102,7 +102,7 @@ func loop(t *testing.T, w *world, state *contract.LoopState) {
 	w.env.ExecuteWorkflow(contract.WorkflowStep, contract.StepInput{
 		RunID: 7, Step: "step-001", PlanID: madePlan, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: contract.Workspace{Repo: "/repo", Base: "b45e", Tree: "7ree"}, Model: contract.ModelChoice{Provider: "scripted", Model: "scripted"},
-		Settings: contract.LoopSettings{Budget: contract.StepBudget{Turns: 20}, ModelTimeout: time.Minute, CommandTimeout: time.Minute}, State: state,
+		Settings: contract.LoopSettings{Agents: contract.AgentLimits{Errors: 8, Repeats: 2, Violations: 1}, Budget: contract.StepBudget{Turns: 20}, ModelTimeout: time.Minute, CommandTimeout: time.Minute}, State: state,
 	})
 	require.True(t, w.env.IsWorkflowCompleted())
 }

@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/log"
@@ -68,7 +67,6 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 		members: map[contract.Member]*memberHandle{},
 		seen:    map[string]struct{}{},
 	}
-	d.alarm.patient = workflow.GetVersion(ctx, "timers stay that ring too early", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 	d.rows = newMinutes(ctx, d.council)
 	return d
 }
@@ -178,9 +176,6 @@ func (d *deliberation) orchestrate(ctx workflow.Context) (*outcome, error) {
 	d.become(ctx, contract.PipelineOrchestrating, "")
 	var out *outcome
 	err := d.until(ctx, func(now time.Time) bool {
-		if d.roundsUp() && !d.cutsOff && slices.ContainsFunc(d.living(), (*seat).thinking) {
-			d.cutsOff = workflow.GetVersion(ctx, "turns of the last round are heard", workflow.DefaultVersion, 1) == workflow.DefaultVersion
-		}
 		out = d.conclude(now)
 		return out != nil
 	})
@@ -243,7 +238,7 @@ func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason con
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(
 		childOptions(own, contract.MemberWorkflowID(d.in.PipelineID, m), contract.QueuePlanner), contract.WorkflowMember, contract.MemberInput{
-			PipelineID: d.in.PipelineID, RunID: d.in.RunID, Attempt: d.in.Attempt, Member: m, Token: token, TurnToken: true,
+			PipelineID: d.in.PipelineID, RunID: d.in.RunID, Attempt: d.in.Attempt, Member: m, Token: token,
 			Model: s.Models[m.Agent()], Budget: s.Budget, ModelTimeout: s.ModelTimeout, MovesPerTurn: s.MovesPerTurn, TextLimit: s.TextLimit,
 		})
 	h := &memberHandle{child: child, cancel: cancel}
@@ -412,16 +407,15 @@ func (d *deliberation) finish(ctx workflow.Context, out *outcome) {
 	d.become(ctx, out.status, "")
 	payload := map[string]any{
 		"status": out.status, "consensus": d.metrics.Consensus, "task_id": d.in.Task.TaskID, "metrics": d.measured(), "abort_reason": out.abort,
-		"requires_auto_recovery": d.announced,
+		"requires_auto_recovery": d.announced, "agents": d.agents(),
 	}
 	if d.ending.failure != nil {
 		payload["failure"] = d.ending.failure
 	}
-	more := map[string]any{"agents": d.agents()}
 	if d.decision != nil {
-		more["result"] = map[string]any{"key": d.decision.Key, "version": d.decision.Version, "by": d.decision.By, "text": d.decision.Text.Head}
+		payload["result"] = map[string]any{"key": d.decision.Key, "version": d.decision.Version, "by": d.decision.By, "text": d.decision.Text.Head}
 	}
-	d.tell(contract.EventOrchestrationComplete, d.detailed(payload, more))
+	d.tell(contract.EventOrchestrationComplete, payload)
 }
 
 // recovers reports whether another deliberation follows.
@@ -480,7 +474,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 		own.Failure = d.ending.failure
 		return own
 	}
-	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || f.Class == contract.ClassHuman) && tellsStops(ctx) {
+	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || f.Class == contract.ClassHuman) {
 		d.amend(fmt.Sprintf("; pipeline %d, which recovered it, ended so: %s", result.PipelineID, f.Message))
 		d.changed = true
 	}
@@ -503,9 +497,9 @@ func (d *deliberation) unrecovered(ctx workflow.Context, err error) {
 	d.amend("; it could not be recovered: " + why)
 	var never *unstarted
 	switch {
-	case errors.As(err, &never), d.ending.recovery == 0 && workflow.GetVersion(ctx, "recoveries that do not come are told", workflow.DefaultVersion, 1) != workflow.DefaultVersion:
+	case errors.As(err, &never), d.ending.recovery == 0:
 		d.tell(contract.EventRecoveryFailed, map[string]any{"error_message": why})
-	case d.ending.recovery != 0: // what happened to one that began stands in its own row
+	default: // what happened to one that began stands in its own row
 		d.changed = true
 	}
 }
@@ -563,11 +557,8 @@ func deliberateIn(ctx workflow.Context, n contract.NewPipeline, k kin) (contract
 }
 
 // neverBegan closes the row of a deliberation whose workflow could not be started,
-// and says why that was. Versions before this one left it to the end of its maker.
+// and says why that was.
 func neverBegan(ctx workflow.Context, id int64, why error) error {
-	if workflow.GetVersion(ctx, "deliberations that never began are closed", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return why
-	}
 	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
 		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and try again", id, fault.Of(why).Message)
 	if err := workflow.ExecuteActivity(recording(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
@@ -585,21 +576,12 @@ func (u *unstarted) Unwrap() error { return u.error }
 
 // stopped tells a deliberation to stop, and reports whether it ended in time.
 func stopped(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {
-	if !tellsStops(ctx) {
-		return false
-	}
 	if err := child.SignalChildWorkflow(ctx, contract.UpdateStop, by).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("Could not tell a deliberation who stops it; it is cancelled", "error", err)
 		return false
 	}
 	ended, err := workflow.AwaitWithTimeout(ctx, stopPatience, child.IsReady)
 	return ended && err == nil
-}
-
-// tellsStops reports whether who stopped a deliberation, and why, is passed on.
-// Those that were stopped by versions before this one were cancelled.
-func tellsStops(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "stops say by whom", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // result is how this deliberation ended.
@@ -620,15 +602,14 @@ func (d *deliberation) result(out *outcome) contract.DeliberationResult {
 // alarm is the one timer of a deliberation: for the next moment at which time
 // alone changes something.
 type alarm struct {
-	at      time.Time
-	cancel  workflow.CancelFunc
-	patient bool // does not move back
+	at     time.Time
+	cancel workflow.CancelFunc
 }
 
 // set moves the alarm. The timer before it is cancelled, unless it comes first
 // anyway: each progress moves the moment on, and a ring too early costs less.
 func (a *alarm) set(ctx workflow.Context, at time.Time, ring func()) {
-	if a.cancel != nil && (at.Equal(a.at) || a.patient && at.After(a.at)) {
+	if a.cancel != nil && !at.Before(a.at) {
 		return
 	}
 	a.off()

@@ -236,7 +236,7 @@ func deliberationInput(change ...func(*contract.DeliberationInput)) contract.Del
 			Models:          map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: model, contract.AgentBeta: model, contract.AgentGamma: model},
 			GammaStuckAfter: 30 * time.Second, GammaConflictAt: 3, GammaComplexityOver: 0.8,
 			AbortAfter: 60 * time.Second, Iterations: 10, Timeout: 120 * time.Second, OpeningTimeout: 60 * time.Second, ContinueWait: time.Hour, Recoveries: 0,
-			ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 1 << 20, Entries: 100, Rules: contract.DeliberationRules,
+			ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 1 << 20, Entries: 100,
 		},
 	}
 	for _, c := range change {

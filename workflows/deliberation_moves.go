@@ -61,7 +61,7 @@ func (c *council) wrongForm(m contract.Move) string {
 		return fmt.Sprintf("its text has %d bytes, and %d are allowed", m.Text.Size, c.settings.TextLimit)
 	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > keyLength:
 		return fmt.Sprintf("its text is too long: more than %d bytes belong into the database", contract.TextHead)
-	case m.Key != "" && !validKey(m.Key) && (c.settings.Rules == 0 || !c.named(m)):
+	case m.Key != "" && !validKey(m.Key) && !c.named(m):
 		return fmt.Sprintf("a key has 1 to %d letters, digits, dots, dashes and underscores", keyLength)
 	case len(m.From) > c.settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
 		return "from has something that is no key"
@@ -290,9 +290,6 @@ func (c *council) object(s *seat, id string, m contract.Move, now time.Time) str
 // synthesis it answers all objections to it that the member was shown or made
 // itself; where there are none the author of a proposal withdraws it.
 func (c *council) resolve(s *seat, id string, m contract.Move, now time.Time) string {
-	if c.settings.Rules == 0 {
-		return c.resolveUnseen(s, m, now)
-	}
 	if contract.IsObjectionKey(m.Key) {
 		o := c.objection(m.Key)
 		switch {
@@ -397,30 +394,6 @@ func (c *council) keeps(s *seat, p *post) string {
 	return ""
 }
 
-// resolveUnseen is resolve as it was before DeliberationRules were 1: it answers all
-// objections to an entry, those too that the member has not been told of.
-func (c *council) resolveUnseen(s *seat, m contract.Move, now time.Time) string {
-	p, why := c.nameable(m.Key)
-	if why != "" {
-		return why
-	}
-	if open := c.objections(p); len(open) > 0 {
-		for _, o := range open {
-			c.restate(o, contract.EntryAnswered, s.member)
-			c.conflict(false, "objection", o.Key)
-		}
-		c.progressed(s, now)
-		return ""
-	}
-	if why := c.keeps(s, p); why != "" {
-		return why
-	}
-	c.restate(p, contract.EntryWithdrawn, s.member)
-	c.progressed(s, now)
-	c.proposals()
-	return ""
-}
-
 // objections returns what nobody has answered yet.
 func (c *council) objections(p *post) []*post {
 	var open []*post
@@ -444,19 +417,14 @@ func (c *council) vote(s *seat, id string, m contract.Move, now time.Time) strin
 	case m.Accept == nil:
 		return "it needs accept: true or false"
 	}
-	if c.settings.Rules > 0 {
-		known := c.known(s, p)
-		if m.Version > known || known == 0 {
-			return fmt.Sprintf("version %d of %s has not been shown to you yet; vote for it in your next turn", max(m.Version, known+1), p.Key)
-		}
-		if m.Version == 0 {
-			m.Version = known
-		}
+	known := c.known(s, p)
+	if m.Version > known || known == 0 {
+		return fmt.Sprintf("version %d of %s has not been shown to you yet; vote for it in your next turn", max(m.Version, known+1), p.Key)
+	}
+	if m.Version == 0 {
+		m.Version = known
 	}
 	v := contract.Vote{ID: id, Voter: s.member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
-	if v.Version == 0 {
-		v.Version = p.Version
-	}
 	c.votes = slices.DeleteFunc(c.votes, func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version })
 	c.votes = append(c.votes, v)
 	c.cast = append(c.cast, v)
@@ -571,9 +539,7 @@ func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
 	for _, o := range c.board {
 		switch {
 		case o.Kind == contract.MoveObject && o.State == contract.EntryLive:
-			if c.settings.Rules > 0 {
-				c.metrics.ConflictsOpen++
-			}
+			c.metrics.ConflictsOpen++
 			c.restate(o, contract.EntrySettled, contract.SystemAuthor)
 			c.conflict(false, "objection", o.Key)
 		case o == p:
@@ -596,11 +562,10 @@ func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
 	}, now)
 	c.metrics.Consensus = true
 	c.decision = c.decide(p, chosen)
-	c.tell(contract.EventConsensusReached, c.detailed(map[string]any{
+	c.tell(contract.EventConsensusReached, map[string]any{
 		"key": chosen.key, "version": chosen.version, "by": chosen.by, "iterations": c.metrics.Iterations,
-	}, map[string]any{
 		"text": p.versions[chosen.version-1].Head, "voters": c.voters(chosen), "rejected": len(c.decision.Rejected), "open_questions": len(c.decision.OpenQuestions),
-	}))
+	})
 	return c.board[len(c.board)-1].Entry
 }
 

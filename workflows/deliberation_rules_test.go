@@ -339,22 +339,6 @@ func TestOpenObjectionsToMergedProposalsAreOpenQuestions(t *testing.T) {
 	require.Contains(t, strings.Join(c.measured().Analysis(), " "), "4 of them open")
 }
 
-func TestPipelinesOfEarlierVersionsTellWhatTheyTold(t *testing.T) {
-	t.Parallel()
-	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Rules = 0 })
-	c.hearFrom(contract.Alpha, synthesises("s1"), accepts("s1", 1), decides("s1"))
-	c.hearFrom(contract.Beta, accepts("s1", 1))
-	c.accept(&choice{key: "s1", version: 1}, c.now)
-	c.leave(contract.MemberDone)
-	for _, e := range c.events {
-		payload, _ := e.Payload.(map[string]any)
-		for _, later := range []string{"agents", "model", "severity", "voters", "text_of"} {
-			require.NotContains(t, payload, later, e.Type)
-		}
-	}
-	require.Empty(t, c.errs[0].Severity)
-}
-
 func TestVotesAreForVersionsThatTheirVoterKnows(t *testing.T) {
 	t.Parallel()
 	c := exchanging()
@@ -406,18 +390,6 @@ func TestADecompositionThatMakesNoSenseIsRefused(t *testing.T) {
 		require.Contains(t, c.seat(contract.Gamma).errors[0].Message, why)
 		require.Empty(t, c.parts)
 	}
-}
-
-func TestPipelinesOfEarlierVersionsAnswerObjectionsAsTheyDid(t *testing.T) {
-	t.Parallel()
-	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Rules = 0 })
-	c.round([]contract.Move{proposes("p1")}, nil)
-	c.hearFrom(contract.Beta, objects("p1"))
-	c.hearFrom(contract.Alpha, resolves("p1"))
-	require.Equal(t, contract.EntryAnswered, c.objection(contract.ObjectionKey("p1", "BETA-3-1")).State)
-	c.give()
-	c.hearFrom(contract.Alpha, answers(contract.ObjectionKey("p1", "BETA-3-1"), "so"))
-	require.Contains(t, c.seat(contract.Alpha).errors[0].Message, "a key has 1 to")
 }
 
 func TestErrorsSayHowGraveTheyAre(t *testing.T) {

@@ -44,7 +44,6 @@ type council struct {
 	lastProgress time.Time   // of anybody
 	reported     time.Time   // when the checkpoint was reported
 	roundsOver   time.Time   // when the last round was; zero: it is not
-	cutsOff      bool        // turns that are under way then, as versions before did
 	decided      bool        // how it ends is known; what members say makes no rounds any more
 	over         bool        // nothing that members say counts any more
 	ending       endingState // what the row says of the end
@@ -156,7 +155,7 @@ func (c *council) become(s contract.PipelineStatus, now time.Time, waiting strin
 	}
 	c.tell(contract.EventPipelineUpdated, map[string]any{"status": s, "from": from, "waiting_for": waiting, "attempt": c.in.Attempt})
 	if s == contract.PipelineOrchestrating {
-		c.tell(contract.EventOrchestrationStarted, c.detailed(map[string]any{"mode": c.settings.Mode, "task_id": c.in.Task.TaskID}, map[string]any{"agents": c.agents()}))
+		c.tell(contract.EventOrchestrationStarted, map[string]any{"mode": c.settings.Mode, "task_id": c.in.Task.TaskID, "agents": c.agents()})
 	}
 }
 
@@ -203,19 +202,16 @@ func (c *council) join(m contract.Member, token string, reason contract.GammaRea
 		s.view.Phase = phaseExchange
 	}
 	c.seats = append(c.seats, s)
-	c.tell(contract.EventAgentSpawned, c.detailed(map[string]any{
-		"member": m, "role": s.view.Role, "workflow": contract.MemberWorkflowID(c.in.PipelineID, m),
-	}, map[string]any{"model": c.modelOf(m)}))
+	c.tell(contract.EventAgentSpawned, map[string]any{
+		"member": m, "role": s.view.Role, "workflow": contract.MemberWorkflowID(c.in.PipelineID, m), "model": c.modelOf(m),
+	})
 	if m != contract.Gamma {
 		return
 	}
 	s.why = gammaWhy[reason]
-	if before, ok := gammaWhyWithoutRules[reason]; ok && c.settings.Rules == 0 {
-		s.why = before
-	}
 	at := now
 	c.metrics.GammaSpawned, c.metrics.GammaReason, c.metrics.GammaAt = true, reason, &at
-	c.tell(contract.EventGammaSpawned, c.detailed(map[string]any{"reason": reason, "why": s.why}, map[string]any{"role": s.view.Role, "model": c.modelOf(m)}))
+	c.tell(contract.EventGammaSpawned, map[string]any{"reason": reason, "why": s.why, "role": s.view.Role, "model": c.modelOf(m)})
 	if c.peersDone() {
 		c.validating = c.agreement()
 	}
@@ -229,13 +225,6 @@ var gammaWhy = map[contract.GammaReason]string{
 	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they agreed on, or decide where they did not agree",
 	contract.GammaRecovery:   "RECOVERY: an earlier attempt failed; see the recovery context",
 	contract.GammaForced:     "FORCED: you were asked for when this was started",
-}
-
-// gammaWhyWithoutRules are those that pipelines without DeliberationRules had otherwise:
-// their histories hold them.
-var gammaWhyWithoutRules = map[contract.GammaReason]string{
-	contract.GammaComplexity: "COMPLEXITY: the objective was found to be complex; keep the exchange on what matters",
-	contract.GammaSuccess:    "SUCCESS: the others say that they are done; validate what they came to",
 }
 
 // seat returns the seat of a member, nil if it never joined.
@@ -424,7 +413,7 @@ func (c *council) roundsUp() bool { return c.metrics.Iterations >= c.settings.It
 // hearsOut reports whether a turn is under way that began before the end of the
 // last round, and may take that long yet.
 func (c *council) hearsOut(now time.Time) bool {
-	return !c.cutsOff && slices.ContainsFunc(c.living(), (*seat).thinking) && now.Before(c.roundsOver.Add(c.settings.ModelTimeout))
+	return slices.ContainsFunc(c.living(), (*seat).thinking) && now.Before(c.roundsOver.Add(c.settings.ModelTimeout))
 }
 
 // roundOver reports whether each peer that is at work has delivered a turn. Where
@@ -592,13 +581,11 @@ func (c *council) refused(e contract.Error, n int) {
 		return
 	}
 	c.toldOfErrors++
-	if c.settings.Rules > 0 {
-		e.Severity = e.Grade()
-	}
+	e.Severity = e.Grade()
 	c.errs = append(c.errs, e)
-	c.tell(contract.EventAgentError, c.detailed(map[string]any{
-		"id": e.ID, "member": e.Member, "error_type": e.Class, "error_code": e.Code, "error_message": e.Message,
-	}, map[string]any{"severity": e.Severity}))
+	c.tell(contract.EventAgentError, map[string]any{
+		"id": e.ID, "member": e.Member, "error_type": e.Class, "error_code": e.Code, "error_message": e.Message, "severity": e.Severity,
+	})
 	c.changed = true
 }
 
@@ -661,17 +648,9 @@ func (c *council) leave(status contract.MemberStatus) {
 // tellEnd tells that a member is gone, and more of it.
 func (c *council) tellEnd(s *seat, more map[string]any) {
 	v := s.view
-	payload := map[string]any{"member": s.member, "status": v.Status, "turns": v.Turns, "usage": v.Usage, "errors": v.Errors}
-	c.tell(contract.EventAgentEnded, c.detailed(with(payload, more), map[string]any{"role": v.Role, "model": c.modelOf(s.member)}))
-}
-
-// detailed adds what pipelines of earlier versions did not tell. How much fits into a
-// record depends on it, so a history that is replayed must have the same.
-func (c *council) detailed(payload, more map[string]any) map[string]any {
-	if c.settings.Rules > 0 {
-		return with(payload, more)
-	}
-	return payload
+	c.tell(contract.EventAgentEnded, with(map[string]any{
+		"member": s.member, "status": v.Status, "turns": v.Turns, "usage": v.Usage, "errors": v.Errors, "role": v.Role, "model": c.modelOf(s.member),
+	}, more))
 }
 
 // with adds to a payload.
@@ -707,7 +686,7 @@ func (c *council) round() int {
 
 // closeRound counts the round in which it ended, if anybody took a turn in it.
 func (c *council) closeRound() {
-	if c.settings.Rules > 0 && !c.roundsUp() && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.round > 0 }) {
+	if !c.roundsUp() && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.round > 0 }) {
 		c.metrics.Iterations++
 	}
 }

@@ -64,6 +64,5 @@ func (m *member) deliverable(ctx workflow.Context) error {
 	}})
 }
 
-// given reports whether a turn is from the member's deliberation. Members that
-// were started by versions before this one are given turns without a token.
-func (m *member) given(t contract.Turn) bool { return !m.in.TurnToken || t.Token == m.in.Token }
+// given reports whether a turn is from the member's deliberation.
+func (m *member) given(t contract.Turn) bool { return t.Token == m.in.Token }

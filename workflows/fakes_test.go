@@ -372,6 +372,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 		Repo:           contract.Repo{URL: "/repo", Base: "b45e", Tree: "7ree"},
 		Models:         map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: model, contract.AgentBuilder: model, contract.AgentTester: model, contract.AgentReleaser: model},
 		MaxRetries:     0, // tests of heals set it
+		Agents:         contract.AgentLimits{Errors: 8, Repeats: 2, Violations: 1},
 		Parallel:       4,
 		StepBudget:     contract.StepBudget{Turns: 20, LoopLimit: 5, ErrorLimit: 3},
 		RunBudget:      contract.RunBudget{Time: 24 * time.Hour},

@@ -64,9 +64,7 @@ func workOf(p contract.Phase, step string) string {
 // heal makes what it can of a phase's failure. It returns the phase from which
 // the run goes on, or the failure that it ends with.
 func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
-	// A run that began before failures were healed has no time to wait for
-	// people: it ends as it would have ended then, and its history replays.
-	if r.maxRetries <= 0 || r.in.Settings.InterventionWait <= 0 || fault.Final(failure) {
+	if r.maxRetries <= 0 || fault.Final(failure) {
 		return "", failure
 	}
 	if agent := contract.AgentOf(p); hasModel(p) { // what the others find is no fault of theirs
@@ -116,9 +114,6 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 // questions.
 func (r *run) askAnyway(ctx workflow.Context, p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
 	if d.Failed == "" || asked.Action != contract.HealAskPerson {
-		return d
-	}
-	if workflow.GetVersion(ctx, "people are asked whatever becomes of a heal", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return d
 	}
 	d.Ask = questionAbout(p, r.failed.step, failure)
@@ -657,7 +652,7 @@ func withoutNumbers(s string) string {
 // replaced by a fresh one, which finds in writing what was tried.
 func (r *run) blame(ctx workflow.Context, agent contract.Agent, b contract.Blame) {
 	c := r.heals.conductOf(agent)
-	why := c.blame(r.failed.step, &b.Failure, r.in.Settings.AgentLimits())
+	why := c.blame(r.failed.step, &b.Failure, r.in.Settings.Agents)
 	if why == "" {
 		return
 	}

@@ -80,13 +80,10 @@ func quick(ctx workflow.Context) workflow.Context {
 
 // tryOrdinary reports whether work that failed beside its workflow is to be done as
 // an ordinary activity: it took too long, or its failure allows another try.
-func tryOrdinary(ctx workflow.Context, err error) bool {
+func tryOrdinary(err error) bool {
 	var timeout *temporal.TimeoutError
 	var failed *temporal.ApplicationError
-	if again := errors.As(err, &timeout) || errors.As(err, &failed) && !failed.NonRetryable(); !again {
-		return false
-	}
-	return workflow.GetVersion(ctx, "slow work becomes ordinary", workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	return errors.As(err, &timeout) || errors.As(err, &failed) && !failed.NonRetryable()
 }
 
 // long makes a context for ordinary activities on a queue, each bounded by most.
@@ -127,7 +124,7 @@ func quickly[R any](ctx workflow.Context, at *place, name string, merges int, ar
 	var result R
 	if merges <= quickMerges && at.worker == "" {
 		err := workflow.ExecuteLocalActivity(quick(ctx), name, args(true)).Get(ctx, &result)
-		if err != nil && !tryOrdinary(ctx, err) || err == nil && !cold(result) {
+		if err != nil && !tryOrdinary(err) || err == nil && !cold(result) {
 			return result, err
 		}
 	}

@@ -9,13 +9,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// mayDeliberate reports whether a deliberation may plan the run. Runs that began
-// before there were any go on without.
-func (r *run) mayDeliberate(ctx workflow.Context) bool {
-	return r.in.Settings.Deliberation != nil &&
-		workflow.GetVersion(ctx, "planner deliberates", workflow.DefaultVersion, 1) != workflow.DefaultVersion
-}
-
 // planTogether gets the run's plan from a deliberation, where that was asked for
 // or the planner finds the goal too complex for itself alone. What was agreed on
 // is kept: an attempt that follows makes another plan of it, and pays for no other
@@ -83,11 +76,9 @@ func (r *run) deliberationSettings() contract.DeliberationSettings {
 }
 
 // tellDeliberation tells the deliberation that plans the run just now which models
-// its members are to use, where those are others than it was told of. Those of
-// versions before this one kept the models that they began with.
+// its members are to use, where those are others than it was told of.
 func (r *run) tellDeliberation(ctx workflow.Context) {
-	if r.deliberation == nil || r.deliberation.IsReady() || sameModels(r.told, r.memberModels()) ||
-		workflow.GetVersion(ctx, "switches reach who deliberates", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if r.deliberation == nil || r.deliberation.IsReady() || sameModels(r.told, r.memberModels()) {
 		return
 	}
 	r.told = r.memberModels()

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -159,16 +158,6 @@ func TestAPlanThatAPersonGaveIsNotDeliberatedAbout(t *testing.T) {
 	p.edited[0] = onePlan("step-001")
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together, func(s *contract.Settings) { s.PlanGiven = true }).Status)
 	require.Empty(t, p.created)
-}
-
-func TestRunsFromBeforeDeliberationsGoOnWithoutThem(t *testing.T) {
-	t.Parallel()
-	p := newPlanners(t)
-	p.env.OnGetVersion("planner deliberates", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
-	p.env.OnGetVersion(mock.Anything, workflow.DefaultVersion, workflow.Version(1)).Return(workflow.Version(1))
-	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
-	require.Empty(t, p.created)
-	require.Len(t, p.planned, 1)
 }
 
 func TestNoConsensusIsAFailureOfThePlannerThatIsHealedLikeOthers(t *testing.T) {

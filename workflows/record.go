@@ -74,13 +74,9 @@ func (r *recorder) number(ctx workflow.Context, rec contract.Record) contract.Re
 
 // stoppedFirst handles a workflow that is stopped before it began its execution. A
 // first task of it that died may have begun it, in rows that no history knows; so it
-// begins it now, which comes to the same row, for its end to close. Versions before
-// this one left it open.
+// begins it now, which comes to the same row, for its end to close.
 func (r *recorder) stoppedFirst(ctx workflow.Context, begin contract.Record) (contract.ExecutionRef, *contract.Failure) {
 	stopped := fault.Of(ctx.Err())
-	if workflow.GetVersion(ctx, "what is stopped first has begun", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return contract.ExecutionRef{}, stopped
-	}
 	began, err := r.writeFor(ctx, func() contract.Record { return begin })
 	if err != nil {
 		return contract.ExecutionRef{}, fault.Of(err)

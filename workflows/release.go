@@ -22,7 +22,7 @@ func (r *run) findProtected(ctx workflow.Context) error {
 		return nil
 	}
 	return r.placeOf(contract.PhaseReleaser, "").activity(ctx, longWork, contract.ActivityProtected, contract.ProtectedInput{
-		Workspace: r.workspace, Patterns: s.Protected,
+		Workspace: r.workspace, Stages: r.stages, Patterns: s.Protected,
 	}).Get(ctx, &r.protected)
 }
 

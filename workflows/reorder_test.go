@@ -23,7 +23,7 @@ var reorderings = []struct{ file, first, second, broken string }{
 			"	h.lookForWorker(ctx)\n",
 		second: "	action := h.choose()\n" +
 			"	if err := h.began(ctx, action); err != nil {\n		return contract.Directive{}, err\n	}\n",
-		broken: "v2/healed-heal-1",
+		broken: "v0.1.0/healed-heal-1",
 	},
 	{
 		file: "run.go", // a run cleans up before it says that it has failed
@@ -31,13 +31,13 @@ var reorderings = []struct{ file, first, second, broken string }{
 			"		if _, err := r.transition(last, contract.Record{Events: events, Heals: notes}); err != nil {\n" +
 			"			return contract.RunResult{}, err\n		}\n	}\n",
 		second: "	r.cleanUp(last)\n",
-		broken: "v1/stopped-run",
+		broken: "v0.1.0/stopped-run",
 	},
 	{
 		file:   "deliberation.go", // members are revoked before the handoff is written
 		first:  "	d.writeHandoff(ctx, reason)\n",
 		second: "	d.dismiss(ctx)\n",
-		broken: "v4/deliberated-pipeline-1",
+		broken: "v0.1.0/deliberated-pipeline-1",
 	},
 }
 
@@ -61,7 +61,7 @@ func TestSwappingTwoActivitiesTurnsTheReplayRed(t *testing.T) {
 		require.Contains(t, out, "--- FAIL: TestRecordedHistoriesReplay/"+r.broken)
 	}
 	require.Contains(t, out, "[TMPRL1100]", "which is Temporal's name for code that does not do what its history says")
-	require.Contains(t, out, "--- PASS: TestRecordedHistoriesReplay/v1/good-step-001", "what was not changed replays")
+	require.Contains(t, out, "--- PASS: TestRecordedHistoriesReplay/v0.1.0/good-step-001", "what was not changed replays")
 }
 
 // replayWith runs the replay test with other files instead of those that the

@@ -61,7 +61,7 @@ func readHistory(t *testing.T, file string) *history.History {
 // TestAReorderedHistoryDoesNotReplay shows that the check above can fail.
 func TestAReorderedHistoryDoesNotReplay(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/histories/v1/good-run.json.gz")
+	files, err := filepath.Glob("testdata/histories/v0.1.0/good-run.json.gz")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	h := readHistory(t, files[0])

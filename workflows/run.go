@@ -176,9 +176,6 @@ func (r *run) work(ctx workflow.Context, p contract.Phase, execution contract.Ex
 func (r *run) settle(ctx workflow.Context) *contract.Failure {
 	for r.held.fresh {
 		r.held.fresh = false
-		if workflow.GetVersion(ctx, "commands apart from phases", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-			return nil
-		}
 		if err := workflow.Sleep(ctx, time.Millisecond); err != nil {
 			return r.why(err)
 		}
@@ -348,7 +345,7 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	switch {
 	case r.in.Settings.PlanGiven:
 		result, err = r.adopt(ctx, r.in.PlanID)
-	case r.mayDeliberate(ctx):
+	case r.in.Settings.Deliberation != nil:
 		result, err = r.planTogether(ctx, execution)
 	default:
 		result, err = r.askPlanner(ctx, execution)
@@ -433,9 +430,6 @@ func (r *run) deadline(ctx workflow.Context) {
 // timeLeft returns what is left of a run's time when the timer says that it is
 // up. The timer of a run that is replayed is that of its first attempt.
 func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
-	if workflow.GetVersion(ctx, "time of a replayed run", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return 0
-	}
 	var from time.Time
 	err := workflow.ExecuteLocalActivity(short(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
 	if err != nil {

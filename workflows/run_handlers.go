@@ -513,7 +513,7 @@ func (r *run) tellStep(ctx workflow.Context, step string) {
 
 // tellHeal tells a heal that is under way, which passes it on to the Repair agent.
 func (r *run) tellHeal(ctx workflow.Context) {
-	if n := r.heals.underWay; n > 0 && workflow.GetVersion(ctx, "orders reach heals", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	if n := r.heals.underWay; n > 0 {
 		r.order(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
 	}
 }
@@ -608,15 +608,7 @@ func (r *run) ask(ctx workflow.Context, kind string) *contract.Failure {
 	}); err != nil {
 		return r.why(err)
 	}
-	var err error
-	if workflow.GetVersion(ctx, "approvals are reminded of", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		var answered bool
-		answered, err = workflow.AwaitWithTimeout(ctx, wait, func() bool { return a.answered() && !r.held.paused })
-		a.expired = err == nil && !answered && !a.answered()
-	} else {
-		err = r.awaitAnswer(ctx, a, wait, happened(contract.EventApprovalReminded, payload))
-	}
-	if err != nil {
+	if err := r.awaitAnswer(ctx, a, wait, happened(contract.EventApprovalReminded, payload)); err != nil {
 		return r.why(err)
 	}
 	if failure := r.unheld(ctx); failure != nil {

@@ -46,8 +46,7 @@ type selfHeal struct {
 	orders    contract.Orders              // of the run, the newest
 	agent     workflow.ChildWorkflowFuture // the Repair agent, while it is at work
 
-	worker    string // another one than that which failed; empty: none
-	anyWorker bool   // a heal that began before workers were chosen by name
+	worker string // another one than that which failed; empty: none
 }
 
 // listen takes what the run tells, and passes it on to the Repair agent.
@@ -86,9 +85,6 @@ func (h *selfHeal) passOn(ctx workflow.Context) {
 // after its records were written; when it is done again it must come to the
 // same records, or rows would say what no history knows.
 func steady(ctx workflow.Context) (workflow.Context, workflow.CancelFunc) {
-	if ctx.Err() != nil && workflow.GetVersion(ctx, "heals end as they are written", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return workflow.WithCancel(ctx)
-	}
 	return workflow.NewDisconnectedContext(ctx)
 }
 
@@ -112,10 +108,6 @@ func (h *selfHeal) lookForWorker(ctx workflow.Context) {
 		row = []contract.HealAction{h.in.Asked}
 	}
 	if !slices.Contains(row, contract.HealOtherWorker) || h.in.Asked == "" && slices.Contains(h.in.Tried, contract.HealOtherWorker) {
-		return
-	}
-	if workflow.GetVersion(ctx, "another worker by name", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		h.anyWorker = true
 		return
 	}
 	ctx, done := steady(ctx)
@@ -177,7 +169,7 @@ func (h *selfHeal) applies(action contract.HealAction) bool {
 	case contract.HealStricterSchema, contract.HealCompactContext:
 		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the others ask no model
 	case contract.HealOtherWorker:
-		return h.anyWorker || h.worker != ""
+		return h.worker != ""
 	case contract.HealRepair:
 		return h.in.Phase == contract.PhaseTester || h.in.Phase == contract.PhaseBuilder && h.in.Step != ""
 	case contract.HealRefineStep:

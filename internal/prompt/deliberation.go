@@ -18,7 +18,6 @@ type MemberTask struct {
 	Subtasks     int // that GAMMA may make of the objective
 	Described    int // bytes of the description of one
 	Together     int // bytes of all of them, as JSON
-	Rules        int // of the pipeline
 	Task         contract.DeliberationTask
 	Attempt      int
 	Inherited    *contract.Inherited // of a recovery

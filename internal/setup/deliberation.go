@@ -34,7 +34,6 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 		AbortAfter: d.AbortAfter, Iterations: d.Iterations, Timeout: d.Timeout, OpeningTimeout: d.OpeningTimeout, ContinueWait: d.ContinueWait,
 		Recoveries: d.Recoveries, ErrorLimit: d.ErrorLimit, RepeatLimit: d.RepeatLimit, ViolationLimit: d.ViolationLimit,
 		MovesPerTurn: d.MovesPerTurn, TextLimit: int(d.TextLimit.Int64()), Entries: d.Entries,
-		Rules: contract.DeliberationRules,
 	}, nil
 }
 

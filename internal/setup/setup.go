@@ -253,7 +253,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
 		},
-		Agents:           &contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
+		Agents:           contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
 		RunBudget:        contract.RunBudget{Tokens: e.Run.Tokens, MicroUSD: e.Run.CostUSD.Int64(), Time: e.Run.Time},
 		StableRetests:    e.StableRetests,
 		Thresholds:       contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},

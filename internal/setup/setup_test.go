@@ -126,7 +126,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1), Timeout: 72 * time.Second},
 		},
 		StepBudget:  contract.StepBudget{Turns: 11, Tokens: 1201, MicroUSD: 1_300_000, Time: 14 * time.Minute, LoopLimit: 15, ErrorLimit: 16},
-		Agents:      &contract.AgentLimits{Errors: 17, Repeats: 18, Violations: 19},
+		Agents:      contract.AgentLimits{Errors: 17, Repeats: 18, Violations: 19},
 		RunBudget:   contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour},
 		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},
 		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com", Protected: []string{"deploy/**"}, Stay: 32 * time.Hour, MaxRepairs: 33},
@@ -146,7 +146,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			Budget: contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour}, ModelTimeout: 71 * time.Second,
 			GammaStuckAfter: 81 * time.Second, GammaConflictAt: 4, GammaComplexityOver: 0.7, AbortAfter: 82 * time.Second, Iterations: 12,
 			Timeout: 83 * time.Second, OpeningTimeout: 84 * time.Second, ContinueWait: 85 * time.Minute, Recoveries: 3,
-			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190, Rules: contract.DeliberationRules,
+			ErrorLimit: 9, RepeatLimit: 5, ViolationLimit: 6, MovesPerTurn: 17, TextLimit: 18 << 10, Entries: 190,
 		},
 	}, settings)
 	require.Equal(t, "work/", spec.BranchPrefix)

@@ -439,7 +439,7 @@ func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool)
 		if d := slices.Index(sections, a.Section) - slices.Index(sections, b.Section); d != 0 {
 			return d
 		}
-		return cmp.Or(cmp.Compare(a.Place, b.Place), a.Timestamp.Compare(b.Timestamp)) // those of older versions have no place
+		return cmp.Compare(a.Place, b.Place)
 	})
 	return entries, s.resolveAll(ctx, id, full, len(entries), func(i int) *contract.Text { return &entries[i].Value })
 }

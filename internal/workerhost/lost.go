@@ -24,7 +24,7 @@ func answersOf(ctx context.Context, info activity.Info) answers {
 		return a
 	}
 	if activity.GetHeartbeatDetails(ctx, &a) != nil {
-		return answers{} // of a version before there were any
+		return answers{}
 	}
 	return a
 }

@@ -265,7 +265,7 @@ func (s *script) settings() contract.DeliberationSettings {
 		Models:          map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: m, contract.AgentBeta: m, contract.AgentGamma: m},
 		GammaStuckAfter: time.Hour, GammaConflictAt: 2 + s.seed%3, GammaComplexityOver: 0.8, AbortAfter: time.Hour, Iterations: 8,
 		Timeout: time.Hour, OpeningTimeout: time.Hour, ContinueWait: time.Hour,
-		ErrorLimit: 90, RepeatLimit: 90, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 64 << 10, Entries: 100, Rules: contract.DeliberationRules,
+		ErrorLimit: 90, RepeatLimit: 90, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 64 << 10, Entries: 100,
 	}
 	switch s.is {
 	case talks:

@@ -82,7 +82,7 @@ func (w *world) spawn(t *testing.T, name string, change ...func(*contract.Delibe
 		Models:          map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: model, contract.AgentBeta: model, contract.AgentGamma: model},
 		GammaStuckAfter: 2 * time.Minute, GammaConflictAt: 3, GammaComplexityOver: 0.8, AbortAfter: 4 * time.Minute, Iterations: 10,
 		Timeout: 10 * time.Minute, OpeningTimeout: 4 * time.Minute, ContinueWait: time.Hour,
-		ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 64 << 10, Entries: 100, Rules: contract.DeliberationRules,
+		ErrorLimit: 8, RepeatLimit: 2, ViolationLimit: 1, MovesPerTurn: 8, TextLimit: 64 << 10, Entries: 100,
 	}
 	for _, c := range change {
 		c(&s)

@@ -158,7 +158,7 @@ var endings = []ending{
 }
 
 func main() {
-	out := flag.String("out", "workflows/testdata/histories/v1", "folder to write to")
+	out := flag.String("out", "workflows/testdata/histories/v0.1.0", "folder to write to")
 	only := flag.String("only", "", "names of the endings to record, with commas between; empty for all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
