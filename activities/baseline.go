@@ -181,7 +181,8 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 		return err
 	}
 	base, ok := onBase(b, in.Check.Original())
-	if !ok {
+	instead := insteadOf(b, in.Check)
+	if !ok && len(instead) == 0 {
 		return nil
 	}
 	spec, err := specOf(run)
@@ -195,15 +196,32 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	if c.result.Code == contract.CodeTimeout || c.result.Code == contract.CodeCommandCrashed {
 		return nil // how it would have ended is not known, so nothing of it is
 	}
-	if c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
+	if ok && c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
 		// The base commit has all that the check needs: what is missing the change
 		// took away, or forgot to declare. An agent can fix that.
 		c.result.Code = contract.CodeCheckFailed
 	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
-	compared := verdict.Compare(base, now, pins, spec.Verification.PinnedTests)
+	var compared verdict.Compared
+	if ok {
+		compared = verdict.Compare(base, now, pins, spec.Verification.PinnedTests)
+	} else {
+		compared = verdict.Replaced(instead, now, pins, spec.Verification.PinnedTests)
+	}
 	c.result, c.outcome.Findings = compared.Result, compared.Findings
 	return nil
+}
+
+// insteadOf returns what the checks came to on the base commit that a check takes the
+// place of.
+func insteadOf(b *store.Baseline, check contract.Check) []verdict.Recorded {
+	var all []verdict.Recorded
+	for _, id := range check.Instead {
+		if done, ok := b.Check(id); ok {
+			all = append(all, verdict.Recorded{Result: done.Result, Cases: done.Cases, Findings: done.Findings})
+		}
+	}
+	return all
 }
 
 // onBase returns what a check came to on the base commit. Which tests a shard has

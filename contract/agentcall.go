@@ -302,6 +302,10 @@ type Check struct {
 	Shards   int      `json:"shards,omitempty"`  // how many there are
 	Retest   int      `json:"retest,omitempty"`  // from 1: this is a check done once more, to see that it stays green
 	Retests  int      `json:"retests,omitempty"` // how many there are
+
+	// Instead are the ids of checks that ran tests on the base commit, are gone, and that
+	// this one takes the place of: it must run their tests.
+	Instead []string `json:"instead,omitempty"`
 }
 
 // CheckPinnedTests is the id of the check that compares a change's tests with

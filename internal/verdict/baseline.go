@@ -265,6 +265,11 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	if message == "" {
 		return contract.Finding{}, false
 	}
+	return missingFinding(message, mode), true
+}
+
+// missingFinding is the finding that tests of the base are missing, as a message says.
+func missingFinding(message string, mode PinnedTests) contract.Finding {
 	f := contract.Finding{
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: RuleMissing, Status: contract.FindingNew,
 		Message: fault.Clip(message+"; restore them, or, if the goal is to change the tests, start the run with --set verification.pinned_tests=report", maxComparedMsg),
@@ -272,7 +277,7 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	if mode == PinnedReport {
 		f.Severity = contract.SeverityMedium
 	}
-	return f, true
+	return f
 }
 
 // fewerMessage says how many tests ran, where their names are not known.
@@ -295,33 +300,40 @@ func missingMessage(lost []string) string {
 	return message
 }
 
-// LostChecks are findings about checks of the base commit that ran tests and that the
-// plan of the changed files has neither under their id nor with their command. A check
-// of tests that the base did not have stands for one of them: it is the same under
-// another name, or another runner took its place. Shards depend on the files, and are
-// not compared.
+// LostChecks compares a plan with the checks that ran tests on the base commit. Those
+// that the plan has neither under their id nor with their command are gone: a check of
+// tests that the base did not have takes their place (Check.Instead), and has to run their
+// tests; where there is none that runs anything, they are findings. Which tests a shard
+// has depends on the files, so shards are compared together, and stand for no others.
 func LostChecks(base []contract.CheckResult, baseCommands map[string]string, stages [][]contract.Check, command func(id string) string) []contract.Finding {
-	known := map[string]bool{} // of the base
+	known, kept := map[string]bool{}, map[string]bool{} // by the base, by the plan
 	for _, r := range base {
-		known["id "+r.Check.ID], known["command "+baseCommands[r.Check.ID]] = true, true
+		known["id "+family(r.Check)], known["command "+baseCommands[r.Check.ID]] = true, true
 	}
-	kept := map[string]bool{} // by the plan
-	added := 0
+	var added []*contract.Check
 	for _, stage := range stages {
-		for _, c := range stage {
+		for i := range stage {
+			c := &stage[i]
 			if c.Category != contract.CategoryTest {
 				continue
 			}
-			kept["id "+c.ID], kept["command "+command(c.ID)] = true, true
-			if c.Shards <= 1 && !known["id "+c.ID] && !known["command "+command(c.ID)] {
-				added++
+			kept["id "+family(*c)], kept["command "+command(c.ID)] = true, true
+			if c.Shards <= 1 && command(c.ID) != "" && !known["id "+family(*c)] && !known["command "+command(c.ID)] {
+				added = append(added, c)
 			}
 		}
 	}
 	var lost []contract.Finding
+	replaced := 0
 	for _, r := range base {
 		c := r.Check
-		if c.Category != contract.CategoryTest || c.Shards > 1 || executed(r.Summary) == 0 || kept["id "+c.ID] || kept["command "+baseCommands[c.ID]] {
+		if c.Category != contract.CategoryTest || executed(r.Summary) == 0 || kept["id "+family(c)] || kept["command "+baseCommands[c.ID]] {
+			continue
+		}
+		if len(added) > 0 {
+			instead := added[min(replaced, len(added)-1)]
+			instead.Instead = append(instead.Instead, c.ID)
+			replaced++
 			continue
 		}
 		lost = append(lost, contract.Finding{
@@ -330,7 +342,71 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 				c.Name, executed(r.Summary), baseCommands[c.ID]), maxComparedMsg),
 		})
 	}
-	return lost[:max(0, len(lost)-added)]
+	return lost
+}
+
+// family names a check, and all shards of one alike.
+func family(c contract.Check) string {
+	if c.Shards > 1 {
+		return string(c.Category) + " in shards"
+	}
+	return c.ID
+}
+
+// Replaced judges the outcome of a check that took the place of others (Check.Instead),
+// whose results on the base commit were base. All that it finds is new, and tests that
+// only they ran are missing: told by the last part of their names, since another runner
+// spells the rest in another way, or by their number where names are not known.
+func Replaced(base []Recorded, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
+	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
+	for i := range out.Findings {
+		out.Findings[i].Status = contract.FindingNew
+	}
+	if !mode.On() || !now.Result.OK && executed(now.Result.Summary) == 0 {
+		return out
+	}
+	message := replacedTests(base, now, pins)
+	if message == "" {
+		return out
+	}
+	out.Findings = append(out.Findings, missingFinding(message, mode))
+	recount(&out.Result, now, out.Findings)
+	redByMissing(&out.Result, out.Findings)
+	return out
+}
+
+// replacedTests says which tests of others a check lacks that took their place, "" for
+// none.
+func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) string {
+	before, named := 0, true
+	var cases []contract.TestCase
+	for _, b := range base {
+		before, named = before+executed(b.Result.Summary), named && complete(b)
+		cases = append(cases, b.Cases...)
+	}
+	switch ran := executed(now.Result.Summary); {
+	case named && complete(now):
+		count := map[string]int{}
+		for _, c := range now.Cases {
+			count[leaf(c.Name)]++
+		}
+		reported := goneByPins(pins)
+		var lost []string
+		for _, c := range cases {
+			if count[leaf(c.Name)]--; count[leaf(c.Name)] < 0 && !reported(c.Name) {
+				lost = append(lost, c.Name)
+			}
+		}
+		if len(lost) > 0 {
+			slices.Sort(lost)
+			return missingMessage(lost)
+		}
+	case named:
+		return fmt.Sprintf("this check took the place of others, which ran %d tests on the base commit, and does not say which tests it ran", before)
+	case ran < before && !slices.ContainsFunc(pins, takesAway):
+		return fewerMessage(ran, before)
+	}
+	return ""
 }
 
 func executed(s contract.TestSummary) int { return s.Passed + s.Failed + s.Flaky }
@@ -376,13 +452,25 @@ var parameter = regexp.MustCompile(`\[[^\[\]]*\]$`)
 // group is what stands before the last part of a test's name: its file, class, suite
 // or package, depending on the runner.
 func group(name string) string {
+	head, _ := parted(name)
+	return head
+}
+
+// leaf is the last part of a test's name, with its parameters.
+func leaf(name string) string {
+	_, last := parted(name)
+	return last + parameter.FindString(name)
+}
+
+// parted divides a test's name, without its parameters, before its last part.
+func parted(name string) (head, last string) {
 	name = parameter.ReplaceAllString(name, "")
 	for _, divider := range []string{" › ", " > ", "::", "/", "."} {
 		if i := strings.LastIndex(name, divider); i >= 0 {
-			return name[:i]
+			return name[:i], name[i+len(divider):]
 		}
 	}
-	return ""
+	return "", name
 }
 
 // takesAway reports whether a finding about pinned tests is that one does not run any

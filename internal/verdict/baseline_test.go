@@ -212,6 +212,7 @@ func TestACheckThatRanTestsOnTheBaseAndRunsNoMoreIsLost(t *testing.T) {
 	require.Empty(t, lost(map[string]string{"go": "go test ./...", "web": "vitest run"}, check("go"), check("web")), "another runner took its place")
 	require.Len(t, lost(commands, check("go"), check("python")), 1, "one that ran nothing stands for none")
 	require.Len(t, lost(commands, check("go"), contract.Check{ID: "web", Category: contract.CategoryTest, Shards: 4}), 1, "shards stand for none")
+	require.Len(t, lost(map[string]string{"go": "go test ./..."}, check("go"), check("none")), 1, "one that has no command runs none")
 	lint := check("node")
 	lint.Category = contract.CategoryLint
 	require.Len(t, lost(commands, check("go"), lint), 1, "a lint runs no tests")
@@ -222,6 +223,50 @@ func TestACheckThatRanTestsOnTheBaseAndRunsNoMoreIsLost(t *testing.T) {
 	result, graded = verdict.Pinned(gone, verdict.PinnedReport)
 	require.True(t, result.OK)
 	require.Equal(t, contract.SeverityMedium, graded[0].Severity)
+}
+
+func TestAllShardsThatRanTestsOnTheBaseAreMissed(t *testing.T) {
+	t.Parallel()
+	shard := func(n int) contract.CheckResult {
+		c := contract.Check{ID: fmt.Sprint("test-go-", n), Category: contract.CategoryTest, Shard: n, Shards: 2}
+		return contract.CheckResult{Check: c, OK: true, Summary: contract.TestSummary{Passed: 3}}
+	}
+	base, commands := []contract.CheckResult{shard(1), shard(2)}, map[string]string{"test-go-1": "go test a", "test-go-2": "go test b"}
+	require.Len(t, verdict.LostChecks(base, commands, nil, func(string) string { return "" }), 2)
+	now := [][]contract.Check{{shard(1).Check}}
+	require.Empty(t, verdict.LostChecks(base, commands, now, func(string) string { return "go test a b" }), "there is one less")
+}
+
+func TestACheckThatTakesThePlaceOfAnotherRunsItsTests(t *testing.T) {
+	t.Parallel()
+	base := []contract.CheckResult{{Check: check("test-go", contract.CategoryTest), OK: true, Summary: contract.TestSummary{Passed: 3}}}
+	stages := [][]contract.Check{{check("test-make", contract.CategoryTest)}}
+	require.Empty(t, verdict.LostChecks(base, map[string]string{"test-go": "go test ./..."}, stages, func(string) string { return "make test" }))
+	require.Equal(t, []string{"test-go"}, stages[0][0].Instead)
+
+	named := ran(pass("pkg.TestAdd"), pass("pkg.TestSub"), pass("pkg.TestMul"))
+	unnamed := counted(3)
+	for name, c := range map[string]struct {
+		base, now verdict.Recorded
+		pins      []contract.Finding
+		message   string
+	}{
+		"the same, spelled in another way": {named, ran(pass("a.ts › TestAdd"), pass("a.ts › TestSub"), pass("TestMul"), pass("TestNew")), nil, ""},
+		"one is missing":                   {named, ran(pass("TestAdd"), pass("TestSub"), pass("TestOther")), nil, "1 test of the base commit is missing: pkg.TestMul"},
+		"one line that says ok":            {named, counted(1), nil, "does not say which tests it ran"},
+		"as many, without names":           {named, counted(3), nil, "does not say which tests it ran"},
+		"as many, and none had names":      {unnamed, counted(3), nil, ""},
+		"fewer, and none had names":        {unnamed, counted(2), nil, "2 tests ran, but 3 on the base commit"},
+		"none at all":                      {unnamed, counted(0), nil, "0 tests ran, but 3 on the base commit"},
+		"one that pins report":             {named, ran(pass("TestAdd"), pass("TestSub")), []contract.Finding{{Rule: "pinned-tests/deleted", Message: "TestMul is deleted"}}, ""},
+	} {
+		out := verdict.Replaced([]verdict.Recorded{c.base}, c.now, c.pins, verdict.PinnedEnforce)
+		require.Equal(t, c.message == "", out.Result.OK, name)
+		require.Contains(t, out.Result.Message, c.message, name)
+		require.True(t, verdict.Replaced([]verdict.Recorded{c.base}, c.now, c.pins, verdict.PinnedReport).Result.OK, name)
+	}
+	several := verdict.Replaced([]verdict.Recorded{counted(3), counted(2)}, counted(4), nil, verdict.PinnedEnforce)
+	require.Contains(t, several.Result.Message, "4 tests ran, but 5 on the base commit")
 }
 
 func counted(passed int) verdict.Recorded {
