@@ -32,6 +32,7 @@ type diskWatch struct {
 	procs    *processes
 	since    time.Time
 	exceeded atomic.Bool
+	hidden   int // looks in a row that found space gone which nothing explains
 	stop     chan struct{}
 	stopped  chan struct{}
 }
@@ -56,7 +57,8 @@ func (d *diskWatch) loop() {
 	defer close(d.stopped)
 	ticker := time.NewTicker(diskTick)
 	defer ticker.Stop()
-	free := d.free()
+	first := d.free()
+	free := first
 	next := time.Now().Add(diskWalkEvery)
 	for {
 		select {
@@ -68,7 +70,8 @@ func (d *diskWatch) loop() {
 		if now.Before(next) && free-left < d.limit/4 {
 			continue
 		}
-		if d.written() > d.limit {
+		written := d.written()
+		if written > d.limit || d.hides(first-left-written) {
 			d.exceeded.Store(true)
 			return
 		}
@@ -80,6 +83,17 @@ func (d *diskWatch) loop() {
 	}
 }
 
+// hides reports whether so much space is gone that nothing explains, and descriptors are
+// on their way between processes: files that are in no other place.
+func (d *diskWatch) hides(gone int64) bool {
+	if gone <= d.limit || d.procs.holders(d.procs.pids()).inFlight == 0 {
+		d.hidden = 0
+		return false
+	}
+	d.hidden++
+	return d.hidden >= hiddenLooks
+}
+
 func (d *diskWatch) free() int64 {
 	var stat unix.Statfs_t
 	if unix.Statfs(d.roots[0], &stat) != nil {
@@ -89,7 +103,7 @@ func (d *diskWatch) free() int64 {
 }
 
 // written sums the blocks of changed files, and of files without a name that
-// are still open.
+// are still open or mapped.
 func (d *diskWatch) written() int64 {
 	walk := diskWalk{since: d.since, limit: d.limit, seen: map[inode]bool{}}
 	for _, root := range d.roots {
@@ -99,6 +113,7 @@ func (d *diskWatch) written() int64 {
 	}
 	for _, pid := range d.procs.pids() {
 		walk.deleted(fmt.Sprintf("%s/%d/fd", d.procs.path, pid))
+		walk.deleted(fmt.Sprintf("%s/%d/map_files", d.procs.path, pid))
 	}
 	return walk.total
 }
@@ -168,8 +183,12 @@ func (w *diskWalk) add(stat unix.Stat_t) {
 		}
 		w.seen[id] = true
 	}
-	w.total += stat.Blocks * 512
+	w.total += max(stat.Blocks*blockSize, entrySpace)
 }
+
+// entrySpace is what a file counts at least: an empty one takes up an inode and its
+// place in a directory.
+const entrySpace = 4 << 10
 
 // deleted adds regular files that are open and have no name any more.
 func (w *diskWalk) deleted(fdDir string) {

@@ -35,6 +35,32 @@ time.sleep(60)'`},
 held = [os.memfd_create("x") for _ in range(4)]
 for fd in held: os.write(fd, b"x" * (40 << 20))
 time.sleep(60)'`},
+		{LimitMemory, "descriptors that wait to be received", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import array, os, socket, time
+a, b = socket.socketpair()
+for _ in range(5):
+    fd = os.memfd_create("x")
+    os.write(fd, b"x" * (40 << 20))
+    a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+    os.close(fd)
+time.sleep(60)'`},
+		{LimitMemory, "buffers of sockets", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import socket, time
+held = []
+for _ in range(800):
+    held.append(socket.socketpair())
+    for s in held[-1]:
+        s.setblocking(False)
+        try:
+            while True: s.send(b"x" * 65536)
+        except BlockingIOError: pass
+time.sleep(60)'`},
+		{LimitMemory, "page tables", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import mmap, time
+m = mmap.mmap(-1, 100 << 30, flags=0x4022, prot=mmap.PROT_READ)
+m.madvise(15)
+for at in range(0, len(m), 2 << 20): m[at]
+time.sleep(60)'`},
+		{LimitMemory, "empty files in memory", Limits{MemoryBytes: 64 << 20}, `python3 -c 'import os, time
+for n in range(100_000): os.mknod("/tmp/%d" % n)
+time.sleep(60)'`},
 		{LimitProcesses, "fork bomb", Limits{Processes: 40}, `bomb() { bomb | bomb & }; bomb; sleep 60`},
 		{LimitProcesses, "threads", Limits{Processes: 40},
 			`python3 -c 'import threading, time
@@ -47,6 +73,27 @@ for i in range(100): threading.Thread(target=time.sleep, args=(60,)).start()'; s
 			`for i in $(seq 100); do dd if=/dev/zero of=f$i bs=1M count=4 status=none; done; sleep 60`},
 		{LimitDisk, "a file without a name", Limits{DiskBytes: 16 << 20},
 			`exec 3>f; rm f; dd if=/dev/zero bs=1M count=64 status=none >&3; sleep 60`},
+		{LimitDisk, "mapped files without a name", Limits{DiskBytes: 16 << 20}, `python3 -c 'import mmap, os, time
+held = []
+for _ in range(4):
+    fd = os.open("f", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(fd, 0, 16 << 20)
+    held.append(mmap.mmap(fd, 4096, prot=mmap.PROT_READ))
+    os.unlink("f")
+    os.close(fd)
+time.sleep(60)'`},
+		{LimitDisk, "files that wait to be received", Limits{DiskBytes: 16 << 20}, `python3 -c 'import array, os, socket, time
+a, b = socket.socketpair()
+for _ in range(4):
+    fd = os.open("f", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(fd, 0, 16 << 20)
+    a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+    os.unlink("f")
+    os.close(fd)
+time.sleep(60)'`},
+		{LimitDisk, "empty files", Limits{DiskBytes: 16 << 20}, `python3 -c 'import os, time
+for n in range(10_000): os.mknod("f%d" % n)
+time.sleep(60)'`},
 		{LimitDisk, "reserved space", Limits{DiskBytes: 16 << 20}, `fallocate -l 64M f; sleep 60`},
 		{LimitOutput, "endless output", Limits{OutputBytes: 4 << 10}, `yes`},
 	}

@@ -27,15 +27,6 @@ var sharedDevice = sync.OnceValue(func() uint64 {
 	return stat.Dev
 })
 
-// hostShared is what all shared memory and files in memory of this host take up.
-func hostShared() int64 {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	return kilobytes(data, "Shmem:")
-}
-
 // sharedFiles is the memory of the shared files that processes hold, each counted
 // once. It looks at every mapping and descriptor, so it is asked only when the host's
 // shared memory has grown. Where the kernel shows them to no one but the host's root,

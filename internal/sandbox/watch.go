@@ -31,7 +31,8 @@ type watchdog struct {
 	procs  *processes
 	disk   *diskWatch
 	ticks  int
-	before int64         // shared memory of the host when the command began
+	before hostMemory    // when the command began
+	hidden int           // looks in a row that found memory of the host gone which nothing explains
 	cpu    time.Duration // of all processes so far
 }
 
@@ -42,7 +43,7 @@ func newWatchdog(r *run, pid int) *watchdog {
 		return nil
 	}
 	procs.memory = r.session.memoryDirs()
-	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs, before: hostShared()}
+	w := &watchdog{run: r, limits: r.session.command.Limits, procs: procs, before: readHostMemory()}
 	if w.limits.DiskBytes > 0 {
 		w.disk = startDiskWatch(r.session.writes(), w.limits.DiskBytes, procs, r.session.since)
 	}
@@ -74,7 +75,8 @@ func (w *watchdog) check() string {
 
 func (w *watchdog) checkUsage(pids []int) string {
 	use := w.procs.usage(pids)
-	if w.limits.MemoryBytes > 0 && hostShared()-w.before > w.limits.MemoryBytes/sharedSuspect {
+	host := readHostMemory()
+	if w.limits.MemoryBytes > 0 && host.shared-w.before.shared > w.limits.MemoryBytes/sharedSuspect {
 		use.files = w.procs.sharedFiles(pids)
 	}
 	w.cpu = max(w.cpu, use.cpu)
@@ -88,8 +90,25 @@ func (w *watchdog) checkUsage(pids []int) string {
 		return LimitOutput
 	case w.limits.MemoryBytes > 0 && use.memory() > w.limits.MemoryBytes && w.procs.exactMemory(pids, use.files) > w.limits.MemoryBytes:
 		return LimitMemory
+	case w.limits.MemoryBytes > 0 && w.hides(pids, host, use):
+		return LimitMemory
 	}
 	return ""
+}
+
+// hides reports whether the sandbox must be taken to hold memory that none of its
+// processes shows.
+func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
+	if w.ticks%(fullEvery*hiddenEvery) != 0 {
+		return false
+	}
+	gone := w.before.available - host.available - use.memory()
+	if gone <= w.limits.MemoryBytes || !w.procs.holders(pids).could(w.limits.MemoryBytes) {
+		w.hidden = 0
+		return false
+	}
+	w.hidden++
+	return w.hidden >= hiddenLooks
 }
 
 // sharedSuspect is the part of a memory limit by which the host's shared memory must
@@ -258,7 +277,17 @@ func (p *processes) resident(pid int) (anon, shared int64) {
 	if err != nil {
 		return 0, 0
 	}
-	return kilobytes(data, "RssAnon:"), kilobytes(data, "RssShmem:")
+	// Page tables are memory too: a process can have many for little else.
+	return kilobytes(data, "RssAnon:") + kilobytes(data, "VmPTE:"), kilobytes(data, "RssShmem:")
+}
+
+// pageTables is the memory of a process's page tables.
+func (p *processes) pageTables(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("%s/%d/status", p.path, pid))
+	if err != nil {
+		return 0
+	}
+	return kilobytes(data, "VmPTE:")
 }
 
 // kilobytes reads a line like "RssAnon:      1234 kB", in bytes.
@@ -282,11 +311,15 @@ func (p *processes) scratch() int64 {
 	for _, dir := range p.memory {
 		var stat unix.Statfs_t
 		if unix.Statfs(fmt.Sprintf("/proc/self/fd/%d%s", p.root.Fd(), dir), &stat) == nil {
-			total += int64(stat.Blocks-stat.Bfree) * stat.Bsize
+			total += int64(stat.Blocks-stat.Bfree)*stat.Bsize + int64(stat.Files-stat.Ffree)*inodeMemory
 		}
 	}
 	return total
 }
+
+// inodeMemory is about what an entry of a file system in memory takes up besides its
+// content.
+const inodeMemory = 1 << 10
 
 // exactMemory divides shared pages among those who share them. It walks page
 // tables, so it is asked only when the upper bound is over the limit. Where it
@@ -300,7 +333,7 @@ func (p *processes) exactMemory(pids []int, files int64) int64 {
 			anon, shared = anon+a, shared+s
 			continue
 		}
-		anon += kilobytes(data, "Pss_Anon:")
+		anon += kilobytes(data, "Pss_Anon:") + p.pageTables(pid)
 		shared += kilobytes(data, "Pss_Shmem:")
 	}
 	return anon + max(shared, p.scratch()+files)
