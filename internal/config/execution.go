@@ -80,14 +80,15 @@ type Findings struct {
 
 // Git says how work is committed and where it goes.
 type Git struct {
-	BranchPrefix string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Beginning of release branches; the run's id follows."`
-	Push         bool          `yaml:"push" doc:"Push release branches to the remote."`
-	Remote       string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: where the repository came from."`
-	AuthorName   string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer of commits."`
-	AuthorEmail  string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author."`
-	MaxFiles     int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Files that a repository may have at the commit a run starts from."`
-	MaxSize      Size          `yaml:"max_size" validate:"min=1048576" doc:"What may be fetched of a repository, and what its files may take up at the commit a run starts from."`
-	Protected    []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Files that decide what runs with the rights of others once they are pushed, such as those of CI. A release that changes one is pushed only when a person has approved it, by name. Capital and small letters are the same." example:"[\".github/**\", deploy/**]"`
-	Stay         time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release and mends what a failing check or a review comment says (rgpt run check). 0: it ends at once."`
-	MaxRepairs   int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Repairs after a release that a branch may get, across all runs; then a person is asked."`
+	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Beginning of release branches; the run's id follows."`
+	Push          bool          `yaml:"push" doc:"Push release branches to the remote."`
+	Remote        string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: where the repository came from."`
+	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer of commits."`
+	AuthorEmail   string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"E-mail address of the author."`
+	MaxFiles      int64         `yaml:"max_files" validate:"min=1,max=100000000" doc:"Files that a repository may have at the commit a run starts from."`
+	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"What may be fetched of a repository, and what its files may take up at the commit a run starts from."`
+	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Folders of this host in which repositories may have data besides in themselves: objects that they borrow (git clone --reference), git directories of their own (git init --separate-git-dir)." example:"[/srv/git]"`
+	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Files that decide what runs with the rights of others once they are pushed, such as those of CI. A release that changes one is pushed only when a person has approved it, by name. Capital and small letters are the same." example:"[\".github/**\", deploy/**]"`
+	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release and mends what a failing check or a review comment says (rgpt run check). 0: it ends at once."`
+	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Repairs after a release that a branch may get, across all runs; then a person is asked."`
 }

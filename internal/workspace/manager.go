@@ -56,6 +56,9 @@ type Options struct {
 	// repository.
 	MaxRepositoryFiles int64
 	MaxRepositoryBytes int64
+	// LinkedFolders are where repositories of this host may have data besides in
+	// themselves: objects that they borrow, git directories of their own.
+	LinkedFolders []string
 	// NetworkEnv is the environment (KEY=value) that git gets on top of its
 	// clean one when it talks to another host, for credentials and proxies.
 	// Default: the worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS, SSH_ASKPASS,

@@ -141,7 +141,7 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 	if tree, ok := r.base(commit); ok {
 		return tree, nil
 	}
-	if err := r.checkSource(); err != nil {
+	if err := r.checkSource(ctx); err != nil {
 		return "", err
 	}
 	if err := r.init(ctx, len(commit)); err != nil {
@@ -171,8 +171,9 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 	return tree, nil
 }
 
-// checkSource gives a better message than git's for what is gone.
-func (r *mirror) checkSource() error {
+// checkSource refuses a repository on this host that leads elsewhere, and gives a better
+// message than git's for what is gone.
+func (r *mirror) checkSource(ctx context.Context) error {
 	path := strings.TrimPrefix(r.source.address, "file://")
 	if r.source.remote() {
 		return nil
@@ -180,7 +181,7 @@ func (r *mirror) checkSource() error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return repoFault("the repository %s does not exist on this host", r.source)
 	}
-	return nil
+	return r.m.checkLayout(ctx, path)
 }
 
 // init makes the bare repository; a rename makes it appear whole or not at all.
@@ -255,6 +256,9 @@ func (r *mirror) deepen(ctx context.Context) error {
 	defer lock.release()
 	if _, err := os.Stat(filepath.Join(r.gitDir(), "shallow")); err != nil {
 		return nil
+	}
+	if err := r.checkSource(ctx); err != nil {
+		return err
 	}
 	removeStaleLocks(r.gitDir())
 	refs, err := r.runDurable(ctx, call{args: []string{"for-each-ref", "--format=%(refname:lstrip=3)", "refs/rgpt/base"}})

@@ -117,7 +117,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 	if err != nil {
 		return err
 	}
-	if err := r.checkSource(); err != nil {
+	if err := r.checkSource(ctx); err != nil {
 		return err
 	}
 	if err := r.push(ctx, r.source, commit, ref, options.Replaces); err != nil {

@@ -113,7 +113,23 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	if err != nil || !filepath.IsAbs(top) {
 		return "", repoFault("git cannot tell the work tree of %s", path)
 	}
-	return top, nil
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", repoFault("the repository %s cannot be read: %v", path, err)
+	}
+	if !within(top, real) { // core.worktree
+		return "", elsewhere(path, "its work tree is "+top, top)
+	}
+	dir, err := m.local(ctx, path, nil, "rev-parse", "--absolute-git-dir")
+	if err != nil {
+		return "", repoFault("git cannot tell the git directory of %s", path)
+	}
+	if own, err := m.gitDirOf(ctx, top); err != nil {
+		return "", err
+	} else if !same(own, dir) {
+		return "", elsewhere(path, "its work tree is "+top, top)
+	}
+	return top, m.checkLayout(ctx, top)
 }
 
 func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (string, error) {

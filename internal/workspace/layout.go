@@ -1,0 +1,230 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A folder that somebody sent may lead git to other repositories of this host: by
+// alternates, symbolic links, core.worktree or a .git file. A run would hand what is in
+// them to a model and to a remote that the folder names. So what git reads of a
+// repository must lie in the repository, or in what points back to it, or where the
+// operator says.
+
+// mostLinked bounds a file of git's that names another place.
+const mostLinked = 64 << 10
+
+// checkLayout refuses a repository on this host, by the top of its work tree or as a bare
+// one, whose data lie outside of it.
+func (m *Manager) checkLayout(ctx context.Context, top string) error {
+	dir, err := m.gitDirOf(ctx, top)
+	if err != nil {
+		return err
+	}
+	common, err := m.commonDir(top, dir)
+	if err != nil {
+		return err
+	}
+	if m.isLinked(common) {
+		return nil
+	}
+	for _, d := range slices.Compact([]string{dir, common}) {
+		if err := m.checkGitDir(ctx, top, d); err != nil {
+			return err
+		}
+	}
+	return m.checkAlternates(top, common)
+}
+
+// gitDirOf returns the git directory of a work tree, or a bare repository itself.
+func (m *Manager) gitDirOf(ctx context.Context, top string) (string, error) {
+	name := filepath.Join(top, ".git")
+	stat, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return filepath.EvalSymlinks(top)
+	case err != nil:
+		return "", repoFault("the repository %s cannot be read: %v", top, err)
+	case stat.IsDir():
+		return filepath.EvalSymlinks(name)
+	}
+	target, err := os.Readlink(name)
+	if err != nil {
+		if target, err = named(name, "gitdir: "); err != nil {
+			return "", repoFault("%s is neither a folder nor the name of one", name)
+		}
+	}
+	dir, err := resolved(top, target)
+	if err != nil {
+		return "", repoFault("%s leads to %s, which cannot be read", name, target)
+	}
+	if m.isLinked(dir) || stat.Mode().IsRegular() && m.pointsBack(ctx, dir, top) {
+		return dir, nil
+	}
+	return "", elsewhere(top, ".git leads to "+dir, dir)
+}
+
+// pointsBack reports whether a git directory says itself that it belongs to a work tree:
+// as that of a linked worktree, or of a submodule.
+func (m *Manager) pointsBack(ctx context.Context, dir, top string) bool {
+	if file, err := named(filepath.Join(dir, "gitdir"), ""); err == nil {
+		back, err := resolved(dir, filepath.Dir(file))
+		return err == nil && same(back, top)
+	}
+	out, err := m.git(ctx, call{args: []string{"config", "--no-includes", "--file", filepath.Join(dir, "config"), "core.worktree"}, dir: dir, user: true})
+	if err != nil {
+		return false
+	}
+	back, err := resolved(dir, strings.TrimSpace(string(out)))
+	return err == nil && same(back, top)
+}
+
+// commonDir returns where the objects and branches of a git directory lie: for a linked
+// worktree that of its repository, which has the worktree in a folder of its own.
+func (m *Manager) commonDir(top, dir string) (string, error) {
+	name, err := named(filepath.Join(dir, "commondir"), "")
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, nil
+	}
+	if err != nil {
+		return "", repoFault("%s cannot be read", filepath.Join(dir, "commondir"))
+	}
+	common, err := resolved(dir, name)
+	if err != nil {
+		return "", repoFault("%s names %s, which cannot be read", filepath.Join(dir, "commondir"), name)
+	}
+	if m.isLinked(common) || filepath.Dir(dir) == filepath.Join(common, "worktrees") {
+		return common, nil
+	}
+	return "", elsewhere(top, "its commondir leads to "+common, common)
+}
+
+// checkGitDir refuses links, and whatever else is neither a file nor a folder, among
+// what git reads of a repository.
+func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
+	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "commondir", "gitdir", "info", "objects", "refs", "reftable", "worktrees"} {
+		root := filepath.Join(dir, name)
+		if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // git tidies up while this looks
+				return nil
+			case err != nil:
+				return repoFault("the repository %s cannot be read: %v", top, err)
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
+				return repoFault("%s is %s; the data of a repository must be files and folders of its own", path, kindOf(d.Type()))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func kindOf(mode fs.FileMode) string {
+	if mode&fs.ModeSymlink != 0 {
+		return "a symbolic link"
+	}
+	return "a special file"
+}
+
+// checkAlternates refuses objects that are borrowed from elsewhere.
+func (m *Manager) checkAlternates(top, common string) error {
+	objects := filepath.Join(common, "objects")
+	file, err := os.Open(filepath.Join(objects, "info", "alternates"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return repoFault("the repository %s cannot be read: %v", top, err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		dir, err := resolved(objects, line)
+		if err != nil {
+			continue // git warns of it, and reads nothing
+		}
+		if !m.isLinked(dir) {
+			return elsewhere(top, "it borrows objects of "+dir+" (objects/info/alternates)", filepath.Dir(dir))
+		}
+	}
+	if lines.Err() != nil {
+		return repoFault("%s cannot be read: %v", file.Name(), lines.Err())
+	}
+	return nil
+}
+
+// elsewhere is the error of a repository that has data in another place.
+func elsewhere(top, how, dir string) error {
+	return repoFault("the repository %s has data elsewhere on this host: %s; if that is what you want, add %s to git.linked_folders in your own configuration, "+
+		"else clone the repository anew (git clone --no-local)", top, how, dir)
+}
+
+// isLinked reports whether the operator allows repositories to use a folder.
+func (m *Manager) isLinked(dir string) bool {
+	return slices.ContainsFunc(m.options.LinkedFolders, func(root string) bool {
+		root, err := filepath.EvalSymlinks(root)
+		return err == nil && within(root, dir)
+	})
+}
+
+// within reports whether a path is a folder or lies in it; both are free of links.
+func within(root, path string) bool {
+	rel, err := filepath.Rel(root, path)
+	return err == nil && (rel == "." || filepath.IsLocal(rel))
+}
+
+// same reports whether two paths are one folder.
+func same(a, b string) bool {
+	left, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	right, err := os.Stat(b)
+	return err == nil && os.SameFile(left, right)
+}
+
+// resolved is a path as a file in dir names it, without links.
+func resolved(dir, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// named reads the path that a file of git's consists of, after a prefix.
+func named(file, prefix string) (string, error) {
+	stat, err := os.Lstat(file)
+	if err != nil {
+		return "", err
+	}
+	if !stat.Mode().IsRegular() || stat.Size() > mostLinked {
+		return "", fs.ErrInvalid
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	path, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), prefix)
+	if !ok || path == "" || strings.ContainsRune(path, '\x00') {
+		return "", fs.ErrInvalid
+	}
+	return path, nil
+}
