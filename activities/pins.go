@@ -23,7 +23,11 @@ const quickPins = 100
 func (a *Activities) comparePins(
 	ctx context.Context, in contract.TestPlanInput, files []pin.File, lost []contract.Finding, mode verdict.PinnedTests, started time.Time,
 ) ([]contract.CheckResult, error) {
-	result, findings := verdict.Pinned(slices.Concat(pin.Findings(pin.Check(files)), lost), mode)
+	problems, err := pin.Check(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	result, findings := verdict.Pinned(slices.Concat(pin.Findings(problems), lost), mode)
 	result.DurationMS = time.Since(started).Milliseconds()
 	for _, f := range findings {
 		telemetry.CountFinding(f.Severity, f.Category)

@@ -31,9 +31,9 @@ const provenTests = 500
 // the change has nothing but tests, for then there is nothing that they could be
 // about.
 func (a *Activities) toProve(ctx context.Context, base, ws contract.Workspace, files []pin.File) ([]pin.Added, error) {
-	tests := pin.NewTests(files)
-	if len(tests) == 0 {
-		return nil, nil
+	tests, err := pin.NewTests(ctx, files)
+	if err != nil || len(tests) == 0 {
+		return nil, err
 	}
 	code, err := a.Workspaces.Changed(ctx, base, ws, pin.IsCode, 0)
 	if err != nil || len(code) == 0 {

@@ -237,8 +237,12 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	if err != nil {
 		return out, err
 	}
+	problems, err := pin.Check(ctx, changed)
+	if err != nil {
+		return out, err
+	}
 	var broken []string
-	for _, p := range pin.Forbidden(pin.Check(changed)) {
+	for _, p := range pin.Forbidden(problems) {
 		broken = append(broken, p.Message)
 	}
 	if len(broken) > 0 {

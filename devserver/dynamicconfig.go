@@ -31,6 +31,10 @@ func builtinDynamicConfigValues() []dynamicConfigValue {
 		{dynamicconfig.OutboundProcessorMaxPollRPS, noLimit},
 		{dynamicconfig.VisibilityProcessorMaxPollRPS, noLimit}, // also: lists show a run as soon as it starts
 
+		// The HTTP API answers to this machine's own names alone: a web site whose name
+		// leads here (DNS rebinding) would read all histories with it.
+		{dynamicconfig.FrontendHTTPAllowedHosts, []any{"localhost", "localhost:*", "127.0.0.1", "127.0.0.1:*", "[::1]", "[::1]:*"}},
+
 		// A timer that is due sooner than this is late by as much: the second of
 		// the default allows for the clocks of different hosts. It came on top of
 		// each retry after 100 ms, and of noticing that a worker died.

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -53,7 +52,7 @@ const (
 // Server is a running Temporal server with its Web UI and its database.
 type Server struct {
 	temporal  temporal.Server
-	ui        *uiserver.Server
+	ui        *ui
 	store     *store
 	logger    serverLogger
 	ready     Ready

@@ -214,6 +214,16 @@ func TestWebUIMetricsAndHTTPAPIAreServed(t *testing.T) {
 	require.Contains(t, get(t, p.HTTP+"/api/v1/namespaces/default"), `"default"`)
 	require.Contains(t, get(t, p.Metrics), "service_requests")
 
+	for _, address := range []string{p.UI + "/api/v1/namespaces/default", p.HTTP + "/api/v1/namespaces/default"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		require.NoError(t, err)
+		request.Host = "rebound.example.com"
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		require.Contains(t, []int{http.StatusMisdirectedRequest, http.StatusForbidden}, response.StatusCode, "a web site whose name leads here reads nothing")
+	}
+
 	headless := startServer(t, "--headless")
 	require.Empty(t, headless.UI)
 }

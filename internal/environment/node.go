@@ -211,12 +211,7 @@ func (f *finder) workspace(p nodeProject) []string {
 		f.input(path.Join(p.Dir, name))
 	}
 	patterns := p.manifest.workspaces()
-	var pnpm struct {
-		Packages []string `yaml:"packages"`
-	}
-	if yaml.Unmarshal([]byte(f.t.text(path.Join(p.Dir, "pnpm-workspace.yaml"))), &pnpm) == nil {
-		patterns = append(patterns, pnpm.Packages...)
-	}
+	patterns = append(patterns, pnpmPackages(f.t.text(path.Join(p.Dir, "pnpm-workspace.yaml")))...)
 	patterns = slices.DeleteFunc(patterns, func(s string) bool {
 		return len(s) > 200 || strings.ContainsAny(s, "{[") || strings.Count(s, "*") > 6 // those can take a matcher very long
 	})
@@ -229,6 +224,26 @@ func (f *finder) workspace(p nodeProject) []string {
 		}
 	}
 	return members
+}
+
+// pnpmPackages reads the patterns of a pnpm-workspace.yaml. It is read as a tree: made
+// into values, a small file with many keys can take up gigabytes.
+func pnpmPackages(text string) []string {
+	var doc yaml.Node
+	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 {
+		return nil
+	}
+	packages := field(doc.Content[0], "packages")
+	if packages == nil || packages.Kind != yaml.SequenceNode {
+		return nil
+	}
+	var patterns []string
+	for _, n := range packages.Content[:min(len(packages.Content), maxWords)] {
+		if n.Kind == yaml.ScalarNode {
+			patterns = append(patterns, n.Value)
+		}
+	}
+	return patterns
 }
 
 // packageDirs lists the folders below dir with a package.json, those aside too:

@@ -1,6 +1,7 @@
 package pin
 
 import (
+	"context"
 	"path"
 	"regexp"
 	"slices"
@@ -48,11 +49,10 @@ var additive = []language{langGo, langJS, langPython}
 // new cases: of Go, JavaScript, TypeScript and Python, in the order of the files.
 // What was moved or renamed with the same body is not new, and what stands in a
 // new test is told with that one.
-func NewTests(files []File) []Added {
-	j := newJudge()
-	for _, f := range files {
-		f.normalise()
-		j.add(f)
+func NewTests(ctx context.Context, files []File) ([]Added, error) {
+	j, err := readFiles(ctx, files)
+	if err != nil {
+		return nil, err
 	}
 	m := newMatcher(j.pairs)
 	m.match()
@@ -74,7 +74,7 @@ func NewTests(files []File) []Added {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // within: the test stands in a test that is new as well.

@@ -52,7 +52,7 @@ func TestA(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, a := range pin.NewTests([]pin.File{tt.change.file()}) {
+			for _, a := range added([]pin.File{tt.change.file()}) {
 				name := a.Name
 				if a.Cases {
 					name += " (cases)"
@@ -70,7 +70,7 @@ func TestA(t *testing.T) {
 
 func TestATestThatMovedToAnotherFileIsNotNew(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, pin.NewTests([]pin.File{
+	require.Empty(t, added([]pin.File{
 		change{"a_test.go", goFile(goPlain), gone}.file(), change{"b_test.go", gone, goFile(goPlain)}.file(),
 	}))
 }

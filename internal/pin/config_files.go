@@ -1,7 +1,6 @@
 package pin
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -340,40 +339,83 @@ func (c *configChange) settingGone(k, was string) {
 }
 
 // leaves are the settings of verification and findings by their path; nil for
-// what is no YAML.
+// what is no YAML. The file is read as a tree: made into values, a small one can take up
+// any amount of memory, by repeated keys or by aliases of aliases.
 func leaves(data []byte) map[string]string {
-	var root struct {
-		Verification any `yaml:"verification"`
-		Findings     any `yaml:"findings"`
-	}
-	if yaml.Unmarshal(data, &root) != nil {
+	var doc yaml.Node
+	if yaml.Unmarshal(data, &doc) != nil {
 		return nil
 	}
-	out := map[string]string{}
-	flatten(out, "verification", root.Verification, 0)
-	flatten(out, "findings", root.Findings, 0)
-	return out
+	l := settingLeaves{out: map[string]string{}, left: maxSettingNodes}
+	if len(doc.Content) == 0 { // an empty file
+		return l.out
+	}
+	top := doc.Content[0].Content
+	if doc.Content[0].Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(top); i += 2 {
+		if name := top[i].Value; name == "verification" || name == "findings" {
+			l.add(name, top[i+1], 0)
+		}
+	}
+	if l.wrong {
+		return nil
+	}
+	return l.out
 }
 
-func flatten(out map[string]string, at string, v any, depth int) {
-	if depth > 8 || len(out) > MaxProblems {
+// maxSettingNodes bounds how many values of a file of settings are looked at, those
+// behind aliases each time.
+const maxSettingNodes = 20_000
+
+type settingLeaves struct {
+	out   map[string]string
+	left  int
+	wrong bool // a key is there twice
+}
+
+func (l *settingLeaves) add(at string, n *yaml.Node, depth int) {
+	l.left--
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n == nil || l.left < 0 || depth > 8 || len(l.out) > MaxProblems {
 		return
 	}
-	switch v := v.(type) {
-	case map[string]any:
-		for k, x := range v {
-			flatten(out, at+"."+k, x, depth+1)
+	switch n.Kind {
+	case yaml.MappingNode:
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			l.wrong = l.wrong || seen[key]
+			seen[key] = true
+			l.add(at+"."+key, n.Content[i+1], depth+1)
 		}
-	case []any:
-		for i, x := range v {
+	case yaml.SequenceNode:
+		for i, x := range n.Content {
 			id := strconv.Itoa(i)
-			if m, ok := x.(map[string]any); ok && m["name"] != nil {
-				id = fmt.Sprint(m["name"])
+			if name := nameIn(x); name != "" {
+				id = name
 			}
-			flatten(out, at+"["+clean(id)+"]", x, depth+1)
+			l.add(at+"["+clean(id)+"]", x, depth+1)
 		}
-	case nil:
-	default:
-		out[at] = fmt.Sprint(v)
+	case yaml.ScalarNode:
+		if n.Tag != "!!null" {
+			l.out[at] = n.Value
+		}
 	}
+}
+
+// nameIn is what a mapping has under the key name.
+func nameIn(n *yaml.Node) string {
+	if n.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "name" {
+			return n.Content[i+1].Value
+		}
+	}
+	return ""
 }

@@ -52,10 +52,10 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind int, before, after []byte) {
 		path := kinds[(kind%len(kinds)+len(kinds))%len(kinds)].path
-		fit(t, pin.Check([]pin.File{{Path: path, Before: before, After: after, Existed: true, Exists: true}}))
-		fit(t, pin.Check([]pin.File{{Path: path, Before: before, Existed: true}}))
-		fit(t, pin.Check([]pin.File{{Path: path, After: after, Exists: true}}))
-		require.Empty(t, pin.Check([]pin.File{{Path: path, Before: before, After: before, Existed: true, Exists: true}}))
+		fit(t, checked([]pin.File{{Path: path, Before: before, After: after, Existed: true, Exists: true}}))
+		fit(t, checked([]pin.File{{Path: path, Before: before, Existed: true}}))
+		fit(t, checked([]pin.File{{Path: path, After: after, Exists: true}}))
+		require.Empty(t, checked([]pin.File{{Path: path, Before: before, After: before, Existed: true, Exists: true}}))
 	})
 }
 
@@ -75,8 +75,8 @@ func TestNothingThatAFileSaysBreaksTheCheck(t *testing.T) {
 			return []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 60).Draw(t, name), " "))
 		}
 		before, after := draw("before"), draw("after")
-		fit(t, pin.Check([]pin.File{{Path: path, Before: before, After: after, Existed: true, Exists: true}}))
-		require.Empty(t, pin.Check([]pin.File{{Path: path, Before: before, After: before, Existed: true, Exists: true}}))
+		fit(t, checked([]pin.File{{Path: path, Before: before, After: after, Existed: true, Exists: true}}))
+		require.Empty(t, checked([]pin.File{{Path: path, Before: before, After: before, Existed: true, Exists: true}}))
 	})
 }
 
@@ -86,8 +86,8 @@ func TestAFileThatDidNotChangeHasNoProblem(t *testing.T) {
 	for _, k := range kinds {
 		files = append(files, pin.File{Path: k.path, Before: []byte(k.before), After: []byte(k.before), Existed: true, Exists: true})
 	}
-	require.Empty(t, pin.Check(files))
-	require.Empty(t, pin.Check(nil))
+	require.Empty(t, checked(files))
+	require.Empty(t, checked(nil))
 }
 
 func TestANewTestFileHasNoProblem(t *testing.T) {
@@ -96,7 +96,7 @@ func TestANewTestFileHasNoProblem(t *testing.T) {
 		if k.path == "conftest.py" {
 			continue
 		}
-		require.Empty(t, pin.Check([]pin.File{{Path: k.path, After: []byte(k.before), Exists: true}}), k.path)
+		require.Empty(t, checked([]pin.File{{Path: k.path, After: []byte(k.before), Exists: true}}), k.path)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestHostileFilesOfTheLargestSizeAreJudged(t *testing.T) {
 			f.Before = f.After
 			f.After = append([]byte("\n"), f.After...)
 			require.LessOrEqual(t, len(f.After), pin.MaxFileBytes)
-			fit(t, pin.Check([]pin.File{f}))
+			fit(t, checked([]pin.File{f}))
 		})
 	}
 }

@@ -279,12 +279,12 @@ func TestDeletingAnyTestIsAlwaysFound(t *testing.T) {
 		after := strings.Replace(before, body, "", 1)
 		require.NotEqual(t, before, after)
 
-		problems := pin.Check([]pin.File{{Path: "a_test.go", Before: []byte(before), After: []byte(after), Existed: true, Exists: true}})
+		problems := checked([]pin.File{{Path: "a_test.go", Before: []byte(before), After: []byte(after), Existed: true, Exists: true}})
 		require.Len(t, problems, 1)
 		require.Equal(t, pin.Deleted, problems[0].Kind)
 		require.Equal(t, "Test"+names[i], problems[0].Test)
 
-		back := pin.Check([]pin.File{{Path: "a_test.go", Before: []byte(after), After: []byte(before), Existed: true, Exists: true}})
+		back := checked([]pin.File{{Path: "a_test.go", Before: []byte(after), After: []byte(before), Existed: true, Exists: true}})
 		require.Empty(t, back, "a new test is no finding")
 	})
 }

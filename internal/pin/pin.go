@@ -30,6 +30,7 @@ package pin
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -140,14 +141,27 @@ func Forbidden(problems []Problem) []Problem {
 // Check compares the tests before and after a change and lists what was done to
 // them, by path and line. Files for which [Watches] is false are looked at
 // only for tests that now live where nothing runs them.
-func Check(files []File) []Problem {
+func Check(ctx context.Context, files []File) ([]Problem, error) {
+	j, err := readFiles(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	j.judge()
+	return bounded(j.problems), nil
+}
+
+// readFiles parses files, each before and after. It ends with its context between two
+// of them.
+func readFiles(ctx context.Context, files []File) (*judge, error) {
 	j := newJudge()
 	for _, f := range files {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		f.normalise()
 		j.add(f)
 	}
-	j.judge()
-	return bounded(j.problems)
+	return j, nil
 }
 
 // normalise makes a file's account of itself consistent.

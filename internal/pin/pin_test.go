@@ -1,9 +1,11 @@
 package pin_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,7 +47,7 @@ func try(t *testing.T, examples []example) {
 			for _, c := range e.changes {
 				files = append(files, c.file())
 			}
-			problems := pin.Check(files)
+			problems := checked(files)
 			got := []string{}
 			for _, p := range problems {
 				got = append(got, strings.TrimSpace(string(p.Kind)+" "+p.Test))
@@ -61,7 +63,7 @@ func try(t *testing.T, examples []example) {
 
 func TestAProblemBecomesAFindingThatPointsAtTheTest(t *testing.T) {
 	t.Parallel()
-	problems := pin.Check([]pin.File{change{"auth/login_test.go", goFile(`
+	problems := checked([]pin.File{change{"auth/login_test.go", goFile(`
 func TestLogin(t *testing.T) {
 	require.NoError(t, Login("ada"))
 }`), goFile(`
@@ -94,7 +96,7 @@ func TestSum(t *testing.T) {
 	require.Equal(t, 3, Sum(1, 2))
 }`)
 	severity := func(after string) contract.Severity {
-		problems := pin.Check([]pin.File{change{"sum_test.go", before, goFile(after)}.file()})
+		problems := checked([]pin.File{change{"sum_test.go", before, goFile(after)}.file()})
 		require.Len(t, problems, 1)
 		require.Equal(t, pin.Edited, problems[0].Kind)
 		return problems[0].Severity
@@ -147,7 +149,7 @@ func TestAFloodOfEditsHidesNothingThatIsForbidden(t *testing.T) {
 		fmt.Fprintf(&before, "func Test%d(t *testing.T) { f(1); t.Error(%d) }\n", i, i)
 		fmt.Fprintf(&after, "func Test%d(t *testing.T) { f(2); t.Error(%d) }\n", i, i)
 	}
-	problems := pin.Check([]pin.File{
+	problems := checked([]pin.File{
 		change{"a_test.go", goFile(before.String()), goFile(after.String())}.file(),
 		change{"z_test.go", goFile("func TestZ(t *testing.T) { t.Error(1) }"), gone}.file(),
 	})
@@ -158,7 +160,7 @@ func TestAFloodOfEditsHidesNothingThatIsForbidden(t *testing.T) {
 
 func TestNamesFromARepositoryAreFitForAMessage(t *testing.T) {
 	t.Parallel()
-	problems := pin.Check([]pin.File{change{"a.test.js", "test('red \x1b[31m\\u0007 \n" + strings.Repeat("x", 900) + "', () => { expect(a()).toBe(1) })\ntest(`b\x1b[2J\n" + strings.Repeat("y", 900) + "`, () => { expect(a()).toBe(1) })", gone}.file()})
+	problems := checked([]pin.File{change{"a.test.js", "test('red \x1b[31m\\u0007 \n" + strings.Repeat("x", 900) + "', () => { expect(a()).toBe(1) })\ntest(`b\x1b[2J\n" + strings.Repeat("y", 900) + "`, () => { expect(a()).toBe(1) })", gone}.file()})
 	require.NotEmpty(t, problems)
 	for _, p := range problems {
 		require.NotContains(t, p.Message+p.Test, "\x1b")
@@ -179,4 +181,58 @@ func TestWhatTestsCompareWithIsPinned(t *testing.T) {
 		one("a fixture is moved away", "testdata/a.json → attic/a.json", "{}", "{}", "renamed_away"),
 		{"a fixture is moved, told as two files", []change{{"testdata/a.json", "{1}", gone}, {"testdata/b.json", gone, "{1}"}}, nil},
 	})
+}
+
+// checked is Check of files, which takes as long as it takes.
+func checked(files []pin.File) []pin.Problem {
+	problems, err := pin.Check(context.Background(), files)
+	if err != nil {
+		panic(err)
+	}
+	return problems
+}
+
+// added is NewTests of files.
+func added(files []pin.File) []pin.Added {
+	tests, err := pin.NewTests(context.Background(), files)
+	if err != nil {
+		panic(err)
+	}
+	return tests
+}
+
+// TestFilesThatAreMadeToTakeLongDoNot has files of a megabyte, of which each part once
+// made the check look at all that follows, and settings that took gigabytes as values.
+func TestFilesThatAreMadeToTakeLongDoNot(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]pin.File{
+		"decorators of Python": {Path: "test_a.py", After: []byte(strings.Repeat("@pytest.mark.skip\ndef test_a(): pass\n", 25_000)), Exists: true},
+		"keys of YAML":         {Path: "rgpt.yaml", Before: []byte("verification: {}\n"), After: []byte(strings.Repeat("a: 1\n", 100_000)), Existed: true, Exists: true},
+		"aliases of YAML":      {Path: "rgpt.yaml", Before: []byte("verification: {}\n"), After: []byte(aliases()), Existed: true, Exists: true},
+	} {
+		began := time.Now()
+		checked([]pin.File{f})
+		require.Less(t, time.Since(began), 20*time.Second, "%s: minutes, once", name)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := pin.Check(ctx, []pin.File{{Path: "test_a.py", After: []byte("x"), Exists: true}})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// aliases is a document that is small, and large once its aliases are followed.
+func aliases() string {
+	var b strings.Builder
+	b.WriteString("a0: &a0 {x: 1}\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
+	}
+	return b.String() + "verification: {x: *a11}\n"
+}
+
+func TestSettingsBehindAliasesAreSeenToChange(t *testing.T) {
+	t.Parallel()
+	before := "x: &x {pinned_tests: enforce}\nverification: *x\n"
+	after := strings.Replace(before, "enforce", "off", 1)
+	require.NotEmpty(t, checked([]pin.File{{Path: "rgpt.yaml", Before: []byte(before), After: []byte(after), Existed: true, Exists: true}}))
 }

@@ -162,10 +162,13 @@ func (s *source) close(i int) int {
 }
 
 // split cuts the tokens between an opening bracket and its end at the commas
-// that stand directly in it.
+// that stand directly in it; none where nothing closes it.
 func (s *source) split(open int) []span {
-	var out []span
 	end := s.close(open)
+	if end >= len(s.tokens) {
+		return nil // the rest of a long file would be looked at for each of many
+	}
+	var out []span
 	from := open + 1
 	for i := from; i < end; i++ {
 		if s.pair[i] > i {
