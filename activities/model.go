@@ -69,9 +69,9 @@ func summaryOf(arguments string) string {
 	}
 	const most = 300
 	if len(args.Summary) > most {
-		return strings.ToValidUTF8(args.Summary[:most], "") + "…"
+		args.Summary = strings.ToValidUTF8(args.Summary[:most], "") + "…"
 	}
-	return args.Summary
+	return telemetry.Redact(args.Summary)
 }
 
 // blockedOf reads what a model that finishes says is in its way, shortened.

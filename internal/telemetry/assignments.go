@@ -7,7 +7,7 @@ import "strings"
 var secretEndings = []string{
 	"authorization", "apikey", "accesskey", "secretkey", "privatekey", "signingkey", "encryptionkey", "keymaterial",
 	"token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "dsn",
-	"databaseurl", "connectionstring",
+	"databaseurl", "connectionstring", "accountkey", "sharedaccesssignature", "secretkeybase", "webhookurl", "stripekey", "authkey", "masterkey", "dbpass", "userpass", "mysqlpwd", "dbpwd", "userpwd",
 }
 
 // lastOfSecret holds the last letters of secretEndings.

@@ -23,6 +23,8 @@ var (
 	typed = regexp.MustCompile(`^(?:[A-Z][a-z]+){1,4}(?:\[[\w\[\], ]*\]?|<.*)?\??$`)
 	// released: a version of a package that is named after a secret
 	released = regexp.MustCompile(`^[~^]?\d+(?:\.\d+){1,3}$`)
+	// spoken: (epoch, <id>, Raft: what a text says of a token that consists of something
+	spoken = regexp.MustCompile(`^(?:[(<\[]\w*[>\]]?|[A-Z]?[a-z]{1,7})[.?!]?$`)
 	// letters: a word
 	letters = regexp.MustCompile(`^[a-z]{2,19}$`)
 )
@@ -54,6 +56,8 @@ func code(s, name string, v value) bool {
 		return true
 	case called.MatchString(text), indexed.MatchString(text), named.MatchString(text) && IsSecretName(text):
 		return true
+	case isToken(name) && v.sign > 0 && spoken.MatchString(text):
+		return true
 	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
 		return len(text) < 3 // "cookie": [
 	case member.MatchString(text) && slices.ContainsFunc(lookups, func(l string) bool { return strings.Contains(lower, l) }):
@@ -70,6 +74,10 @@ func code(s, name string, v value) bool {
 
 // isVariable reports whether a name is written as those of environment variables are.
 func isVariable(name string) bool { return name == strings.ToUpper(name) }
+
+// isToken reports whether a name is the word token alone: texts about fencing or leases
+// or parsers have it, and a real one is neither short nor a word.
+func isToken(name string) bool { return strings.EqualFold(name, "token") }
 
 // isPassphrase reports whether a name is that of a secret which people make up.
 func isPassphrase(name string) bool {

@@ -165,6 +165,7 @@ type tokenForm struct {
 var (
 	wordChars  = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 	jwtChars   = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+	pathChars  = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/")
 	upperChars = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 )
 
@@ -191,6 +192,20 @@ var tokenForms = []tokenForm{
 	{prefix: "xoxs-", least: 10, alphabet: wordChars},
 	{prefix: "xoxr-", least: 10, alphabet: wordChars},
 	{prefix: "xapp-", least: 10, alphabet: wordChars},
+	{prefix: "sk_live_", least: 16, alphabet: wordChars},
+	{prefix: "sk_test_", least: 16, alphabet: wordChars},
+	{prefix: "rk_live_", least: 16, alphabet: wordChars},
+	{prefix: "whsec_", least: 16, alphabet: wordChars},
+	{prefix: "npm_", least: 30, alphabet: wordChars},
+	{prefix: "pypi-", least: 40, alphabet: wordChars},
+	{prefix: "hf_", least: 30, alphabet: wordChars},
+	{prefix: "SG.", least: 40, alphabet: jwtChars, start: true},
+	{prefix: "dop_v1_", least: 40, alphabet: wordChars},
+	{prefix: "shpat_", least: 30, alphabet: wordChars},
+	{prefix: "hvs.", least: 20, alphabet: wordChars, start: true},
+	{prefix: "glrt-", least: 16, alphabet: wordChars},
+	{prefix: "AGE-SECRET-KEY-", least: 40, alphabet: upperChars},
+	{prefix: "hooks.slack.com/services/", least: 20, alphabet: pathChars},
 	{prefix: "AKIA", least: 16, alphabet: upperChars},
 	{prefix: "ASIA", least: 16, alphabet: upperChars},
 	{prefix: "AIza", least: 30, alphabet: wordChars},

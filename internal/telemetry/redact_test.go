@@ -55,6 +55,18 @@ func TestSecretsLeaveTheText(t *testing.T) {
 		{"Go code", `apiKey := "abc"`, `apiKey := "[redacted]"`},
 		{"a flag", "--token=abc", "--token=[redacted]"},
 		{"a token after a colon", "token: abc123XYZ", "token: [redacted]"},
+		{"a Stripe key", "key sk_" + "live_" + strings.Repeat("a1B2", 6) + ".", "key [redacted]."},
+		{"a secret of a Stripe webhook", "whsec" + "_" + strings.Repeat("a1B2", 8), "[redacted]"},
+		{"an npm token", "//r/:_x=npm" + "_" + strings.Repeat("a1B2", 9), "//r/:_x=[redacted]"},
+		{"a PyPI token", "pypi" + "-AgEIcHlwaS5vcmc" + strings.Repeat("a1B2", 9), "[redacted]"},
+		{"a Hugging Face token", "hf" + "_" + strings.Repeat("a1B2", 9), "[redacted]"},
+		{"a SendGrid key", "SG" + "." + strings.Repeat("a1B2", 5) + "." + strings.Repeat("a1B2", 9), "[redacted]"},
+		{"a Slack webhook", "https://hooks.slack.com/" + "services/T0000/B0000/" + strings.Repeat("a1B2", 6), "https://[redacted]"},
+		{"an account key", "AccountName=x;AccountKey=" + strings.Repeat("a1B2", 6) + "==;", "AccountName=x;AccountKey=[redacted];"},
+		{"a secret of Rails", "secret_key_base: " + strings.Repeat("a1b2", 6), "secret_key_base: [redacted]"},
+		{"a short name of a password", "DB_PASS=hunter2 MYSQL_PWD=hunter2", "DB_PASS=[redacted] MYSQL_PWD=[redacted]"},
+		{"a Vault token", "hvs" + "." + strings.Repeat("a1B2", 8), "[redacted]"},
+		{"a Shopify token", "shpat" + "_" + strings.Repeat("a1b2", 8), "[redacted]"},
 		{"a cookie", "Set-Cookie: session=abc", "Set-Cookie: [redacted]"},
 	}
 	for _, tt := range tests {
@@ -88,6 +100,7 @@ func TestCodeAboutSecretsStays(t *testing.T) {
 		"const auth = basicAuth({ username: c.env.USERNAME, password: c.env.PASSWORD })", `"pbkdf2-password": "1.2.1",`, `"cookie": "^0.7.2"`,
 		"const pemPrivateKey = await exportPEMPrivateKey(pair)", `setCookie = c.Writer.Header().Get("X")`, "password = None", "apiKey: undefined", "token := cfg.Token",
 		"authorization = typing.cast(dict, x)", "func login(password string, token: &str) {", "secret: process.env.SECRET", "if token == nil {", "password=%s", "token={token}",
+		"lease(K)={holder, token=(epoch,seq)}", "token=Raft index of the grant", "token=<id>",
 		"self.access_token = access_token", "cookie: { secret: test_secret, prefix: 'host' },", `"cookie": [`, "BasicAuth(password=auth[0])",
 	} {
 		require.Equal(t, text, telemetry.Redact(text))
