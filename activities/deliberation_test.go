@@ -107,7 +107,11 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
 		},
 		Votes:    []contract.Vote{{Voter: contract.Alpha, Key: "s1", Version: 1}},
 		Messages: []contract.Message{{From: contract.Gamma, To: contract.Beta, Text: contract.Text{Head: "decide"}}},
-		Members:  []contract.MemberView{{Member: contract.Alpha, Role: "research", Status: contract.MemberDone}, {Member: contract.Beta, Role: "synthesis", Status: contract.MemberThinking}},
+		Standing: []contract.Standing{{
+			Key: "s1", Kind: contract.MoveSynthesise, Author: contract.Alpha, Version: 3, Shown: []contract.ShownTo{{Member: contract.Gamma, Version: 2}},
+			Votes: []contract.Vote{{Voter: contract.Beta, Version: 1, Accept: true}}, Open: []contract.Objection{{Key: "s1/objection/BETA-1-1", Author: contract.Beta}},
+		}},
+		Members: []contract.MemberView{{Member: contract.Alpha, Role: "research", Status: contract.MemberDone}, {Member: contract.Beta, Role: "synthesis", Status: contract.MemberThinking}},
 	}
 	second, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(2, news, contract.Error{Message: "there is no key p9"}))
 	require.Nil(t, failure)
@@ -116,7 +120,8 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
 	told := d.told(d.member.ID)
 	for _, part := range []string{
 		"You are BETA", "- no downtime", "- it is fast", "- t1: measure (after t0)", `"move": "vote"`, "This is your opening turn",
-		"Round 2 of 10, 90s left", "solutions/p1, version 3, by ALPHA, propose, live", "complexity 0.5", "GAMMA to BETA", "there is no key p9", "BETA (synthesis): thinking, you",
+		"Round 2 of 10, 90s left", "solutions/p1, version 3, by ALPHA, propose, live", "complexity 0.5", "GAMMA to BETA", "there is no key p9", "BETA (synthesis): you",
+		"- s1 (synthesise by ALPHA): version 3; GAMMA knows version 2; you accepted version 1; open: s1/objection/BETA-1-1, yours",
 	} {
 		require.Contains(t, told, part)
 	}

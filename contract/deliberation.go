@@ -332,7 +332,8 @@ type Entry struct {
 	Version         int        `json:"version"` // from 1
 	Timestamp       time.Time  `json:"timestamp"`
 	State           EntryState `json:"state,omitempty"`
-	About           string     `json:"about,omitempty"` // evaluations, objections and answers: of which entry
+	About           string     `json:"about,omitempty"`         // evaluations, objections and answers: of which entry
+	AboutVersion    int        `json:"about_version,omitempty"` // evaluations and objections: of which version, the newest that their author knew
 	Score           *float64   `json:"score,omitempty"`
 	ComplexityScore *float64   `json:"complexity_score,omitempty"`
 	From            []string   `json:"from,omitempty"`
@@ -627,10 +628,35 @@ type News struct {
 	Subtasks []Subtask     `json:"subtasks,omitempty"`
 	Messages []Message     `json:"messages,omitempty"`
 	Votes    []Vote        `json:"votes,omitempty"`
+	Standing []Standing    `json:"standing,omitempty"` // where what may be agreed on stands
 	Members  []MemberView  `json:"members,omitempty"`
 	Left     string        `json:"left,omitempty"` // time that is left, for people and models
 	Why      string        `json:"why,omitempty"`  // GAMMA joined
 	Note     string        `json:"note,omitempty"` // that something older was left out
+}
+
+// Standing is where a synthesis stands, or a proposal that is objected to: for a member
+// that is about to take a turn.
+type Standing struct {
+	Key     string      `json:"key"`
+	Kind    MoveKind    `json:"kind"`
+	Author  Member      `json:"author"`
+	Version int         `json:"version"` // its newest
+	Shown   []ShownTo   `json:"shown,omitempty"`
+	Votes   []Vote      `json:"votes,omitempty"` // those that count, without their texts
+	Open    []Objection `json:"open,omitempty"`
+}
+
+// ShownTo is the newest version of an entry that another member knows, 0 for none.
+type ShownTo struct {
+	Member  Member `json:"member"`
+	Version int    `json:"version"`
+}
+
+// Objection is one that nobody has answered yet.
+type Objection struct {
+	Key    string `json:"key"`
+	Author Member `json:"author"`
 }
 
 // StateChange is a new state of an entry whose text a member knows.

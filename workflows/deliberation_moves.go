@@ -251,6 +251,11 @@ func (c *council) synthesise(s *seat, m contract.Move, now time.Time) string {
 	if why := c.put(s, contract.SectionSynthesis, m, now); why != "" {
 		return why
 	}
+	// Its author stands for the new version, and no longer for those before it.
+	written, _ := c.nameable(m.Key)
+	c.votes = slices.DeleteFunc(c.votes, func(v contract.Vote) bool {
+		return v.Voter == s.member && v.Key == m.Key && v.Version < written.Version
+	})
 	for _, p := range from {
 		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
 			c.restate(p, contract.EntryMerged, s.member)
@@ -266,7 +271,7 @@ func (c *council) evaluate(s *seat, m contract.Move, now time.Time) string {
 		return why
 	}
 	return c.written(s, contract.Entry{
-		Section: p.Section, Key: p.Key + "/evaluation/" + string(s.member), Kind: m.Kind, Value: m.Text, About: p.Key, Score: m.Score,
+		Section: p.Section, Key: p.Key + "/evaluation/" + string(s.member), Kind: m.Kind, Value: m.Text, About: p.Key, AboutVersion: c.known(s, p), Score: m.Score,
 	}, now)
 }
 
@@ -277,7 +282,7 @@ func (c *council) object(s *seat, id string, m contract.Move, now time.Time) str
 	}
 	key := contract.ObjectionKey(p.Key, id)
 	if why := c.written(s, contract.Entry{
-		Section: p.Section, Key: key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, About: p.Key,
+		Section: p.Section, Key: key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, About: p.Key, AboutVersion: c.known(s, p),
 	}, now); why != "" {
 		return why
 	}

@@ -347,9 +347,31 @@ func TestVotesAreForVersionsThatTheirVoterKnows(t *testing.T) {
 	require.Nil(t, c.agreement(), "what it meant was its own s1, which was not taken")
 	c.give()
 	require.Len(t, c.turns[contract.Beta].Errors, 2)
-	c.hearFrom(contract.Alpha, synthesises("s1"), accepts("s1", 0))
+	c.hearFrom(contract.Alpha, accepts("s1", 0))
 	c.hearFrom(contract.Beta, accepts("s1", 0))
 	require.Equal(t, &choice{key: "s1", version: 1}, c.agreement(), "the newest that it was shown")
+}
+
+// TestMembersAreToldWhereThingsStand lets one write while the other reacts to what was
+// there before: only where things stand shows that they crossed.
+func TestMembersAreToldWhereThingsStand(t *testing.T) {
+	t.Parallel()
+	c := exchanging()
+	c.round([]contract.Move{synthesises("s1"), accepts("s1", 1)}, nil)
+	c.hearFrom(contract.Beta, objects("s1"), evaluates("s1", 0.5), accepts("s1", 1))
+	c.hearFrom(contract.Alpha, synthesises("s1"))
+	require.Nil(t, c.agreement(), "ALPHA stands for version 2 now")
+	key := contract.ObjectionKey("s1", "BETA-3-1")
+	require.Equal(t, 1, c.objection(key).AboutVersion)
+	require.Equal(t, 1, c.at(contract.SectionSynthesis, "s1/evaluation/BETA").AboutVersion)
+	require.Equal(t, []contract.Standing{{
+		Key: "s1", Kind: contract.MoveSynthesise, Author: contract.Alpha, Version: 2,
+		Shown: []contract.ShownTo{{Member: contract.Beta, Version: 1}},
+		Votes: []contract.Vote{{Voter: contract.Beta, Key: "s1", Version: 1, Accept: true}},
+		Open:  []contract.Objection{{Key: key, Author: contract.Beta}},
+	}}, c.stands(c.seat(contract.Alpha)))
+	c.give()
+	require.Equal(t, 2, c.stands(c.seat(contract.Alpha))[0].Shown[0].Version, "it is told in the turn that it takes now")
 }
 
 func TestWhoWasToldThatASubtaskIsItsOwnMaySolveItThoughItWasGivenAwayMeanwhile(t *testing.T) {

@@ -462,6 +462,38 @@ func (c *council) wakes(s *seat, h happening) bool {
 	return false
 }
 
+// mostStanding bounds what a member is told of where things stand.
+const mostStanding = 12
+
+// stands is where syntheses stand, and proposals that are objected to, for a member
+// that is about to take a turn. Members take turns side by side: only here they see
+// whether what they said has reached the others.
+func (c *council) stands(s *seat) []contract.Standing {
+	var out []contract.Standing
+	for _, p := range c.board {
+		open := c.objections(p)
+		if p.State != contract.EntryLive || p.Kind != contract.MoveSynthesise && (p.Kind != contract.MovePropose || len(open) == 0) {
+			continue
+		}
+		at := contract.Standing{Key: p.Key, Kind: p.Kind, Author: p.Author, Version: p.Version}
+		for _, other := range c.living() {
+			if other != s && other.member != p.Author {
+				at.Shown = append(at.Shown, contract.ShownTo{Member: other.member, Version: c.known(other, p)})
+			}
+		}
+		for _, v := range c.votes {
+			if v.Key == p.Key {
+				at.Votes = append(at.Votes, contract.Vote{Voter: v.Voter, Key: v.Key, Version: v.Version, Accept: v.Accept})
+			}
+		}
+		for _, o := range open[:min(len(open), mostStanding)] {
+			at.Open = append(at.Open, contract.Objection{Key: o.Key, Author: o.Author})
+		}
+		out = append(out, at)
+	}
+	return out[max(0, len(out)-mostStanding):]
+}
+
 // concerns reports whether something is news to a member.
 func (s *seat) concerns(h happening) bool {
 	if h.by == s.member || h.to != "" && h.to != s.member {
@@ -532,6 +564,7 @@ func (c *council) news(s *seat, now time.Time) contract.News {
 	if c.status == contract.PipelineOrchestrating {
 		n.Left = c.exchange.Add(c.limit).Sub(now).Round(time.Second).String()
 		n.Members = c.views()
+		n.Standing = c.stands(s)
 	}
 	told, whole, decomposed := map[*post]bool{}, slices.Clone(s.owed), false
 	for _, p := range whole {

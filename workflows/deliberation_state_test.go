@@ -335,10 +335,13 @@ func TestAConsensusIsAboutOneVersion(t *testing.T) {
 	require.Nil(t, c.conclude(c.now), "the last vote counts")
 	c.give()
 	c.hearFrom(contract.Beta, accepts("s1", 1))
+	require.Nil(t, c.conclude(c.now), "who writes a new version stands for the earlier one no longer")
+	c.give()
+	c.hearFrom(contract.Alpha, accepts("s1", 1))
 	out := c.conclude(c.now)
 	require.NotNil(t, out)
 	require.Equal(t, &choice{key: "s1", version: 1}, out.choice)
-	require.Equal(t, 5, c.metrics.Votes)
+	require.Equal(t, 6, c.metrics.Votes)
 }
 
 func TestConflictsAreCountedUpAndDown(t *testing.T) {
