@@ -23,6 +23,7 @@ import (
 type wanted struct {
 	recipe    environment.Recipe
 	digest    string // empty: there is nothing to set up
+	scope     string // what may share the result: a repository, or a branch of it
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none
 	unproven  bool  // an agent proposed the setup, and no baseline has proven it yet
@@ -124,10 +125,15 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
 	}
 	// A repository's set-up runs its own code, so no other repository may get the
-	// result; and what an agent's change set up is for its run alone.
-	w.digest = digestOf(run.Repo, digest)
+	// result; nor another branch, where that code is more than the inputs name; and what an
+	// agent's change set up is for its run alone.
+	w.scope = run.Repo
+	if w.recipe.RunsCode || known.ID != 0 {
+		w.scope = digestOf(run.Repo, "branch", run.Settings.Repo.Branch)
+	}
+	w.digest = digestOf(w.scope, digest)
 	if ws.Tree != run.Settings.Repo.Tree && w.digest != run.Environment {
-		w.digest, w.private = digestOf(run.Repo, digest, fmt.Sprint("run ", run.ID)), true
+		w.digest, w.private = digestOf(w.scope, digest, fmt.Sprint("run ", run.ID)), true
 	}
 	return w, nil
 }

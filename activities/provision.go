@@ -230,7 +230,7 @@ func (a *Activities) setUpWithDownloads(
 	if w.private || w.unproven || len(w.recipe.Cache) == 0 {
 		return a.carryOutSetup(ctx, runID, w, checkout, draft, timeout)
 	}
-	downloads, key := setup.Downloads(a.DataDir), digestOf("downloads", w.workspace.Repo)
+	downloads, key := setup.Downloads(a.DataDir), digestOf("downloads", w.scope)
 	warn := func(err error) {
 		if err != nil {
 			a.Log.WarnContext(ctx, "Could not use the downloads of earlier set-ups", "run", runID, "error", err)

@@ -248,8 +248,62 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	if len(broken) > 0 {
 		out.Refused = "the repair was thrown away because it takes tests away: " + clipped(strings.Join(broken, "; "), causeBytes)
 		out.Code = contract.CodeFindings
+		return out, nil
 	}
-	return out, nil
+	edited, err := a.editedTests(ctx, in, problems)
+	if len(edited) > 0 {
+		out.Refused = "the repair was thrown away because it changes what tests of the base commit demand: " + clipped(strings.Join(edited, "; "), causeBytes)
+		out.Code = contract.CodeFindings
+	}
+	return out, err
+}
+
+// editedTests says which tests of a run's base commit a repair edits so that they demand
+// something else: a wrong result passes a test that demands it. Tests that the run itself
+// wrote or edited before may be wrong, and are the agent's to mend.
+func (a *Activities) editedTests(ctx context.Context, in contract.JudgeInput, problems []pin.Problem) ([]string, error) {
+	if !slices.ContainsFunc(problems, demandsOther) {
+		return nil, nil
+	}
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := specOf(run)
+	if err != nil || spec.Verification.PinnedTests != verdict.PinnedEnforce {
+		return nil, err
+	}
+	base, err := a.Workspaces.Start(ctx, contract.Repo{URL: in.From.Repo, Base: in.From.Base})
+	if err != nil {
+		return nil, err
+	}
+	before, err := a.demands(ctx, base, in.From)
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.demands(ctx, base, in.To)
+	var edited []string
+	for _, p := range after {
+		if !slices.ContainsFunc(before, func(b pin.Problem) bool { return b.Path == p.Path && b.Test == p.Test }) {
+			edited = append(edited, p.Message)
+		}
+	}
+	return edited, err
+}
+
+// demands are the tests that demand something else after a change.
+func (a *Activities) demands(ctx context.Context, from, to contract.Workspace) ([]pin.Problem, error) {
+	files, err := a.pinned(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := pin.Check(ctx, files)
+	return slices.DeleteFunc(problems, func(p pin.Problem) bool { return !demandsOther(p) }), err
+}
+
+// demandsOther reports whether a test is edited otherwise than by more that it checks.
+func demandsOther(p pin.Problem) bool {
+	return p.Kind == pin.Edited && p.Severity != contract.SeverityMinor
 }
 
 // pinned returns what has changed of tests, and of what decides which run.

@@ -93,6 +93,32 @@ func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {
 	require.Empty(t, judge(h.with(ws, "sub/a.txt", "b\n")).Refused)
 }
 
+// TestARepairChangesNoDemandOfTheBase lets a repair edit what tests demand: of those of
+// the base commit, and of those that the run wrote or edited itself.
+func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, editHello)
+	test := func(name, want string) string {
+		return "package hello\n\nimport \"testing\"\n\nfunc " + name + "(t *testing.T) {\n\tif got := Hello(); got != " + want + " {\n\t\tt.Fatal(got)\n\t}\n}\n"
+	}
+	was := test("TestOld", "1")
+	base := h.documented(map[string]string{"hello/old_test.go": was})
+	edited := test("TestOld", "2")
+	judge := func(from, to contract.Workspace) string {
+		t.Helper()
+		out, err := h.Judge(t.Context(), contract.JudgeInput{Execution: h.begin(contract.PhaseTester, contract.StepRepair), Number: 1, From: from, To: to})
+		require.NoError(t, err)
+		return out.Refused
+	}
+	require.Contains(t, judge(base, h.with(base, "hello/old_test.go", edited)), "what tests of the base commit demand")
+	more := strings.Replace(was, "\tif got", "\tif Hello() == 7 {\n\t\tt.Fatal()\n\t}\n\tif got", 1)
+	require.Empty(t, judge(base, h.with(base, "hello/old_test.go", more)), "it demands more")
+	wrote := h.with(base, "hello/new_test.go", test("TestNew", "1"))
+	require.Empty(t, judge(wrote, h.with(wrote, "hello/new_test.go", test("TestNew", "2"))), "the run wrote it")
+	changed := h.with(base, "hello/old_test.go", edited)
+	require.Empty(t, judge(changed, h.with(changed, "hello/old_test.go", test("TestOld", "3"))), "the run had edited it")
+}
+
 func TestARepairAgentThatFollowsARevokedOneIsToldItsHandoff(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, editHello)

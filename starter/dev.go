@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -43,6 +44,9 @@ it is interrupted.`,
 			}
 			o, err := a.stackOptions(cmd.Context(), scenario, port, cmd.Flags().Changed("port"))
 			if err != nil {
+				return err
+			}
+			if err := setup.ClaimDataDir(o.DataDir); err != nil {
 				return err
 			}
 			s, err := devstack.Up(cmd.Context(), o)

@@ -10,16 +10,20 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 )
 
 func newTrust(a *app) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
-		Use: "trust [FOLDER]", Short: "Vouch for the configuration in a folder",
+		Use: "trust [FOLDER]", Short: "Vouch for the configuration in a folder, or for a data folder",
 		Long: `Remembers rgpt.yaml and rgpt.local.yaml of a folder (default: this one), as they are
 now, as the operator's own. Commands that run there, and rgpt dev, use all of what
 they say; of files that nobody trusted they use only what a repository may set, and
 refuse the rest. After each change of a file it has to be trusted again.
+
+Of a data folder (.rgpt) it remembers that you made it: one that came with an archive
+or was moved here is not used before.
 
 Files that are named with --config, and the base file of the configuration, need no
 such word.`,
@@ -30,6 +34,13 @@ such word.`,
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
+			}
+			if setup.IsDataDir(dir) && !remove {
+				if err := setup.TrustDataDir(dir); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "Trusted: the data folder %s\n", clean(dir))
+				return nil
 			}
 			if remove {
 				if err := a.trusted().Remove(configNames(dir)...); err != nil {

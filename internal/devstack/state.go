@@ -143,7 +143,7 @@ func Load(dataDir string) (*Stack, error) {
 		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s is damaged; stop the stack's processes and remove the file, the data stays", file)
 	}
-	if !sameFolder(s.DataDir, dir) {
+	if !filepath.IsAbs(s.DataDir) || !sameFolder(s.DataDir, dir) {
 		// Whoever ships a folder with a stack in it would have commands talk to theirs.
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"%s describes a stack of another folder, %s: it was moved or copied here; stop that stack's processes and remove the file, the data stays", file, s.DataDir)

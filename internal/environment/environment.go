@@ -61,6 +61,10 @@ type Recipe struct {
 	Projects []Project
 	// Setup is run in order. A command that fails ends the set-up, unless it is optional.
 	Setup []Command
+	// RunsCode says that the set-up runs code of the repository that Inputs may not name:
+	// commands that somebody wrote, scripts of an installation, a setup.py. What comes of
+	// it can be trusted as far as the branch can.
+	RunsCode bool
 	// Given says that the commands come from Settings, not from the files.
 	Given bool
 	// Hosts may be reached during the set-up. They come from the embedded list of

@@ -502,3 +502,23 @@ Run the tests with pytest -q.
 		{"AGENTS.md", 1, "Run the tests with pytest -q."},
 	}, r.Hints)
 }
+
+func TestASetupThatRunsMoreCodeThanItNamesIsToldFromOneThatInstalls(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files string
+		runs  bool
+	}{
+		"modules of Go":         {"-- go.mod --\nmodule x\ngo 1.26\n-- go.sum --\n", false},
+		"packages of npm":       {"-- package.json --\n{}\n-- package-lock.json --\n{}\n", false},
+		"hooks of git":          {`-- package.json --` + "\n" + `{"scripts":{"prepare":"husky install","preinstall":"npx only-allow npm"}}` + "\n-- package-lock.json --\n{}\n", false},
+		"a script after it":     {`-- package.json --` + "\n" + `{"scripts":{"postinstall":"node tools/x.js"}}` + "\n-- package-lock.json --\n{}\n", true},
+		"hooks and more":        {`-- package.json --` + "\n" + `{"scripts":{"prepare":"husky install && node x.js"}}` + "\n-- package-lock.json --\n{}\n", true},
+		"requirements":          {"-- requirements.txt --\npytest\n", false},
+		"a setup.py":            {"-- setup.py --\nimport x\n-- requirements.txt --\npytest\n", true},
+		"a build in the tree":   {"-- pyproject.toml --\n[build-system]\nrequires=[]\nbackend-path=['.']\nbuild-backend='b'\n[project]\nname='x'\nversion='1'\n", true},
+		"a build that is known": {"-- pyproject.toml --\n[build-system]\nrequires=['hatchling']\nbuild-backend='hatchling.build'\n[project]\nname='x'\nversion='1'\n", false},
+	} {
+		require.Equal(t, c.runs, find(t, c.files).RunsCode, name)
+	}
+}

@@ -27,15 +27,24 @@ func (f *finder) widen() {
 			f.r.Inputs = append(f.r.Inputs, p)
 		}
 	}
+	f.r.RunsCode = f.r.Source != SourceDetected
 	for _, c := range f.r.Setup {
 		f.named(c.Dir, c.Shell)
 	}
 	for _, p := range f.r.Projects {
-		if p.Ecosystem == "node" {
+		switch p.Ecosystem {
+		case "node":
 			f.lifecycle(p)
+		case "python":
+			f.r.RunsCode = f.r.RunsCode || f.t.has(path.Join(p.Dir, "setup.py")) || strings.Contains(f.t.text(path.Join(p.Dir, "pyproject.toml")), "backend-path")
+		case "make":
+			f.r.RunsCode = true
 		}
 	}
 }
+
+// harmless are scripts of an installation that run no code of the repository.
+var harmless = regexp.MustCompile(`^\s*((npx )?only-allow \w+|husky( install)?|is-ci \|\| husky( install)?|husky( install)? \|\| true|simple-git-hooks|lefthook install|exit 0|true|)\s*$`)
 
 // lifecycle adds the files that the scripts name which an installation runs.
 func (f *finder) lifecycle(p Project) {
@@ -45,6 +54,7 @@ func (f *finder) lifecycle(p Project) {
 	f.t.json(p.Manifest, &m)
 	for _, name := range []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"} {
 		f.named(p.Dir, m.Scripts[name])
+		f.r.RunsCode = f.r.RunsCode || !harmless.MatchString(m.Scripts[name])
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -95,11 +94,17 @@ func Model(cfg *config.Config) (*model.Client, error) {
 
 // Artifacts opens the artifact store.
 func Artifacts(ctx context.Context, cfg *config.Config, dataDir string) (*artifact.Store, error) {
+	if err := ClaimDataDir(dataDir); err != nil {
+		return nil, err
+	}
 	return artifact.Open(ctx, cfg.Artifacts.URL, filepath.Join(dataDir, "artifacts"))
 }
 
 // Workspaces opens the cache of repositories and working directories.
 func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*workspace.Manager, error) {
+	if err := ClaimDataDir(dataDir); err != nil {
+		return nil, err
+	}
 	return workspace.New(workspace.Options{
 		CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64(),
 		MaxRepositoryFiles: cfg.Git.MaxFiles, MaxRepositoryBytes: cfg.Git.MaxSize.Int64(),
@@ -328,51 +333,4 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 func Timed(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
 	choice.Timeout = cfg.Models.Providers[choice.Provider].Timeout
 	return choice
-}
-
-// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the
-// present folder if it is there, else .rgpt in the home folder if it is there,
-// else .rgpt in the present folder. One in the present folder that git tracks is
-// refused: whoever made the repository chose the programs and addresses in it.
-func DefaultDataDir() (string, error) {
-	if dir := os.Getenv(DataDir); dir != "" {
-		return filepath.Abs(dir)
-	}
-	here, err := filepath.Abs(".rgpt")
-	if err != nil {
-		return "", fmt.Errorf("find the data folder: %w", err)
-	}
-	if _, err := os.Lstat(here); err == nil {
-		if err := ours(here); err != nil {
-			return "", err
-		}
-	}
-	if isDir(here) {
-		return here, nil
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		if dir := filepath.Join(home, ".rgpt"); isDir(dir) {
-			return dir, nil
-		}
-	}
-	return here, nil
-}
-
-// ours refuses a data folder that git tracks.
-func ours(dir string) error {
-	tracked, err := trust.Tracked(dir)
-	switch {
-	case err != nil:
-		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
-			"the data folder %s is not used, as nobody knows who made it; name one with --data-dir or RGPT_DATA_DIR", dir)
-	case tracked:
-		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
-	}
-	return nil
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

@@ -394,8 +394,44 @@ func TestTheDataFolderIsTheFirstThatIsThere(t *testing.T) {
 	require.Equal(t, filepath.Join(home, ".rgpt"), folder())
 	require.NoError(t, os.Mkdir(filepath.Join(here, ".rgpt"), 0o700))
 	require.Equal(t, filepath.Join(here, ".rgpt"), folder())
+	require.NoError(t, setup.ClaimDataDir(filepath.Join(here, ".rgpt")))
+	require.NoError(t, setup.ClaimDataDir(filepath.Join(here, ".rgpt")))
+	require.Equal(t, filepath.Join(here, ".rgpt"), folder(), "this user made it")
 	t.Setenv(setup.DataDir, "elsewhere")
 	require.Equal(t, filepath.Join(here, "elsewhere"), folder())
+}
+
+// TestADataFolderThatSomebodyElseMadeIsNotUsed has one as an archive may bring it: not
+// tracked by git, and with whatever its maker knew.
+func TestADataFolderThatSomebodyElseMadeIsNotUsed(t *testing.T) {
+	here, home := t.TempDir(), t.TempDir()
+	t.Chdir(here)
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv(setup.DataDir, "")
+	require.NoError(t, os.Unsetenv(setup.DataDir))
+	folder, victim := filepath.Join(here, ".rgpt"), filepath.Join(home, "victim")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "stack.json"), []byte(`{"data_dir": ".rgpt"}`), 0o600))
+	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink(victim, filepath.Join(folder, "owner")))
+	require.NoError(t, setup.ClaimDataDir(folder), "what has something in it is not claimed")
+	_, err := setup.DefaultDataDir()
+	require.ErrorContains(t, err, "was not made by you")
+	require.ErrorContains(t, err, "rgpt trust")
+	require.NoError(t, setup.TrustDataDir(folder))
+	dir, err := setup.DefaultDataDir()
+	require.NoError(t, err)
+	require.Equal(t, folder, dir)
+	content, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(content), "a link is not written through")
+	require.NoError(t, os.Rename(folder, folder+"2"))
+	require.NoError(t, os.Mkdir(filepath.Join(here, "moved"), 0o700))
+	require.NoError(t, os.Rename(folder+"2", filepath.Join(here, "moved", ".rgpt")))
+	t.Chdir(filepath.Join(here, "moved"))
+	_, err = setup.DefaultDataDir()
+	require.ErrorContains(t, err, "was not made by you", "it was moved here")
 }
 
 func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {

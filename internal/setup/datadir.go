@@ -1,0 +1,121 @@
+package setup
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/trust"
+)
+
+// ownerFile is in a data folder, and in the user's list of what is trusted: the user who
+// is at work now made the folder, at this place. A folder .rgpt that came with an
+// archive or a clone names programs and addresses of somebody else.
+const ownerFile = "owner"
+
+// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the
+// present folder if it is there, else .rgpt in the home folder if it is there,
+// else .rgpt in the present folder. One in the present folder that this user did not
+// make (ClaimDataDir), nor vouched for, is refused.
+func DefaultDataDir() (string, error) {
+	if dir := os.Getenv(DataDir); dir != "" {
+		return filepath.Abs(dir)
+	}
+	here, err := filepath.Abs(".rgpt")
+	if err != nil {
+		return "", fmt.Errorf("find the data folder: %w", err)
+	}
+	if _, err := os.Lstat(here); err == nil {
+		if err := ours(here); err != nil {
+			return "", err
+		}
+	}
+	if isDir(here) {
+		return here, nil
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		if dir := filepath.Join(home, ".rgpt"); isDir(dir) {
+			return dir, nil
+		}
+	}
+	return here, nil
+}
+
+// ours refuses a data folder that git tracks, or that somebody else made.
+func ours(dir string) error {
+	tracked, err := trust.Tracked(dir)
+	switch {
+	case err != nil:
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig,
+			"the data folder %s is not used, as nobody knows who made it; name one with --data-dir or RGPT_DATA_DIR", dir)
+	case tracked:
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) == 0 {
+		return nil // nothing in it decides anything
+	}
+	owner := filepath.Join(dir, ownerFile)
+	if content, err := os.ReadFile(owner); err == nil && trust.Default(os.Getenv).Trusts(owner, content) {
+		return nil
+	}
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
+		"the data folder %s was not made by you at this place; it is not used, as it may come from somebody else. If it is yours, run `rgpt trust %s`; or name another one with --data-dir or RGPT_DATA_DIR", dir, dir)
+}
+
+// ClaimDataDir makes a data folder, and remembers that this user did. One that is there
+// and has something in it stays as it is.
+func ClaimDataDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be made", dir)
+	}
+	// Who cannot remember it names the folder from now on: the next command says so.
+	_ = TrustDataDir(dir)
+	return nil
+}
+
+// TrustDataDir remembers that a data folder is this user's.
+func TrustDataDir(dir string) error {
+	owner := filepath.Join(dir, ownerFile)
+	// Whatever lies there, a link to elsewhere too, is replaced and not written through.
+	if err := os.Remove(owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write who owns the data folder: %w", err)
+	}
+	file, err := os.OpenFile(owner, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = file.WriteString(rand.Text() + "\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("write who owns the data folder: %w", err)
+	}
+	return trust.Default(os.Getenv).Add(owner)
+}
+
+// IsDataDir reports whether a folder is, by its name or by what is in it, a data folder.
+func IsDataDir(dir string) bool {
+	abs, err := filepath.Abs(dir)
+	if err != nil || !isDir(abs) {
+		return false
+	}
+	if filepath.Base(abs) == ".rgpt" {
+		return true
+	}
+	_, err = os.Stat(filepath.Join(abs, ownerFile))
+	return err == nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
