@@ -444,7 +444,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	}
 	if d.stop != nil || outer.Err() != nil { // between the end and here
 		d.noteCancel(outer)
-		d.unrecovered(ctx, fault.Restore(*d.stop))
+		d.unrecovered(fault.Restore(*d.stop))
 		why := *d.ending.failure
 		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody is to try again what somebody stopped
 		own.Failure = &why
@@ -470,7 +470,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *outcome) contra
 	})
 	if err != nil { // how this one ended stands
 		d.log.Error("Could not recover a deliberation", "recovery", d.ending.recovery, "error", err)
-		d.unrecovered(ctx, err)
+		d.unrecovered(err)
 		own.Failure = d.ending.failure
 		return own
 	}
@@ -491,7 +491,7 @@ func (d *deliberation) amend(words string) {
 
 // unrecovered says why the recovery that the end announced came to nothing, and
 // tells whoever waits for one that was never made.
-func (d *deliberation) unrecovered(ctx workflow.Context, err error) {
+func (d *deliberation) unrecovered(err error) {
 	d.announced = false
 	why := fault.Of(err).Message
 	d.amend("; it could not be recovered: " + why)

@@ -88,7 +88,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		if end := r.unheld(ctx); end != nil {
 			return "", end
 		}
-		d = r.askAnyway(ctx, p, failure, asked, d)
+		d = r.askAnyway(p, failure, asked, d)
 		asked = contract.Command{}
 		switch {
 		case d.Ask != nil:
@@ -112,7 +112,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 // askAnyway asks a person although the heal that should have asked came to
 // nothing: without this it would be begun again and again, and no budget counts
 // questions.
-func (r *run) askAnyway(ctx workflow.Context, p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
+func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
 	if d.Failed == "" || asked.Action != contract.HealAskPerson {
 		return d
 	}

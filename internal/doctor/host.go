@@ -148,11 +148,17 @@ func Toolchains(detect func() sandbox.Toolchains) Check {
 	}}
 }
 
-// features tells what is missing.
+// features tells what is missing, and what is enforced after the fact alone.
 func features(all []sandbox.Feature, status Status) []Result {
 	var out []Result
 	for _, f := range all {
 		if f.Available {
+			if f.By == "watchdog" && f.Fix != "" {
+				out = append(out, Result{
+					Check: "sandbox: " + f.Name, Status: Warn, Mend: f.Fix,
+					Message: "commands are watched and stopped past their limit, which the kernel could keep them from reaching: " + f.Detail,
+				})
+			}
 			continue
 		}
 		r := Result{Check: "sandbox: " + f.Name, Status: status, Message: "missing", Mend: f.Fix}

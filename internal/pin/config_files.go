@@ -404,6 +404,7 @@ func (l *settingLeaves) add(at string, n *yaml.Node, depth int) {
 		if n.Tag != "!!null" {
 			l.out[at] = n.Value
 		}
+	case yaml.DocumentNode, yaml.AliasNode: // there are none within a document, and none of one that is followed
 	}
 }
 

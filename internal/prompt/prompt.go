@@ -8,6 +8,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/template"
 
@@ -106,7 +107,12 @@ func versionOf(name string) (string, error) {
 // fence marks hostile text as data. A closing mark inside it is defused, so
 // that the text cannot end its own fence.
 func fence(name, text string) string {
-	defuse := strings.NewReplacer("<untrusted", "<\u200buntrusted", "</untrusted", "<\u200b/untrusted")
 	return "<untrusted name=\"" + strings.NewReplacer(`"`, "'", "\n", " ", "<", "(", ">", ")").Replace(name) + "\">\n" +
-		strings.TrimRight(defuse.Replace(text), "\n") + "\n</untrusted>"
+		strings.TrimRight(defused(text), "\n") + "\n</untrusted>"
 }
+
+// fenceLike is whatever a reader may take for the beginning or the end of a fence.
+var fenceLike = regexp.MustCompile(`(?i)<(\s*/?\s*untrusted)`)
+
+// defused keeps a text from ending its fence.
+func defused(text string) string { return fenceLike.ReplaceAllString(text, "<\u200b$1") }

@@ -381,7 +381,7 @@ func (p *Process) limitFeatures(cgroupErr error) []Feature {
 	return []Feature{
 		{Name: "memory", Available: true, Required: true, By: "watchdog",
 			Detail: fmt.Sprintf("measured every %s; no cgroup: %v", quickTick*fullEvery, reason),
-			Fix:    "systemd-run --user --scope -p Delegate=yes ..."},
+			Fix:    "give the worker a cgroup (version 2) of its own: Delegate=yes in its systemd unit, or systemd-run --user --scope -p Delegate=yes ..."},
 		processes,
 	}
 }

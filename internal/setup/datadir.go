@@ -57,8 +57,7 @@ func ours(dir string) error {
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) == 0 {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
 		return nil // nothing in it decides anything
 	}
 	owner := filepath.Join(dir, ownerFile)

@@ -113,11 +113,11 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 	if err != nil || !filepath.IsAbs(top) {
 		return "", repoFault("git cannot tell the work tree of %s", path)
 	}
-	real, err := filepath.EvalSymlinks(path)
+	given, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", repoFault("the repository %s cannot be read: %v", path, err)
 	}
-	if !within(top, real) { // core.worktree
+	if !within(top, given) { // core.worktree
 		return "", elsewhere(path, "its work tree is "+top, top)
 	}
 	dir, err := m.local(ctx, path, nil, "rev-parse", "--absolute-git-dir")
