@@ -236,11 +236,11 @@ NUMBERS = dict(ptrace=101, mount=165, umount2=166, unshare=272, setns=308, clone
     bpf=321, keyctl=250, add_key=248, perf_event_open=298, userfaultfd=323, init_module=175, finit_module=313,
     delete_module=176, reboot=169, swapon=167, pivot_root=155, chroot=161, io_uring_setup=425, io_uring_enter=426,
     process_vm_readv=310, process_vm_writev=311, open_by_handle_at=304, fsopen=430, open_tree=428, move_mount=429,
-    mount_setattr=442, syslog=103, socket=41, ioctl=16, pidfd_getfd=438, future=900, x32=0x40000000 + 39)
+    mount_setattr=442, syslog=103, socket=41, ioctl=16, pidfd_getfd=438, memfd_secret=447, future=900, x32=0x40000000 + 39)
 for name in ("mount", "umount2", "unshare", "setns", "kexec_load", "bpf", "keyctl", "add_key", "perf_event_open",
     "userfaultfd", "init_module", "finit_module", "delete_module", "reboot", "swapon", "pivot_root", "chroot",
     "io_uring_setup", "io_uring_enter", "process_vm_readv", "process_vm_writev", "open_by_handle_at", "fsopen",
-    "open_tree", "move_mount", "mount_setattr", "syslog", "pidfd_getfd", "clone3", "future", "x32"):
+    "open_tree", "move_mount", "mount_setattr", "syslog", "pidfd_getfd", "memfd_secret", "clone3", "future", "x32"):
     call(name, 0, 0, 0, 0, 0)
 call("ptrace", 0, 0, 0, 0)            # PTRACE_TRACEME
 call("ptrace", 16, 1, 0, 0)           # PTRACE_ATTACH
@@ -262,7 +262,7 @@ func TestDangerousSystemCallsAreDenied(t *testing.T) {
 		res := runCommand(t, p, Command{Args: []string{"python3", "-c", systemCalls}})
 		require.Zero(t, res.ExitCode, "%s", res.Stderr)
 		lines := strings.Split(strings.TrimSpace(string(res.Stdout)), "\n")
-		require.Len(t, lines, 48)
+		require.Len(t, lines, 49)
 		for _, line := range lines {
 			require.Regexp(t, ` (1|38)$`, line)
 		}

@@ -26,6 +26,8 @@ var deniedCalls = []string{
 	// large kernel interfaces with a history of holes
 	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "vm86", "vm86old", "modify_ldt",
 	"io_uring_setup", "io_uring_enter", "io_uring_register", "fanotify_init",
+	// memory that no counter has
+	"memfd_secret",
 }
 
 // missingCalls fail with ENOSYS. clone3 passes its flags in memory, where a
