@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 export PATH="$root/bin:$PATH"
-export RGPT_DATA_DIR="${RGPT_DATA_DIR:-$root/.rgpt/node}"
+export RGPT_DATA_DIR="${RGPT_DATA_DIR:-$root/.rgpt-node}"
 sample="$RGPT_DATA_DIR/samples/node"
 
 "$here/node-packages.sh"
@@ -21,8 +21,8 @@ case $browser in
 *) export RGPT_EXECUTION_SANDBOX_READ_ONLY="${RGPT_EXECUTION_SANDBOX_READ_ONLY:+$RGPT_EXECUTION_SANDBOX_READ_ONLY,}$browser" ;;
 esac
 
-"$here/make-sample.sh" node "$sample"
 rgpt dev --detach --scenario "$here/node/good.yaml" --port "${PORT:-0}"
+"$here/make-sample.sh" node "$sample"
 echo
 rgpt run create --repo "$sample" --goal "$(cat "$here/node/goal.txt")" --wait
 echo

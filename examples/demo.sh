@@ -7,8 +7,9 @@ export PATH="$root/bin:$PATH"
 export RGPT_DATA_DIR="${RGPT_DATA_DIR:-$root/.rgpt}"
 sample="$RGPT_DATA_DIR/samples/go"
 
-"$here/make-sample.sh" go "$sample"
+# The stack first: it makes the data folder, and remembers that you did.
 rgpt dev --detach --scenario "$here/go/good.yaml" --port "${PORT:-8080}"
+"$here/make-sample.sh" go "$sample"
 echo
 rgpt run create --repo "$sample" --goal "$(cat "$here/go/goal.txt")" --wait
 echo

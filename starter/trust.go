@@ -36,7 +36,7 @@ such word.`,
 				dir = args[0]
 			}
 			if setup.IsDataDir(dir) && !remove {
-				if err := setup.TrustDataDir(dir); err != nil {
+				if err := setup.TrustDataDir(a.trusted(), dir); err != nil {
 					return err
 				}
 				fmt.Fprintf(a.out, "Trusted: the data folder %s\n", clean(dir))

@@ -32,6 +32,12 @@ func TestTrustRemembersTheFilesOfAFolderAsTheyAre(t *testing.T) {
 	require.True(t, list.Trusts(file, []byte(mine)))
 	require.True(t, list.Trusts(local, []byte("{}\n")))
 	p.ok(t, "trust", "--remove", dir)
+	data := filepath.Join(dir, ".rgpt")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	require.Contains(t, p.ok(t, "trust", data).out, "Trusted: the data folder")
+	owner, err := os.ReadFile(filepath.Join(data, "owner"))
+	require.NoError(t, err)
+	require.True(t, list.Trusts(filepath.Join(data, "owner"), owner))
 	require.False(t, list.Trusts(file, []byte(mine)))
 	require.False(t, list.Trusts(local, []byte("{}\n")))
 }

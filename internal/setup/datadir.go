@@ -26,7 +26,7 @@ func DefaultDataDir() (string, error) {
 	if dir := os.Getenv(DataDir); dir != "" {
 		return filepath.Abs(dir)
 	}
-	here, err := filepath.Abs(".rgpt")
+	here, err := filepath.Abs(defaultName)
 	if err != nil {
 		return "", fmt.Errorf("find the data folder: %w", err)
 	}
@@ -39,7 +39,7 @@ func DefaultDataDir() (string, error) {
 		return here, nil
 	}
 	if home, err := os.UserHomeDir(); err == nil {
-		if dir := filepath.Join(home, ".rgpt"); isDir(dir) {
+		if dir := filepath.Join(home, defaultName); isDir(dir) {
 			return dir, nil
 		}
 	}
@@ -68,8 +68,12 @@ func ours(dir string) error {
 		"the data folder %s was not made by you at this place; it is not used, as it may come from somebody else. If it is yours, run `rgpt trust %s`; or name another one with --data-dir or RGPT_DATA_DIR", dir, dir)
 }
 
-// ClaimDataDir makes a data folder, and remembers that this user did. One that is there
-// and has something in it stays as it is.
+// defaultName is that of a data folder which commands find by themselves. Others are
+// named by whoever uses them, and so need no owner.
+const defaultName = ".rgpt"
+
+// ClaimDataDir makes a data folder and, if commands may find it by themselves, remembers
+// that this user did. One that is there and has something in it stays as it is.
 func ClaimDataDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {
@@ -78,13 +82,16 @@ func ClaimDataDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the data folder %s cannot be made", dir)
 	}
+	if !IsDataDir(dir) {
+		return nil
+	}
 	// Who cannot remember it names the folder from now on: the next command says so.
-	_ = TrustDataDir(dir)
+	_ = TrustDataDir(trust.Default(os.Getenv), dir)
 	return nil
 }
 
-// TrustDataDir remembers that a data folder is this user's.
-func TrustDataDir(dir string) error {
+// TrustDataDir remembers in a user's list that a data folder is this user's.
+func TrustDataDir(list trust.List, dir string) error {
 	owner := filepath.Join(dir, ownerFile)
 	// Whatever lies there, a link to elsewhere too, is replaced and not written through.
 	if err := os.Remove(owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,20 +105,13 @@ func TrustDataDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("write who owns the data folder: %w", err)
 	}
-	return trust.Default(os.Getenv).Add(owner)
+	return list.Add(owner)
 }
 
-// IsDataDir reports whether a folder is, by its name or by what is in it, a data folder.
+// IsDataDir reports whether a folder is a data folder by its name.
 func IsDataDir(dir string) bool {
 	abs, err := filepath.Abs(dir)
-	if err != nil || !isDir(abs) {
-		return false
-	}
-	if filepath.Base(abs) == ".rgpt" {
-		return true
-	}
-	_, err = os.Stat(filepath.Join(abs, ownerFile))
-	return err == nil
+	return err == nil && filepath.Base(abs) == defaultName && isDir(abs)
 }
 
 func isDir(path string) bool {

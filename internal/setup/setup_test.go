@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
@@ -419,7 +420,7 @@ func TestADataFolderThatSomebodyElseMadeIsNotUsed(t *testing.T) {
 	_, err := setup.DefaultDataDir()
 	require.ErrorContains(t, err, "was not made by you")
 	require.ErrorContains(t, err, "rgpt trust")
-	require.NoError(t, setup.TrustDataDir(folder))
+	require.NoError(t, setup.TrustDataDir(trust.Default(os.Getenv), folder))
 	dir, err := setup.DefaultDataDir()
 	require.NoError(t, err)
 	require.Equal(t, folder, dir)
