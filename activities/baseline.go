@@ -113,7 +113,7 @@ func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s verify.
 	if err != nil {
 		return "", fmt.Errorf("name a baseline: %w", err)
 	}
-	return digestOf("baseline 3", run.Repo, ws.Tree, run.Environment, string(doc)), nil
+	return digestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
 // left returns the checks of a baseline that have no outcome, or had only one that

@@ -129,13 +129,22 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	// agent's change set up is for its run alone.
 	w.scope = run.Repo
 	if w.recipe.RunsCode || known.ID != 0 {
-		w.scope = digestOf(run.Repo, "branch", run.Settings.Repo.Branch)
+		w.scope = digestOf(run.Repo, scopeOf(run.Settings.Repo))
 	}
 	w.digest = digestOf(w.scope, digest)
 	if ws.Tree != run.Settings.Repo.Tree && w.digest != run.Environment {
 		w.digest, w.private = digestOf(w.scope, digest, fmt.Sprint("run ", run.ID)), true
 	}
 	return w, nil
+}
+
+// scopeOf names those commits whose set-ups trust each other: those of a branch. Where a
+// run was started from no branch, that is its base commit alone.
+func scopeOf(repo contract.Repo) string {
+	if repo.Branch == "" || repo.Branch == "HEAD" || strings.HasPrefix(repo.Base, repo.Branch) {
+		return "commit " + repo.Base
+	}
+	return "branch " + repo.Branch
 }
 
 // openInput opens a file whose content decides about an environment.

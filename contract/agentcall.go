@@ -367,6 +367,8 @@ type CheckResult struct {
 	// Known is how many of its findings the base commit had too. They are in none of
 	// the counts above.
 	Known int `json:"known,omitempty"`
+	// Unnamed: its tests, or some of them, are commands that say nothing of single ones.
+	Unnamed bool `json:"unnamed,omitempty"`
 	// KnownOnly: it failed, but only as it did on the base commit already. It counts
 	// as passed, and OK is set.
 	KnownOnly bool `json:"known_only,omitempty"`

@@ -43,7 +43,7 @@ such word.`,
 				return nil
 			}
 			if remove {
-				if err := a.trusted().Remove(configNames(dir)...); err != nil {
+				if err := a.trusted().Remove(append(configNames(dir), setup.OwnerFile(dir))...); err != nil {
 					return err
 				}
 				fmt.Fprintf(a.out, "The configuration in %s is trusted no longer.\n", clean(dir))

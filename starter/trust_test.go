@@ -38,6 +38,8 @@ func TestTrustRemembersTheFilesOfAFolderAsTheyAre(t *testing.T) {
 	owner, err := os.ReadFile(filepath.Join(data, "owner"))
 	require.NoError(t, err)
 	require.True(t, list.Trusts(filepath.Join(data, "owner"), owner))
+	p.ok(t, "trust", "--remove", data)
+	require.False(t, list.Trusts(filepath.Join(data, "owner"), owner))
 	require.False(t, list.Trusts(file, []byte(mine)))
 	require.False(t, list.Trusts(local, []byte("{}\n")))
 }

@@ -103,7 +103,7 @@ func ProtectedFiles() []string {
 		".forgejo/**", ".gitea/**", ".semaphore/**", ".teamcity/**", ".cirrus*", ".builds/**", ".build.yml", "**/Jenkinsfile*", ".jenkins.{yml,yaml}",
 		".tekton/**", ".harness/**", ".evergreen.{yml,yaml}", ".taskcluster.yml", "{,.}zuul.{yml,yaml}", "{,.}zuul.d/**", "**/buildspec*.{yml,yaml}", "**/cloudbuild*.{yml,yaml,json}",
 		".drone.{jsonnet,star,yaml}", "{,.}bitrise.{yml,yaml}", "{,.}codemagic.{yml,yaml}", ".vsts-ci.{yml,yaml}", ".prow.{yml,yaml}", ".prow/**", "screwdriver.{yml,yaml}", "{,.}wercker.yml", "{,.}codefresh.{yml,yaml}",
-		"**/netlify.toml", "**/vercel.json", "**/amplify.yml", "**/render.{yml,yaml}", "**/{,.}renovaterc*", "**/renovate.json{,5}", ".mergify.yml", ".mergify/**",
+		"netlify.toml", "vercel.json", "amplify.yml", "render.{yml,yaml}", "**/{,.}renovaterc*", "**/renovate.json{,5}", ".mergify.yml", ".mergify/**",
 		".gitmodules", ".devcontainer/**", "{,.}devcontainer.json", ".vscode/{tasks,launch,settings}.json", ".claude/**", "{,.}mcp.json", ".cursor/**", ".envrc",
 		".githooks/**", ".husky/**", ".pre-commit-config.{yml,yaml}", "{,.}lefthook*.{yml,yaml,toml,json}", "**/CODEOWNERS", ".rgpt/**", "**/rgpt.{,*.}{yml,yaml}",
 	}

@@ -517,7 +517,10 @@ func TestASetupThatRunsMoreCodeThanItNamesIsToldFromOneThatInstalls(t *testing.T
 		"requirements":          {"-- requirements.txt --\npytest\n", false},
 		"a setup.py":            {"-- setup.py --\nimport x\n-- requirements.txt --\npytest\n", true},
 		"a build in the tree":   {"-- pyproject.toml --\n[build-system]\nrequires=[]\nbackend-path=['.']\nbuild-backend='b'\n[project]\nname='x'\nversion='1'\n", true},
-		"a build that is known": {"-- pyproject.toml --\n[build-system]\nrequires=['hatchling']\nbuild-backend='hatchling.build'\n[project]\nname='x'\nversion='1'\n", false},
+		"a build that is known": {"-- pyproject.toml --\n[build-system]\nrequires=['hatchling']\nbuild-backend='hatchling.build'\n[project]\nname='x'\nversion='1'\n", true},
+		"a member's script":     {"-- package.json --\n{\"workspaces\":[\"p/*\"]}\n-- package-lock.json --\n{}\n-- p/a/package.json --\n{\"scripts\":{\"postinstall\":\"node b.js\"}}\n", true},
+		"a package in the tree": {"-- package.json --\n{\"devDependencies\":{\"husky\":\"file:./tools/husky\"},\"scripts\":{\"prepare\":\"husky\"}}\n-- package-lock.json --\n{}\n", true},
+		"Gradle":                {"-- build.gradle --\n\n-- gradlew --\n\n", true},
 	} {
 		require.Equal(t, c.runs, find(t, c.files).RunsCode, name)
 	}

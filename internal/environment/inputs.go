@@ -3,6 +3,7 @@ package environment
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ func (f *finder) widen() {
 			f.r.Inputs = append(f.r.Inputs, p)
 		}
 	}
-	f.r.RunsCode = f.r.Source != SourceDetected
+	f.r.RunsCode = f.r.Source != SourceDetected || f.buildsIn(f.r.Inputs[before:])
 	for _, c := range f.r.Setup {
 		f.named(c.Dir, c.Shell)
 	}
@@ -35,13 +36,44 @@ func (f *finder) widen() {
 		switch p.Ecosystem {
 		case "node":
 			f.lifecycle(p)
-		case "python":
-			f.r.RunsCode = f.r.RunsCode || f.t.has(path.Join(p.Dir, "setup.py")) || strings.Contains(f.t.text(path.Join(p.Dir, "pyproject.toml")), "backend-path")
-		case "make":
+		case "go", "rust": // they only download
+		case "python": // a project that is built runs what its build names
+			f.r.RunsCode = f.r.RunsCode || f.t.has(path.Join(p.Dir, "setup.py")) || strings.Contains(f.t.text(path.Join(p.Dir, "pyproject.toml")), "[build-system]")
+		default:
 			f.r.RunsCode = true
 		}
 	}
 }
+
+// buildsIn reports whether files that installers read have them run code of the
+// repository: scripts of members, packages in the repository, hooks of a package manager.
+func (f *finder) buildsIn(files []string) bool {
+	return slices.ContainsFunc(files, func(p string) bool {
+		switch path.Base(p) {
+		case "package.json":
+			text := f.t.text(p)
+			return strings.Contains(text, `"file:`) || strings.Contains(text, `"link:`) || strings.Contains(text, `"portal:`) || f.installs(p)
+		case ".yarnrc.yml":
+			return strings.Contains(f.t.text(p), "yarnPath") || strings.Contains(f.t.text(p), "plugins")
+		case ".yarnrc":
+			return strings.Contains(f.t.text(p), "yarn-path")
+		}
+		return strings.Contains(p, ".yarn/")
+	}) || f.t.has(".pnpmfile.cjs")
+}
+
+// installs reports whether an installation runs scripts of a manifest that may be code of
+// the repository.
+func (f *finder) installs(manifest string) bool {
+	var m struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	f.t.json(manifest, &m)
+	return slices.ContainsFunc(installScripts, func(name string) bool { return !harmless.MatchString(m.Scripts[name]) })
+}
+
+// installScripts are those of a manifest that an installation runs.
+var installScripts = []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"}
 
 // harmless are scripts of an installation that run no code of the repository.
 var harmless = regexp.MustCompile(`^\s*((npx )?only-allow \w+|husky( install)?|is-ci \|\| husky( install)?|husky( install)? \|\| true|simple-git-hooks|lefthook install|exit 0|true|)\s*$`)
@@ -52,9 +84,8 @@ func (f *finder) lifecycle(p Project) {
 		Scripts map[string]string `json:"scripts"`
 	}
 	f.t.json(p.Manifest, &m)
-	for _, name := range []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"} {
+	for _, name := range installScripts {
 		f.named(p.Dir, m.Scripts[name])
-		f.r.RunsCode = f.r.RunsCode || !harmless.MatchString(m.Scripts[name])
 	}
 }
 

@@ -354,8 +354,12 @@ func leaves(data []byte) map[string]string {
 	if doc.Content[0].Kind != yaml.MappingNode {
 		return nil
 	}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(top); i += 2 {
-		if name := top[i].Value; name == "verification" || name == "findings" {
+		name := top[i].Value
+		l.wrong = l.wrong || seen[name] || name == mergeKey
+		seen[name] = true
+		if name == "verification" || name == "findings" {
 			l.add(name, top[i+1], 0)
 		}
 	}
@@ -364,6 +368,9 @@ func leaves(data []byte) map[string]string {
 	}
 	return l.out
 }
+
+// mergeKey brings the keys of another mapping, which the settings do not allow.
+const mergeKey = "<<"
 
 // maxSettingNodes bounds how many values of a file of settings are looked at, those
 // behind aliases each time.
@@ -388,7 +395,7 @@ func (l *settingLeaves) add(at string, n *yaml.Node, depth int) {
 		seen := map[string]bool{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i].Value
-			l.wrong = l.wrong || seen[key]
+			l.wrong = l.wrong || seen[key] || key == mergeKey
 			seen[key] = true
 			l.add(at+"."+key, n.Content[i+1], depth+1)
 		}
@@ -403,6 +410,9 @@ func (l *settingLeaves) add(at string, n *yaml.Node, depth int) {
 	case yaml.ScalarNode:
 		if n.Tag != "!!null" {
 			l.out[at] = n.Value
+			if n.Tag == "!!bool" {
+				l.out[at] = strings.ToLower(n.Value)
+			}
 		}
 	case yaml.DocumentNode, yaml.AliasNode: // there are none within a document, and none of one that is followed
 	}

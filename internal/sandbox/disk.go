@@ -83,10 +83,15 @@ func (d *diskWatch) loop() {
 	}
 }
 
-// hides reports whether so much space is gone that nothing explains, and descriptors are
-// on their way between processes: files that are in no other place.
+// hides reports whether so much space is gone that nothing explains, and there is what
+// may hold it: descriptors on their way between processes, mappings that cannot be
+// measured.
 func (d *diskWatch) hides(gone int64) bool {
-	if gone <= d.limit || d.procs.holders(d.procs.pids()).inFlight == 0 {
+	if gone <= d.limit {
+		d.hidden = 0
+		return false
+	}
+	if h := d.procs.holders(d.procs.pids()); h.inFlight == 0 && h.mapped == 0 {
 		d.hidden = 0
 		return false
 	}
@@ -198,7 +203,7 @@ func (w *diskWalk) deleted(fdDir string) {
 	}
 	for _, entry := range entries {
 		var stat unix.Stat_t
-		if unix.Stat(fdDir+"/"+entry.Name(), &stat) == nil && stat.Nlink == 0 && stat.Mode&unix.S_IFMT == unix.S_IFREG {
+		if unix.Stat(fdDir+"/"+entry.Name(), &stat) == nil && stat.Nlink == 0 && stat.Dev != sharedDevice() && stat.Mode&unix.S_IFMT == unix.S_IFREG {
 			w.add(stat)
 		}
 	}

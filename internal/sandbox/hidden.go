@@ -31,11 +31,7 @@ const (
 type holders struct {
 	sockets  int
 	inFlight int // descriptors that wait in sockets to be received
-}
-
-// could reports whether they may hold so much.
-func (h holders) could(bytes int64) bool {
-	return h.inFlight > 0 || int64(h.sockets)*socketBuffer > bytes
+	mapped   int // mappings of deleted files, where only root can see how large those are
 }
 
 // holders counts the sockets of processes, and what waits in them.
@@ -43,6 +39,9 @@ func (p *processes) holders(pids []int) holders {
 	var h holders
 	seen := map[string]bool{}
 	for _, pid := range pids {
+		if os.Geteuid() != 0 {
+			h.mapped += p.deletedMappings(pid)
+		}
 		dir, err := os.Open(fmt.Sprintf("%s/%d/fd", p.path, pid))
 		if err != nil {
 			continue
@@ -61,6 +60,21 @@ func (p *processes) holders(pids []int) holders {
 		_ = dir.Close()
 	}
 	return h
+}
+
+// deletedMappings counts the mappings of files that have no name any more.
+func (p *processes) deletedMappings(pid int) (n int) {
+	data, err := os.ReadFile(fmt.Sprintf("%s/%d/maps", p.path, pid))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		inMemory := bytes.Contains(line, []byte(" /memfd:")) || bytes.Contains(line, []byte(" /dev/zero")) || bytes.Contains(line, []byte(" /SYSV"))
+		if bytes.HasSuffix(line, []byte(" (deleted)")) && !inMemory {
+			n++
+		}
+	}
+	return n
 }
 
 // waiting is how many descriptors wait in a socket to be received. Kernels before 5.11

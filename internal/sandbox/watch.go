@@ -90,7 +90,7 @@ func (w *watchdog) checkUsage(pids []int) string {
 		return LimitOutput
 	case w.limits.MemoryBytes > 0 && use.memory() > w.limits.MemoryBytes && w.procs.exactMemory(pids, use.files) > w.limits.MemoryBytes:
 		return LimitMemory
-	case w.limits.MemoryBytes > 0 && w.hides(pids, host, use):
+	case w.limits.MemoryBytes > 0 && w.run.cgroup == nil && w.hides(pids, host, use):
 		return LimitMemory
 	}
 	return ""
@@ -102,8 +102,16 @@ func (w *watchdog) hides(pids []int, host hostMemory, use usage) bool {
 	if w.ticks%(fullEvery*hiddenEvery) != 0 {
 		return false
 	}
+	limit := w.limits.MemoryBytes
 	gone := w.before.available - host.available - use.memory()
-	if gone <= w.limits.MemoryBytes || !w.procs.holders(pids).could(w.limits.MemoryBytes) {
+	if gone <= limit {
+		w.hidden = 0
+		return false
+	}
+	// Files in memory that wait in sockets are part of the host's shared memory.
+	shared := host.shared - w.before.shared - use.shared - use.scratch - use.files
+	h := w.procs.holders(pids)
+	if int64(h.sockets)*socketBuffer <= limit && (h.inFlight == 0 || shared <= limit) {
 		w.hidden = 0
 		return false
 	}

@@ -60,6 +60,9 @@ func ours(dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
 		return nil // nothing in it decides anything
 	}
+	if os.Getenv("HOME") == "" && os.Getenv("XDG_CONFIG_HOME") == "" {
+		return nil // a service, whose folder its unit names: there is no place to remember owners in
+	}
 	owner := filepath.Join(dir, ownerFile)
 	if content, err := os.ReadFile(owner); err == nil && trust.Default(os.Getenv).Trusts(owner, content) {
 		return nil
@@ -107,6 +110,9 @@ func TrustDataDir(list trust.List, dir string) error {
 	}
 	return list.Add(owner)
 }
+
+// OwnerFile is the file by which a data folder is known to be a user's.
+func OwnerFile(dir string) string { return filepath.Join(dir, ownerFile) }
 
 // IsDataDir reports whether a folder is a data folder by its name.
 func IsDataDir(dir string) bool {

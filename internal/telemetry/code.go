@@ -24,7 +24,7 @@ var (
 	// released: a version of a package that is named after a secret
 	released = regexp.MustCompile(`^[~^]?\d+(?:\.\d+){1,3}$`)
 	// spoken: (epoch, <id>, Raft: what a text says of a token that consists of something
-	spoken = regexp.MustCompile(`^(?:[(<\[]\w*[>\]]?|[A-Z]?[a-z]{1,7})[.?!]?$`)
+	spoken = regexp.MustCompile(`^(?:[(<\[][A-Za-z_]{0,12}[>\])]?|[A-Z][a-z]{1,7})[.?!]?$`)
 	// letters: a word
 	letters = regexp.MustCompile(`^[a-z]{2,19}$`)
 )

@@ -160,12 +160,14 @@ type tokenForm struct {
 	alphabet *[256]bool
 	start    bool // the prefix is too short to count within a word
 	jwt      bool // needs two dots
+	digit    bool // needs a digit: names of functions and packages have none
 }
 
 var (
 	wordChars  = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 	jwtChars   = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 	pathChars  = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/")
+	plainChars = alphabet("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 	upperChars = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 )
 
@@ -192,18 +194,18 @@ var tokenForms = []tokenForm{
 	{prefix: "xoxs-", least: 10, alphabet: wordChars},
 	{prefix: "xoxr-", least: 10, alphabet: wordChars},
 	{prefix: "xapp-", least: 10, alphabet: wordChars},
-	{prefix: "sk_live_", least: 16, alphabet: wordChars},
-	{prefix: "sk_test_", least: 16, alphabet: wordChars},
-	{prefix: "rk_live_", least: 16, alphabet: wordChars},
-	{prefix: "whsec_", least: 16, alphabet: wordChars},
-	{prefix: "npm_", least: 30, alphabet: wordChars},
-	{prefix: "pypi-", least: 40, alphabet: wordChars},
-	{prefix: "hf_", least: 30, alphabet: wordChars},
+	{prefix: "sk_live_", least: 16, alphabet: plainChars, digit: true},
+	{prefix: "sk_test_", least: 16, alphabet: plainChars, digit: true},
+	{prefix: "rk_live_", least: 16, alphabet: plainChars, digit: true},
+	{prefix: "whsec_", least: 16, alphabet: plainChars, digit: true},
+	{prefix: "npm_", least: 30, alphabet: plainChars, digit: true},
+	{prefix: "pypi-AgE", least: 40, alphabet: wordChars},
+	{prefix: "hf_", least: 30, alphabet: plainChars, digit: true},
 	{prefix: "SG.", least: 40, alphabet: jwtChars, start: true},
 	{prefix: "dop_v1_", least: 40, alphabet: wordChars},
-	{prefix: "shpat_", least: 30, alphabet: wordChars},
+	{prefix: "shpat_", least: 30, alphabet: plainChars, digit: true},
 	{prefix: "hvs.", least: 20, alphabet: wordChars, start: true},
-	{prefix: "glrt-", least: 16, alphabet: wordChars},
+	{prefix: "glrt-", least: 16, alphabet: wordChars, digit: true},
 	{prefix: "AGE-SECRET-KEY-", least: 40, alphabet: upperChars},
 	{prefix: "hooks.slack.com/services/", least: 20, alphabet: pathChars},
 	{prefix: "AKIA", least: 16, alphabet: upperChars},
@@ -235,7 +237,7 @@ func redactTokens(s string) string {
 		}
 		form, end := tokenAt(s, at)
 		switch {
-		case form == nil:
+		case form == nil, form.digit && !strings.ContainsAny(s[at:end], "0123456789"):
 		case form.jwt && strings.Count(s[at:end], ".") < 2:
 			noJWT = end
 		default:

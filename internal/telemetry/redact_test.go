@@ -91,6 +91,16 @@ func TestOrdinaryTextStays(t *testing.T) {
 	}
 }
 
+func TestNamesThatBeginAsSecretsDoStay(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"sk_test_helpers_for_payment", "def sk_live_mode_enabled_for_all():", "whsec_verify_signature_helper(x)", "npm_package_dependencies_lodash_something",
+		"hf_transfer_benchmark_results_for_everything", "glrt-runner-token-handling", "pypi-server-integration-tests-of-all-versions-and-platforms",
+	} {
+		require.Equal(t, text, telemetry.Redact(text))
+	}
+}
+
 func TestCodeAboutSecretsStays(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -110,7 +120,7 @@ func TestCodeAboutSecretsStays(t *testing.T) {
 func TestSecretsThatLookLikeCodeLeave(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"password = hunter", "password: Hunter", "PASSWORD=correct.horse", "secret: battery", "token=abcdefgh", "token: Abc1", "api_key = a1b2c3d4", "Authorization: Bearer options.token",
+		"password = hunter", "password: Hunter", "PASSWORD=correct.horse", "secret: battery", "token=abcdefgh", "token=abcdefg", "token: hunter2", "token=(s3cr3tLongSecretValue", "token=<abc123XYZ789longsecretvalue>", "token: Abc1", "api_key = a1b2c3d4", "Authorization: Bearer options.token",
 		`token = "segment"`, `"apiKey": "cfg.Token"`, "export API_TOKEN=deadbeef", "cookie: session=abcdef", "password: p4ss.w0rd", "password=!!!!", "password: my_Passw0rd",
 		"DB_PASSWORD=my_secret_password", "PASSWORD=password", "export API_KEY=config.key", "SECRET_KEY=topSecret",
 	} {

@@ -308,7 +308,8 @@ func missingMessage(lost []string) string {
 func LostChecks(base []contract.CheckResult, baseCommands map[string]string, stages [][]contract.Check, command func(id string) string) []contract.Finding {
 	known, kept := map[string]bool{}, map[string]bool{} // by the base, by the plan
 	for _, r := range base {
-		known["id "+family(r.Check)], known["command "+baseCommands[r.Check.ID]] = true, true
+		note(known, r.Check)
+		known["command "+baseCommands[r.Check.ID]] = true
 	}
 	var added []*contract.Check
 	for _, stage := range stages {
@@ -317,8 +318,9 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 			if c.Category != contract.CategoryTest {
 				continue
 			}
-			kept["id "+family(*c)], kept["command "+command(c.ID)] = true, true
-			if c.Shards <= 1 && command(c.ID) != "" && !known["id "+family(*c)] && !known["command "+command(c.ID)] {
+			note(kept, *c)
+			kept["command "+command(c.ID)] = true
+			if c.Shards <= 1 && command(c.ID) != "" && !there(known, *c) && !known["command "+command(c.ID)] {
 				added = append(added, c)
 			}
 		}
@@ -327,7 +329,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 	replaced := 0
 	for _, r := range base {
 		c := r.Check
-		if c.Category != contract.CategoryTest || executed(r.Summary) == 0 || kept["id "+family(c)] || kept["command "+baseCommands[c.ID]] {
+		if c.Category != contract.CategoryTest || executed(r.Summary) == 0 || there(kept, c) || kept["command "+baseCommands[c.ID]] {
 			continue
 		}
 		if len(added) > 0 {
@@ -345,12 +347,26 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 	return lost
 }
 
-// family names a check, and all shards of one alike.
-func family(c contract.Check) string {
+// note remembers a check by its id and by its kind, which all of its shards have.
+func note(seen map[string]bool, c contract.Check) {
+	seen["id "+c.ID], seen["kind "+kindOf(c)] = true, true
 	if c.Shards > 1 {
-		return string(c.Category) + " in shards"
+		seen["shards "+kindOf(c)] = true
 	}
-	return c.ID
+}
+
+// there reports whether a check was noted: by its id, or, where either of the two is in
+// shards, by its kind.
+func there(seen map[string]bool, c contract.Check) bool {
+	if c.Shards > 1 {
+		return seen["kind "+kindOf(c)]
+	}
+	return seen["id "+c.ID] || seen["shards "+kindOf(c)]
+}
+
+// kindOf is the id of a check without its number: test-go of test-go-2.
+func kindOf(c contract.Check) string {
+	return strings.TrimRight(strings.TrimRight(c.ID, "0123456789"), "-")
 }
 
 // Replaced judges the outcome of a check that took the place of others (Check.Instead),
@@ -381,11 +397,11 @@ func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) strin
 	before, named := 0, true
 	var cases []contract.TestCase
 	for _, b := range base {
-		before, named = before+executed(b.Result.Summary), named && complete(b)
+		before, named = before+executed(b.Result.Summary), named && complete(b) && !b.Result.Unnamed
 		cases = append(cases, b.Cases...)
 	}
 	switch ran := executed(now.Result.Summary); {
-	case named && complete(now):
+	case named && complete(now) && !now.Result.Unnamed:
 		count := map[string]int{}
 		for _, c := range now.Cases {
 			count[leaf(c.Name)]++

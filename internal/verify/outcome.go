@@ -23,6 +23,9 @@ func (r *run) outcome() Outcome {
 		f.list = append(f.list, r.noTests())
 	}
 	o.Cases, o.Summary = caseList(cases, &f), r.summary()
+	o.Unnamed = r.job.check.Category == contract.CategoryTest && slices.ContainsFunc(r.executions, func(e *execution) bool {
+		return !e.run.setup && e.obstacle() == nil && !e.counted
+	})
 	o.Summary.DurationMS = o.Duration.Milliseconds()
 	o.Findings = f.bounded()
 	o.Artifacts = r.artifacts()

@@ -169,10 +169,12 @@ type Outcome struct {
 	// Message is the telling line of a red check.
 	Message string `json:"message,omitempty"`
 	// Cause names what is missing where a command could not start.
-	Cause    string               `json:"cause,omitempty"`
-	Summary  contract.TestSummary `json:"summary"`
-	Cases    []contract.TestCase  `json:"cases,omitempty"`
-	Findings []contract.Finding   `json:"findings,omitempty"`
+	Cause   string               `json:"cause,omitempty"`
+	Summary contract.TestSummary `json:"summary"`
+	Cases   []contract.TestCase  `json:"cases,omitempty"`
+	// Unnamed: some cases are commands that say nothing of single tests.
+	Unnamed  bool               `json:"unnamed,omitempty"`
+	Findings []contract.Finding `json:"findings,omitempty"`
 	// Artifacts are files that the check left in the checkout.
 	Artifacts []ArtifactFile `json:"artifacts,omitempty"`
 	// Log is what the commands printed: head and tail of it when it was long.
@@ -194,7 +196,7 @@ type ArtifactFile struct {
 func (o Outcome) Result(check contract.Check) contract.CheckResult {
 	r := contract.CheckResult{
 		Check: check, OK: o.OK, Summary: o.Summary, Message: o.Message,
-		DurationMS: o.Duration.Milliseconds(),
+		DurationMS: o.Duration.Milliseconds(), Unnamed: o.Unnamed,
 	}
 	for _, f := range o.Findings {
 		switch f.Severity {

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io/fs"
@@ -122,7 +121,7 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
-				return repoFault("%s is %s; the data of a repository must be files and folders of its own", path, kindOf(d.Type()))
+				return repoFault("%s is %s; the data of a repository must be files and folders of its own, unless git.linked_folders in your own configuration names %s", path, kindOf(d.Type()), dir)
 			}
 			return nil
 		})
@@ -143,30 +142,33 @@ func kindOf(mode fs.FileMode) string {
 // checkAlternates refuses objects that are borrowed from elsewhere.
 func (m *Manager) checkAlternates(top, common string) error {
 	objects := filepath.Join(common, "objects")
-	file, err := os.Open(filepath.Join(objects, "info", "alternates"))
+	name := filepath.Join(objects, "info", "alternates")
+	stat, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return repoFault("the repository %s cannot be read: %v", top, err)
+	var data []byte
+	if err == nil && stat.Size() <= mostLinked {
+		data, err = os.ReadFile(name)
 	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
+	if err != nil || stat.Size() > mostLinked {
+		return repoFault("%s of the repository %s cannot be read, or is too large", name, top)
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
+		// Git reads quoted paths, and paths up to a NUL. Such lines have no honest use.
+		if strings.HasPrefix(line, `"`) || strings.ContainsAny(line, "\x00\r\t") || strings.TrimSpace(line) != line {
+			return repoFault("%s of the repository %s has a path that is not written plainly: %q", name, top, line)
+		}
 		dir, err := resolved(objects, line)
 		if err != nil {
-			continue // git warns of it, and reads nothing
+			return repoFault("the repository %s borrows objects of %s, which cannot be read; remove the line from %s", top, line, name)
 		}
 		if !m.isLinked(dir) {
 			return elsewhere(top, "it borrows objects of "+dir+" (objects/info/alternates)", filepath.Dir(dir))
 		}
-	}
-	if lines.Err() != nil {
-		return repoFault("%s cannot be read: %v", file.Name(), lines.Err())
 	}
 	return nil
 }

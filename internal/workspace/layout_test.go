@@ -22,6 +22,16 @@ func TestARepositoryThatLeadsToAnotherOneIsRefused(t *testing.T) {
 			require.NoError(t, err)
 			write(t, hostile, ".git/objects/info/alternates", "# mine\n\n"+rel+"\n")
 		},
+		"a quoted alternate": func(t *testing.T, hostile, private string) {
+			write(t, hostile, ".git/objects/info/alternates", `"`+filepath.Join(private, ".git", "objects")+`"`+"\n")
+		},
+		"an alternate with a NUL": func(t *testing.T, hostile, private string) {
+			write(t, hostile, ".git/objects/info/alternates", filepath.Join(private, ".git", "objects")+"\x00x\n")
+		},
+		"an alternate with a space": func(t *testing.T, hostile, private string) {
+			require.NoError(t, os.Symlink(filepath.Join(private, ".git", "objects"), filepath.Join(hostile, "lnk ")))
+			write(t, hostile, ".git/objects/info/alternates", "../../lnk \n")
+		},
 		"linked objects":     replaceBy(".git/objects", ".git/objects"),
 		"linked pack folder": replaceBy(".git/objects/pack", ".git/objects/pack"),
 		"linked branch":      replaceBy(".git/refs/heads/main", ".git/refs/heads/main"),

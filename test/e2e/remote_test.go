@@ -203,7 +203,7 @@ func (w *world) againRemotely(t *testing.T) {
 	server, db := w.State(t).Server, w.Store(t)
 	id := w.createdBy(t, server, "helped")
 	w.AwaitStatus(t, db, id, contract.StatusWaitingForApproval, longest)
-	w.sameOutput(t, 0, "run", "interventions", "--json")
+	w.sameOutput(t, 0, "run", "interventions", arg(id), "--json") // other runs ask at any moment
 	w.byServer(t, server, "run", "heal", arg(id), "--reason", "there is a key now")
 	w.AwaitRun(t, db, id, "its second question", longest, func(r store.Run) bool {
 		d := w.Inspect(t, r.ID)
