@@ -254,7 +254,11 @@ func (c *council) synthesise(s *seat, m contract.Move, now time.Time) string {
 	// Its author stands for the new version, and no longer for those before it.
 	written, _ := c.nameable(m.Key)
 	c.votes = slices.DeleteFunc(c.votes, func(v contract.Vote) bool {
-		return v.Voter == s.member && v.Key == m.Key && v.Version < written.Version
+		if v.Voter != s.member || v.Key != m.Key || v.Version >= written.Version {
+			return false
+		}
+		c.outdated = append(c.outdated, v)
+		return true
 	})
 	for _, p := range from {
 		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
@@ -430,7 +434,8 @@ func (c *council) vote(s *seat, id string, m contract.Move, now time.Time) strin
 		m.Version = known
 	}
 	v := contract.Vote{ID: id, Voter: s.member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
-	c.votes = slices.DeleteFunc(c.votes, func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version })
+	same := func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version }
+	c.votes, c.outdated = slices.DeleteFunc(c.votes, same), slices.DeleteFunc(c.outdated, same)
 	c.votes = append(c.votes, v)
 	c.cast = append(c.cast, v)
 	c.metrics.Votes++
@@ -563,7 +568,7 @@ func (c *council) accept(chosen *choice, now time.Time) contract.Entry {
 	}
 	c.write(contract.Entry{
 		Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: author, Value: p.versions[chosen.version-1],
-		About: p.Key, From: []string{p.Key}, Achieved: &achieved,
+		About: p.Key, AboutVersion: chosen.version, From: []string{p.Key}, Achieved: &achieved,
 	}, now)
 	c.metrics.Consensus = true
 	c.decision = c.decide(p, chosen)

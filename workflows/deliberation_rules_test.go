@@ -352,6 +352,28 @@ func TestVotesAreForVersionsThatTheirVoterKnows(t *testing.T) {
 	require.Equal(t, &choice{key: "s1", version: 1}, c.agreement(), "the newest that it was shown")
 }
 
+// TestAnEarlierVersionThatAllAcceptedIsBetterThanNone lets an author write a new version
+// in the round in which the other accepts the one before it, which is the last.
+func TestAnEarlierVersionThatAllAcceptedIsBetterThanNone(t *testing.T) {
+	t.Parallel()
+	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 2 })
+	c.round([]contract.Move{synthesises("s1"), accepts("s1", 1)}, nil)
+	c.hearFrom(contract.Alpha, synthesises("s1"), accepts("s1", 2))
+	c.hearFrom(contract.Beta, accepts("s1", 1))
+	require.Nil(t, c.agreement())
+	out := c.conclude(c.now)
+	require.NotNil(t, out)
+	require.Equal(t, contract.PipelineCompleted, out.status)
+	require.Equal(t, &choice{key: "s1", version: 1}, out.choice)
+	require.Equal(t, 1, c.accept(out.choice, c.now).AboutVersion, "the newest is another one")
+
+	again := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 2 })
+	again.round([]contract.Move{synthesises("s1"), accepts("s1", 1)}, nil)
+	again.hearFrom(contract.Alpha, synthesises("s1"), rejects("s1", 1))
+	again.hearFrom(contract.Beta, accepts("s1", 1))
+	require.Equal(t, contract.PipelineOrchestrationFailed, again.conclude(again.now).status, "its author does not want it any more")
+}
+
 // TestMembersAreToldWhereThingsStand lets one write while the other reacts to what was
 // there before: only where things stand shows that they crossed.
 func TestMembersAreToldWhereThingsStand(t *testing.T) {

@@ -28,6 +28,7 @@ type council struct {
 	board    []*post
 	messages []contract.Message
 	votes    []contract.Vote    // the last one of each voter on each version
+	outdated []contract.Vote    // accepting or not, of who wrote a new version since
 	parts    []contract.Subtask // that GAMMA made of the objective
 	log      []happening        // what members are told of, in order
 	metrics  contract.DeliberationMetrics
@@ -802,27 +803,28 @@ func (c *council) stuckSince(now time.Time) bool {
 
 // agreement is the version that the peers who are left accept, nil if there is
 // none.
-func (c *council) agreement() *choice {
+func (c *council) agreement() *choice { return c.agreementBy(c.votes) }
+
+// lastAgreement is an earlier version that all accepted, though one of them wrote a new
+// version since: rather that than nothing, where a deliberation would end without any.
+func (c *council) lastAgreement() *choice { return c.agreementBy(slices.Concat(c.outdated, c.votes)) }
+
+func (c *council) agreementBy(votes []contract.Vote) *choice {
 	left := c.livingPeers()
 	if len(left) == 0 {
 		return nil
 	}
-	for i := len(c.votes) - 1; i >= 0; i-- { // the newest first
-		v := c.votes[i]
-		if !v.Accept {
-			continue
-		}
-		if !slices.ContainsFunc(left, func(s *seat) bool { return !c.accepts(s.member, v.Key, v.Version) }) {
+	accepts := func(m contract.Member, key string, version int) bool {
+		return slices.ContainsFunc(votes, func(v contract.Vote) bool {
+			return v.Voter == m && v.Key == key && v.Version == version && v.Accept
+		})
+	}
+	for _, v := range slices.Backward(votes) { // the newest first
+		if v.Accept && !slices.ContainsFunc(left, func(s *seat) bool { return !accepts(s.member, v.Key, v.Version) }) {
 			return &choice{key: v.Key, version: v.Version}
 		}
 	}
 	return nil
-}
-
-func (c *council) accepts(m contract.Member, key string, version int) bool {
-	return slices.ContainsFunc(c.votes, func(v contract.Vote) bool {
-		return v.Voter == m && v.Key == key && v.Version == version && v.Accept
-	})
 }
 
 // outcome is how a deliberation ends.
@@ -845,6 +847,9 @@ func (c *council) conclude(now time.Time) *outcome {
 		c.roundsOver = now
 	}
 	agreed, abort := c.agreement(), c.abortReason(now)
+	if agreed == nil && abort != "" {
+		agreed = c.lastAgreement()
+	}
 	switch {
 	case agreed != nil && (!c.awaitsGamma(agreed) || abort != ""):
 		return &outcome{status: contract.PipelineCompleted, choice: agreed}

@@ -233,7 +233,8 @@ type Ballot struct {
 
 // BallotsOf arranges votes by the versions that they are about, the newest
 // version of each synthesis first. A version that nobody voted on is there too.
-func BallotsOf(entries []contract.Entry, votes []contract.Vote) []Ballot {
+func BallotsOf(p PipelinePage) []Ballot {
+	entries, votes := p.Entries, p.Votes
 	type about struct {
 		key     string
 		version int
@@ -255,6 +256,16 @@ func BallotsOf(entries []contract.Entry, votes []contract.Vote) []Ballot {
 	}
 	for _, v := range votes {
 		add(v.Key, v.Version).Votes[v.Voter] = v
+	}
+	// The state is that of the whole entry, in its newest version; what was agreed on may be
+	// an earlier one.
+	if c := p.Pipeline.Consensus; c != nil && c.AboutVersion > 0 {
+		for _, k := range order {
+			if b := all[k]; b.Key == c.About && b.State == contract.EntryAccepted {
+				b.State = contract.EntrySettled
+			}
+		}
+		add(c.About, c.AboutVersion).State = contract.EntryAccepted
 	}
 	keys := map[string]int{} // in the order in which they were written
 	for _, k := range order {
@@ -440,11 +451,8 @@ func readsAndWrites(m contract.DeliberationMetrics) string {
 func agreed(p store.Pipeline, ballots []Ballot) string {
 	if c := p.Consensus; c != nil && c.Achieved != nil && *c.Achieved {
 		what := strings.Join(c.From, ", ")
-		for _, b := range ballots {
-			if b.State == contract.EntryAccepted {
-				what = fmt.Sprintf("%s v%d", b.Key, b.Version)
-				break
-			}
+		if c.AboutVersion > 0 {
+			what = fmt.Sprintf("%s v%d", c.About, c.AboutVersion)
 		}
 		by := "by votes"
 		if c.Author == contract.Gamma {

@@ -360,12 +360,18 @@ func (c *council) agrees(by contract.Member, key, text string) {
 		by = contract.SystemAuthor
 	}
 	c.becomes(key, contract.EntryAccepted)
+	version := 1
+	for _, e := range c.entries {
+		if e.Key == key {
+			version = max(version, e.Version)
+		}
+	}
 	for _, e := range c.entries {
 		if e.State == contract.EntryLive {
 			c.becomes(e.Key, contract.EntrySettled)
 		}
 	}
-	c.final = &contract.Entry{Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: by, About: key, Value: c.text(text), Version: 1, Timestamp: c.now, Achieved: &yes, From: []string{key}}
+	c.final = &contract.Entry{Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: by, About: key, AboutVersion: version, Value: c.text(text), Version: 1, Timestamp: c.now, Achieved: &yes, From: []string{key}}
 	c.places(*c.final)
 	c.metrics.Consensus = true
 	c.decision = c.decide(by, key, text)
