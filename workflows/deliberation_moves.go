@@ -253,13 +253,11 @@ func (c *council) synthesise(s *seat, m contract.Move, now time.Time) string {
 	}
 	// Its author stands for the new version, and no longer for those before it.
 	written, _ := c.nameable(m.Key)
-	c.votes = slices.DeleteFunc(c.votes, func(v contract.Vote) bool {
-		if v.Voter != s.member || v.Key != m.Key || v.Version >= written.Version {
-			return false
+	for _, v := range c.votes {
+		if v.Voter == s.member && v.Key == m.Key && v.Version < written.Version {
+			c.outdated[v.ID] = true
 		}
-		c.outdated = append(c.outdated, v)
-		return true
-	})
+	}
 	for _, p := range from {
 		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
 			c.restate(p, contract.EntryMerged, s.member)
@@ -434,8 +432,7 @@ func (c *council) vote(s *seat, id string, m contract.Move, now time.Time) strin
 		m.Version = known
 	}
 	v := contract.Vote{ID: id, Voter: s.member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
-	same := func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version }
-	c.votes, c.outdated = slices.DeleteFunc(c.votes, same), slices.DeleteFunc(c.outdated, same)
+	c.votes = slices.DeleteFunc(c.votes, func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version })
 	c.votes = append(c.votes, v)
 	c.cast = append(c.cast, v)
 	c.metrics.Votes++

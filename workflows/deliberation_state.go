@@ -28,7 +28,7 @@ type council struct {
 	board    []*post
 	messages []contract.Message
 	votes    []contract.Vote    // the last one of each voter on each version
-	outdated []contract.Vote    // accepting or not, of who wrote a new version since
+	outdated map[string]bool    // ids of votes whose voters wrote a new version since
 	parts    []contract.Subtask // that GAMMA made of the objective
 	log      []happening        // what members are told of, in order
 	metrics  contract.DeliberationMetrics
@@ -132,7 +132,7 @@ const (
 func newCouncil(in contract.DeliberationInput, now time.Time) *council {
 	c := &council{
 		in: in, settings: in.Settings, status: contract.PipelineSpawned,
-		metrics: contract.DeliberationMetrics{Start: now}, lastProgress: now, limit: in.Settings.ExchangeTime(in.Task),
+		metrics: contract.DeliberationMetrics{Start: now}, lastProgress: now, limit: in.Settings.ExchangeTime(in.Task), outdated: map[string]bool{},
 	}
 	c.seed(now)
 	return c
@@ -482,7 +482,7 @@ func (c *council) stands(s *seat) []contract.Standing {
 				at.Shown = append(at.Shown, contract.ShownTo{Member: other.member, Version: c.known(other, p)})
 			}
 		}
-		for _, v := range c.votes {
+		for _, v := range c.counting() {
 			if v.Key == p.Key {
 				at.Votes = append(at.Votes, contract.Vote{Voter: v.Voter, Key: v.Key, Version: v.Version, Accept: v.Accept})
 			}
@@ -803,11 +803,17 @@ func (c *council) stuckSince(now time.Time) bool {
 
 // agreement is the version that the peers who are left accept, nil if there is
 // none.
-func (c *council) agreement() *choice { return c.agreementBy(c.votes) }
+func (c *council) agreement() *choice { return c.agreementBy(c.counting()) }
 
 // lastAgreement is an earlier version that all accepted, though one of them wrote a new
 // version since: rather that than nothing, where a deliberation would end without any.
-func (c *council) lastAgreement() *choice { return c.agreementBy(slices.Concat(c.outdated, c.votes)) }
+func (c *council) lastAgreement() *choice { return c.agreementBy(c.votes) }
+
+// counting are the votes that count: those for earlier versions of who wrote a new one
+// since do not.
+func (c *council) counting() []contract.Vote {
+	return slices.DeleteFunc(slices.Clone(c.votes), func(v contract.Vote) bool { return c.outdated[v.ID] })
+}
 
 func (c *council) agreementBy(votes []contract.Vote) *choice {
 	left := c.livingPeers()
