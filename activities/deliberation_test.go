@@ -113,14 +113,14 @@ func TestAMemberIsToldItsRoleItsTaskAndTheNewsAndAnswersWithMoves(t *testing.T) 
 		}},
 		Members: []contract.MemberView{{Member: contract.Alpha, Role: "research", Status: contract.MemberDone}, {Member: contract.Beta, Role: "synthesis", Status: contract.MemberThinking}},
 	}
-	second, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(2, news, contract.Error{Message: "there is no key p9"}))
+	second, failure := do[contract.ThinkResult](d.house, d.Think, d.turn(2, news, contract.Error{Message: "key p9 does not exist"}))
 	require.Nil(t, failure)
 	require.Len(t, second.Moves, 1)
 	require.True(t, *second.Moves[0].Accept)
 	told := d.told(d.member.ID)
 	for _, part := range []string{
 		"You are BETA", "- no downtime", "- it is fast", "- t1: measure (after t0)", `"move": "vote"`, "This is your opening turn",
-		"Round 2 of 10, 90s left", "solutions/p1, version 3, by ALPHA, propose, live", "complexity 0.5", "GAMMA to BETA", "there is no key p9", "BETA (synthesis): you",
+		"Round 2 of 10, 90s left", "solutions/p1, version 3, by ALPHA, propose, live", "complexity 0.5", "GAMMA to BETA", "key p9 does not exist", "BETA (synthesis): you",
 		"- s1 (synthesise by ALPHA): version 3; GAMMA knows version 2; you accepted version 1; open: s1/objection/BETA-1-1, yours",
 	} {
 		require.Contains(t, told, part)

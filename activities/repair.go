@@ -260,7 +260,7 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 
 // editedTests says which tests of a run's base commit a repair edits so that they demand
 // something else: a wrong result passes a test that demands it. Tests that the run itself
-// wrote or edited before may be wrong, and are the agent's to mend.
+// wrote or edited earlier may be wrong, so the agent may fix them.
 func (a *Activities) editedTests(ctx context.Context, in contract.JudgeInput, problems []pin.Problem) ([]string, error) {
 	if !slices.ContainsFunc(problems, demandsOther) {
 		return nil, nil

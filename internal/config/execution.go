@@ -89,6 +89,6 @@ type Git struct {
 	MaxSize       Size          `yaml:"max_size" validate:"min=1048576" doc:"What may be fetched of a repository, and what its files may take up at the commit a run starts from."`
 	LinkedFolders []string      `yaml:"linked_folders" validate:"max=100,dive,required" doc:"Folders of this host in which repositories may have data besides in themselves: objects that they borrow (git clone --reference), git directories of their own (git init --separate-git-dir)." example:"[/srv/git]"`
 	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Files that decide what runs with the rights of others once they are pushed, such as those of CI. A release that changes one is pushed only when a person has approved it, by name. Capital and small letters are the same." example:"[\".github/**\", deploy/**]"`
-	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release and mends what a failing check or a review comment says (rgpt run check). 0: it ends at once."`
+	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run stays with its branch after the release, to fix what a failing check or a review comment reports (rgpt run check). 0: the run ends with the release."`
 	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Repairs after a release that a branch may get, across all runs; then a person is asked."`
 }

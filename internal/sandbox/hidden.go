@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two things take up memory or disk space and stand in no process: descriptors on their
-// way from one to another (SCM_RIGHTS), whose file may have no other holder, and the
-// buffers of sockets. The kernel does not say how much they are, except to a control
+// Two things use memory or disk space that no process shows: descriptors in flight
+// between processes (SCM_RIGHTS), whose file may be open nowhere else, and socket
+// buffers. The kernel does not say how much they are, except to a control
 // group. So where the host has lost more than a limit that nothing else of a sandbox
 // explains, and the sandbox has what could hold so much, for a while, it is taken to be
 // the one that does.

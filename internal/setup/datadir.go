@@ -55,24 +55,24 @@ func ours(dir string) error {
 			"the data folder %s is not used, as nobody knows who made it; name one with --data-dir or RGPT_DATA_DIR", dir)
 	case tracked:
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"git tracks files in %s, so whoever made this repository made that data folder, too; it is not used. Name another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
+			"git tracks files in the data folder %s, so it comes from the repository and is not used. Choose another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
 		return nil // nothing in it decides anything
 	}
 	if os.Getenv("HOME") == "" && os.Getenv("XDG_CONFIG_HOME") == "" {
-		return nil // a service, whose folder its unit names: there is no place to remember owners in
+		return nil // without a home folder, as in many services, owners cannot be recorded
 	}
 	owner := filepath.Join(dir, ownerFile)
 	if content, err := os.ReadFile(owner); err == nil && trust.Default(os.Getenv).Trusts(owner, content) {
 		return nil
 	}
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-		"the data folder %s was not made by you at this place; it is not used, as it may come from somebody else. If it is yours, run `rgpt trust %s`; or name another one with --data-dir or RGPT_DATA_DIR", dir, dir)
+		"the data folder %s was not made by you here, so it is not used: it may come from someone else. If it is yours, run `rgpt trust %s`; otherwise choose another one with --data-dir or RGPT_DATA_DIR", dir, dir)
 }
 
 // defaultName is that of a data folder which commands find by themselves. Others are
-// named by whoever uses them, and so need no owner.
+// chosen explicitly, so they need no owner.
 const defaultName = ".rgpt"
 
 // ClaimDataDir makes a data folder and, if commands may find it by themselves, remembers

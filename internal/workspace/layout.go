@@ -175,8 +175,8 @@ func (m *Manager) checkAlternates(top, common string) error {
 
 // elsewhere is the error of a repository that has data in another place.
 func elsewhere(top, how, dir string) error {
-	return repoFault("the repository %s has data elsewhere on this host: %s; if that is what you want, add %s to git.linked_folders in your own configuration, "+
-		"else clone the repository anew (git clone --no-local)", top, how, dir)
+	return repoFault("the repository %s uses git data outside its own folder: %s. To allow this, add %s to git.linked_folders in your own configuration; "+
+		"otherwise make an independent clone (git clone --no-local)", top, how, dir)
 }
 
 // isLinked reports whether the operator allows repositories to use a folder.
