@@ -16,10 +16,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // Think makes the next model call of a conversation. A call whose answer is

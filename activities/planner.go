@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )

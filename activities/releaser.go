@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/report"
+	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workspace"

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 const (

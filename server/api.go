@@ -59,7 +59,7 @@ func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	for _, pkg := range []string{"rundiff", "store"} {
+	for _, pkg := range []string{"diff", "store"} {
 		if strings.HasSuffix(t.PkgPath(), "/"+pkg) && !strings.Contains(t.Name(), "[") {
 			return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -260,9 +260,9 @@ type twoRuns struct {
 	Phase        string `query:"phase" enum:"planner,builder,tester,releaser" default:"tester" doc:"whose attempts are counted"`
 }
 
-func (s *server) diffRuns(ctx context.Context, in *twoRuns) (*body[rundiff.Diff], error) {
+func (s *server) diffRuns(ctx context.Context, in *twoRuns) (*body[diff.Diff], error) {
 	phase := contract.Phase(cmp.Or(in.Phase, string(contract.PhaseTester)))
-	return answered(s.Runs.Diff(ctx, rundiff.Ref{Run: in.ID, Attempt: in.Attempt, Phase: phase}, rundiff.Ref{Run: in.Other, Attempt: in.OtherAttempt, Phase: phase}))
+	return answered(s.Runs.Diff(ctx, diff.Ref{Run: in.ID, Attempt: in.Attempt, Phase: phase}, diff.Ref{Run: in.Other, Attempt: in.OtherAttempt, Phase: phase}))
 }
 
 // checkFilter refuses what no run can match.

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 )
 
 // Steering is what every command to a run carries.

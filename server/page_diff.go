@@ -11,7 +11,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -46,7 +46,7 @@ func (s *server) diffOf(r *http.Request) (string, error) {
 		return "", err
 	}
 	if asked := q.Get("other"); asked != "" {
-		other, err := rundiff.ParseRef(asked)
+		other, err := diff.ParseRef(asked)
 		if err != nil {
 			return "", badRequest(err.Error())
 		}
@@ -54,7 +54,7 @@ func (s *server) diffOf(r *http.Request) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return diffHref(rundiff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), nil
+		return diffHref(diff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), nil
 	}
 	before, err := s.Store.Neighbour(r.Context(), id)
 	if fork := run.Settings.Fork; fork != nil {
@@ -64,12 +64,12 @@ func (s *server) diffOf(r *http.Request) (string, error) {
 		return "", err
 	}
 	if before > id { // the first of its project: what came after it is compared with it
-		return diffHref(rundiff.Ref{Run: id}, rundiff.Ref{Run: before}, ""), nil
+		return diffHref(diff.Ref{Run: id}, diff.Ref{Run: before}, ""), nil
 	}
-	return diffHref(rundiff.Ref{Run: before}, rundiff.Ref{Run: id}, ""), nil
+	return diffHref(diff.Ref{Run: before}, diff.Ref{Run: id}, ""), nil
 }
 
-func diffHref(a, b rundiff.Ref, phase string) string {
+func diffHref(a, b diff.Ref, phase string) string {
 	q := url.Values{}
 	for name, n := range map[string]int{"attempt": a.Attempt, "other_attempt": b.Attempt} {
 		if n > 0 {
@@ -103,16 +103,16 @@ func (s *server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 		return nil, err
 	}
 	p := ui.DiffPage{Shell: shell, Phase: refs[0].Phase}
-	var sides [2]rundiff.Side
+	var sides [2]diff.Side
 	for i, ref := range refs {
-		if sides[i], err = rundiff.Load(r.Context(), s.Store, s.Artifacts, ref); err != nil {
+		if sides[i], err = diff.Load(r.Context(), s.Store, s.Artifacts, ref); err != nil {
 			return nil, err
 		}
 		if p.Attempts[i], err = s.attemptsOf(r.Context(), ref); err != nil {
 			return nil, err
 		}
 	}
-	p.Diff = rundiff.Compare(sides[0], sides[1])
+	p.Diff = diff.Compare(sides[0], sides[1])
 	for i, f := range filesOf(p.Code.Patch) {
 		f.Number, f.Shown = i+1, true
 		p.Files = append(p.Files, f)
@@ -122,7 +122,7 @@ func (s *server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 }
 
 // attemptsOf returns the attempts of the phase that a side may be one of.
-func (s *server) attemptsOf(ctx context.Context, ref rundiff.Ref) (out []int, err error) {
+func (s *server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err error) {
 	phases, err := s.Store.Phases(ctx, ref.Run)
 	for _, p := range phases {
 		if p.Phase == ref.Phase {
@@ -133,7 +133,7 @@ func (s *server) attemptsOf(ctx context.Context, ref rundiff.Ref) (out []int, er
 }
 
 // diffRefs reads which two sides a request is about.
-func diffRefs(r *http.Request) (refs [2]rundiff.Ref, err error) {
+func diffRefs(r *http.Request) (refs [2]diff.Ref, err error) {
 	q, err := textQuery(r)
 	if err != nil {
 		return refs, err

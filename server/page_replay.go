@@ -13,7 +13,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"

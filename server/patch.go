@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -98,7 +98,7 @@ func (s *server) patchBetween(ctx context.Context, from, to string) (patchText, 
 			}
 			sides[i] = content
 		}
-		text, err := rundiff.Between(sides[0], sides[1])
+		text, err := diff.Between(sides[0], sides[1])
 		if err != nil {
 			return patchText{}, fmt.Errorf("compare the patches %s and %s: %w", from, to, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
-	"github.com/rocketgpt/orchestrator/internal/rerun"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
@@ -32,7 +32,7 @@ type house interface {
 	Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error
 	Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error)
 	File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error)
-	Diff(ctx context.Context, left, right rundiff.Ref) (rundiff.Diff, error)
+	Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error)
 	OpenInterventions(ctx context.Context, limit int) ([]store.Intervention, error)
 	Timing(ctx context.Context, id int64) (control.Timing, error)
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 

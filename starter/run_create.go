@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // creation is what `run create` was asked.

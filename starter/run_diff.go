@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/report"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
+	"github.com/rocketgpt/orchestrator/internal/runs/report"
 )
 
 // diffCommand is what was asked of rgpt run diff.
@@ -49,7 +49,7 @@ since the attempt before.`,
 }
 
 // sides reads which two are to be compared.
-func (c diffCommand) sides(args []string) (sides [2]rundiff.Ref, err error) {
+func (c diffCommand) sides(args []string) (sides [2]diff.Ref, err error) {
 	if err := oneOf("phase", contract.Phase(c.phase), contract.Phases()); err != nil {
 		return sides, err
 	}
@@ -62,7 +62,7 @@ func (c diffCommand) sides(args []string) (sides [2]rundiff.Ref, err error) {
 		args = []string{fmt.Sprintf("%s@%d", args[0], c.attempts[0]), fmt.Sprintf("%s@%d", args[0], c.attempts[1])}
 	}
 	for i, arg := range args {
-		if sides[i], err = rundiff.ParseRef(arg); err != nil {
+		if sides[i], err = diff.ParseRef(arg); err != nil {
 			return sides, err
 		}
 		sides[i].Phase = contract.Phase(c.phase)
@@ -100,7 +100,7 @@ func (a *app) diff(cmd *cobra.Command, c diffCommand, args []string) error {
 const listedPoints = 20
 
 // printDiff prints a comparison, what is worse first.
-func (a *app) printDiff(d rundiff.Diff, patch bool) {
+func (a *app) printDiff(d diff.Diff, patch bool) {
 	o := diffOutput{Writer: a.out, colours: a.terminal()}
 	o.head(d)
 	o.points("Worse", "✗", styleBad, d.Regressions)
@@ -116,7 +116,7 @@ func (a *app) printDiff(d rundiff.Diff, patch bool) {
 	if patch && d.Code.Patch != "" {
 		fmt.Fprintf(o, "\n%s", cleanLines(d.Code.Patch))
 		if d.Code.PatchCut {
-			fmt.Fprintf(o, "[the patch is cut here: it is longer than %d bytes]\n", rundiff.MaxPatch)
+			fmt.Fprintf(o, "[the patch is cut here: it is longer than %d bytes]\n", diff.MaxPatch)
 		}
 	}
 }
@@ -134,11 +134,11 @@ func (o diffOutput) paint(s lipgloss.Style, text string) string {
 	return s.Render(text)
 }
 
-func (o diffOutput) head(d rundiff.Diff) {
+func (o diffOutput) head(d diff.Diff) {
 	fmt.Fprintf(o, "From %s to %s\n\n", d.Left.Name(), d.Right.Name())
 	w := tabwriter.NewWriter(o, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RUN\tSTATUS\tBASE\tTREE\tGOAL")
-	for _, i := range []rundiff.Ident{d.Left, d.Right} {
+	for _, i := range []diff.Ident{d.Left, d.Right} {
 		status := i.Status
 		if i.Phase != "" {
 			status = fmt.Sprintf("%s %s", i.Phase, status)
@@ -156,14 +156,14 @@ func dash(s string) string {
 }
 
 // points prints what is worse or better, of each kind the first ones.
-func (o diffOutput) points(title, mark string, s lipgloss.Style, points []rundiff.Point) {
+func (o diffOutput) points(title, mark string, s lipgloss.Style, points []diff.Point) {
 	if len(points) == 0 {
 		fmt.Fprintf(o, "\n%s: nothing\n", title)
 		return
 	}
 	fmt.Fprintf(o, "\n%s\n", o.paint(s, fmt.Sprintf("%s: %d", title, len(points))))
-	shown := map[rundiff.Kind]int{}
-	var left []rundiff.Kind
+	shown := map[diff.Kind]int{}
+	var left []diff.Kind
 	for _, p := range points {
 		if shown[p.Kind]++; shown[p.Kind] == listedPoints+1 {
 			left = append(left, p.Kind)
@@ -183,7 +183,7 @@ func (o diffOutput) points(title, mark string, s lipgloss.Style, points []rundif
 }
 
 // table prints all numbers side by side.
-func (o diffOutput) table(d rundiff.Diff) {
+func (o diffOutput) table(d diff.Diff) {
 	w := tabwriter.NewWriter(o, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\n\t%s\t%s\tCHANGE\t\n", d.Left.Name(), d.Right.Name())
 	count := func(name string, l, r int) { fmt.Fprintf(w, "%s\t%d\t%d\t%+d\t\n", name, l, r, r-l) }
@@ -230,7 +230,7 @@ func signed(n int64) string {
 	return text
 }
 
-func (o diffOutput) plan(d rundiff.PlanDiff) {
+func (o diffOutput) plan(d diff.PlanDiff) {
 	switch {
 	case !d.LeftRecorded && !d.RightRecorded:
 		fmt.Fprintln(o, "Plan: none on either side")
@@ -262,7 +262,7 @@ func (o diffOutput) plan(d rundiff.PlanDiff) {
 	o.lines(lines)
 }
 
-func fieldNames(changes []rundiff.FieldChange) string {
+func fieldNames(changes []diff.FieldChange) string {
 	names := make([]string, len(changes))
 	for i, c := range changes {
 		names[i] = c.Field
@@ -281,7 +281,7 @@ func (o diffOutput) lines(lines []string) {
 	}
 }
 
-func (o diffOutput) code(d rundiff.CodeDiff) {
+func (o diffOutput) code(d diff.CodeDiff) {
 	switch {
 	case d.Same:
 		fmt.Fprintln(o, "Code: the same, byte for byte")
@@ -306,10 +306,10 @@ func (o diffOutput) code(d rundiff.CodeDiff) {
 }
 
 // tests prints what is neither worse nor better but worth a look.
-func (o diffOutput) tests(d rundiff.TestsDiff) {
+func (o diffOutput) tests(d diff.TestsDiff) {
 	for _, l := range []struct {
 		name string
-		list []rundiff.Test
+		list []diff.Test
 	}{{"Still failing", d.StillFailing}, {"Flaky", d.Flaky}} {
 		if len(l.list) == 0 {
 			continue
@@ -323,24 +323,24 @@ func (o diffOutput) tests(d rundiff.TestsDiff) {
 	}
 }
 
-func (o diffOutput) models(d rundiff.Diff) {
+func (o diffOutput) models(d diff.Diff) {
 	if !d.Models.Same {
 		fmt.Fprintf(o, "Models: %s\n", o.modelNames(d.Left, d.Models.Left))
 		fmt.Fprintf(o, "        %s\n", o.modelNames(d.Right, d.Models.Right))
 	}
-	for i, heals := range [][]rundiff.Heal{d.Heals.Left, d.Heals.Right} {
+	for i, heals := range [][]diff.Heal{d.Heals.Left, d.Heals.Right} {
 		var lines []string
 		for _, h := range heals {
 			lines = append(lines, fmt.Sprintf("%s of %s: %s", h.ErrorType, h.Phase, h.Action))
 		}
 		if len(lines) > 0 {
-			fmt.Fprintf(o, "Heals of %s\n", [2]rundiff.Ident{d.Left, d.Right}[i].Name())
+			fmt.Fprintf(o, "Heals of %s\n", [2]diff.Ident{d.Left, d.Right}[i].Name())
 			o.lines(lines)
 		}
 	}
 }
 
-func (o diffOutput) modelNames(i rundiff.Ident, models []rundiff.Model) string {
+func (o diffOutput) modelNames(i diff.Ident, models []diff.Model) string {
 	names := make([]string, len(models))
 	for k, m := range models {
 		names[k] = fmt.Sprintf("%s %s/%s", m.Agent, m.Provider, m.Model)

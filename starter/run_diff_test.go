@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -29,11 +29,11 @@ func TestTwoStoredRunsAreComparedWhatIsWorseFirst(t *testing.T) {
 	require.Contains(t, p.ok(t, "run", "diff", "1@1", "2@1").out, "tester failed")
 	require.Equal(t, p.ok(t, "run", "diff", "1@1", "1@1").out, p.ok(t, "run", "diff", "1", "--attempts", "1,1").out)
 
-	var d rundiff.Diff
+	var d diff.Diff
 	asJSON := p.run(t, "run", "diff", "1", "2", "--json", "--exit-code")
 	require.Equal(t, exitFailed, asJSON.code)
 	require.NoError(t, json.Unmarshal([]byte(asJSON.out), &d))
-	require.Equal(t, rundiff.KindFailure, d.Regressions[0].Kind)
+	require.Equal(t, diff.KindFailure, d.Regressions[0].Kind)
 	require.Equal(t, "multiply", d.Tests.NewFailures[0].Name)
 	require.Less(t, strings.Index(asJSON.out, `"regressions"`), strings.Index(asJSON.out, `"plan"`))
 }
@@ -56,14 +56,14 @@ func TestComparisonsOfWhatIsNotThereExitWith4(t *testing.T) {
 }
 
 // compared is a side with something in every part of a comparison.
-func compared(run int64, took time.Duration, patch string, cases ...contract.TestCase) rundiff.Side {
+func compared(run int64, took time.Duration, patch string, cases ...contract.TestCase) diff.Side {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ended := began.Add(took)
 	tester := store.Execution{ExecutionRef: contract.ExecutionRef{Phase: contract.PhaseTester, Attempt: 1}, StartedAt: began, FinishedAt: &ended}
 	check := store.Check{Result: contract.CheckResult{Check: contract.Check{ID: "test-go-1", Category: contract.CategoryTest}, DurationMS: 40}, Cases: cases}
-	return rundiff.Side{
-		Ref: rundiff.Ref{Run: run}, Goal: "Add division", Status: "done", Base: "c0ffeec0ffeec0ffee", Repo: "/r",
-		Code: rundiff.Code{Tree: fmt.Sprintf("beef%d", run), Patch: []byte(patch)}, Tester: &tester, Checks: []store.Check{check}, Phases: []store.Execution{tester},
+	return diff.Side{
+		Ref: diff.Ref{Run: run}, Goal: "Add division", Status: "done", Base: "c0ffeec0ffeec0ffee", Repo: "/r",
+		Code: diff.Code{Tree: fmt.Sprintf("beef%d", run), Patch: []byte(patch)}, Tester: &tester, Checks: []store.Check{check}, Phases: []store.Execution{tester},
 	}
 }
 
@@ -92,7 +92,7 @@ func TestAllPartsOfAComparisonAreShown(t *testing.T) {
 	right.Notes = []string{"42: a note"}
 	var out, errs bytes.Buffer
 	a := newApp(nil, &out, &errs)
-	a.printDiff(rundiff.Compare(left, right), true)
+	a.printDiff(diff.Compare(left, right), true)
 	golden(t, "diff_full.txt", out.String())
 	require.NotContains(t, out.String(), "\x1b")
 	require.NotContains(t, out.String(), "\u202e")

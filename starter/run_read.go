@@ -16,7 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/report"
+	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 

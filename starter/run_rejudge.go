@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/internal/control"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
 // rejudgeOrder says by what recorded results are judged again.

@@ -9,9 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
 // world is what the workflows under test act on: activities that answer as

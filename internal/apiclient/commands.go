@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/control"
-	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 )
 
 // Create makes and starts a run. Without a key of its own the request gets one,

@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/health"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -108,10 +108,10 @@ func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, 
 }
 
 // Diff compares two runs, or attempts of one.
-func (c *Client) Diff(ctx context.Context, left, right rundiff.Ref) (rundiff.Diff, error) {
+func (c *Client) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error) {
 	r := read(runPath(left.Run, "diff", strconv.FormatInt(right.Run, 10))...)
 	r.query = parameters("attempt", strconv.Itoa(left.Attempt), "other_attempt", strconv.Itoa(right.Attempt), "phase", string(left.Phase))
-	return ask[rundiff.Diff](ctx, c, r)
+	return ask[diff.Diff](ctx, c, r)
 }
 
 // OpenInterventions returns what waits for people, the oldest first, at most limit.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/rerun"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )

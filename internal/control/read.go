@@ -8,10 +8,10 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
+	"github.com/rocketgpt/orchestrator/internal/runs/timing"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/timing"
 )
 
 // Conversation is what was said and done in one execution.
@@ -55,16 +55,16 @@ func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase
 }
 
 // Diff compares two runs, or attempts of one: what is different on the right.
-func (r *Runs) Diff(ctx context.Context, left, right rundiff.Ref) (rundiff.Diff, error) {
-	var sides [2]rundiff.Side
-	for i, ref := range []rundiff.Ref{left, right} {
-		side, err := rundiff.Load(ctx, r.Store, r.Artifacts, ref)
+func (r *Runs) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error) {
+	var sides [2]diff.Side
+	for i, ref := range []diff.Ref{left, right} {
+		side, err := diff.Load(ctx, r.Store, r.Artifacts, ref)
 		if err != nil {
-			return rundiff.Diff{}, err
+			return diff.Diff{}, err
 		}
 		sides[i] = side
 	}
-	return rundiff.Compare(sides[0], sides[1]), nil
+	return diff.Compare(sides[0], sides[1]), nil
 }
 
 // File opens a file of a run. The caller closes it.

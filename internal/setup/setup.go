@@ -20,9 +20,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )

@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
 )
 
 // Switch says whether a stage runs.

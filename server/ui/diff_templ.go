@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 )
 
 // DiffPage compares two runs, or attempts of one.
 type DiffPage struct {
 	Shell
-	rundiff.Diff
+	diff.Diff
 	Phase    contract.Phase // whose attempts are counted
 	Attempts [2][]int       // of the phase, of each side
 	Files    []ChangedFile  // from the code of the left to that of the right
@@ -310,7 +310,7 @@ func Compared(p DiffPage) templ.Component {
 	})
 }
 
-func sideName(i rundiff.Ident) string {
+func sideName(i diff.Ident) string {
 	if i.Attempt > 0 {
 		return fmt.Sprintf("#%d, %s attempt %d", i.Run, i.Phase, i.Attempt)
 	}
@@ -319,7 +319,7 @@ func sideName(i rundiff.Ident) string {
 
 // sideState is the state that a side is shown as: that of its run, or of its
 // attempt.
-func sideState(i rundiff.Ident) State {
+func sideState(i diff.Ident) State {
 	if i.Attempt > 0 {
 		return ExecutionState(contract.ExecutionStatus(i.Status))
 	}
@@ -352,7 +352,7 @@ func (p DiffPage) with(attempt int, left bool) templ.SafeURL {
 	return diffHref(p.Left.Run, p.Right.Run, int64(p.Left.Attempt), int64(attempt), p.Phase)
 }
 
-func diffSide(p DiffPage, word string, i rundiff.Ident, attempts []int, left bool) templ.Component {
+func diffSide(p DiffPage, word string, i diff.Ident, attempts []int, left bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -682,7 +682,7 @@ func diffChoice(p DiffPage) templ.Component {
 	})
 }
 
-func diffPoints(title string, state State, points []rundiff.Point, none string) templ.Component {
+func diffPoints(title string, state State, points []diff.Point, none string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -869,7 +869,7 @@ func diffPoints(title string, state State, points []rundiff.Point, none string) 
 // mostPoints is how many things of one list are in the page at all.
 const mostPoints = 300
 
-func pointRows(state State, points []rundiff.Point) templ.Component {
+func pointRows(state State, points []diff.Point) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -952,7 +952,7 @@ func pointRows(state State, points []rundiff.Point) templ.Component {
 	})
 }
 
-func diffPlan(d rundiff.Diff) templ.Component {
+func diffPlan(d diff.Diff) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1203,7 +1203,7 @@ func diffPlan(d rundiff.Diff) templ.Component {
 	})
 }
 
-func planWords(p rundiff.PlanDiff) string {
+func planWords(p diff.PlanDiff) string {
 	switch {
 	case !p.LeftRecorded && !p.RightRecorded:
 		return "none on either side"
@@ -1451,7 +1451,7 @@ const (
 	openDiffBytes = 16 << 10
 )
 
-func codeWords(c rundiff.CodeDiff) string {
+func codeWords(c diff.CodeDiff) string {
 	switch {
 	case c.Same:
 		return "the same, byte for byte"
@@ -1463,7 +1463,7 @@ func codeWords(c rundiff.CodeDiff) string {
 	return plural(len(c.Files), "file differs", "files differ")
 }
 
-func diffTests(t rundiff.TestsDiff) templ.Component {
+func diffTests(t diff.TestsDiff) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1685,7 +1685,7 @@ func outcome(s string) string {
 	return s
 }
 
-func testsWords(t rundiff.TestsDiff) string {
+func testsWords(t diff.TestsDiff) string {
 	switch {
 	case !t.LeftRecorded && !t.RightRecorded:
 		return "nothing was tested on either side"
@@ -1707,18 +1707,18 @@ func testsWords(t rundiff.TestsDiff) string {
 
 type testList struct {
 	title, class string
-	tests        []rundiff.Test
+	tests        []diff.Test
 }
 
 // testLists are the lists of tests, what is worse first.
-func testLists(t rundiff.TestsDiff) []testList {
+func testLists(t diff.TestsDiff) []testList {
 	return []testList{
 		{"New failures", "bad", t.NewFailures}, {"Still failing", "bad", t.StillFailing}, {"Gone", "warn", t.Gone}, {"Newly skipped", "warn", t.NewlySkipped},
 		{"Flaky", "warn", t.Flaky}, {"Fixed", "good", t.Fixed}, {"No longer skipped", "good", t.NoLongerSkipped}, {"New tests", "", t.NewTests},
 	}
 }
 
-func diffFindings(f rundiff.FindingsDiff) templ.Component {
+func diffFindings(f diff.FindingsDiff) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1786,7 +1786,7 @@ func diffFindings(f rundiff.FindingsDiff) templ.Component {
 	})
 }
 
-func findingList(title, class string, list []rundiff.Finding) templ.Component {
+func findingList(title, class string, list []diff.Finding) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1936,7 +1936,7 @@ type diffNumber struct {
 	name, left, right, change, class string
 }
 
-func numbers(d rundiff.Diff) (out []diffNumber) {
+func numbers(d diff.Diff) (out []diffNumber) {
 	count := func(name string, l, r int, class func(int) string) {
 		change := "–"
 		if l != r {
@@ -1994,7 +1994,7 @@ func signedTime(ms int64) string {
 	}
 }
 
-func diffNumbers(d rundiff.Diff) templ.Component {
+func diffNumbers(d diff.Diff) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2133,7 +2133,7 @@ func diffNumbers(d rundiff.Diff) templ.Component {
 	})
 }
 
-func diffModels(d rundiff.Diff) templ.Component {
+func diffModels(d diff.Diff) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2184,7 +2184,7 @@ func diffModels(d rundiff.Diff) templ.Component {
 	})
 }
 
-func modelList(side string, models []rundiff.Model, heals []rundiff.Heal) templ.Component {
+func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

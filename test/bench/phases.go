@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rocketgpt/orchestrator/internal/timing"
+	"github.com/rocketgpt/orchestrator/internal/runs/timing"
 )
 
 // phaseResult is what a number of runs took, of the product or of the bare

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/rocketgpt/orchestrator/internal/timing"
+	"github.com/rocketgpt/orchestrator/internal/runs/timing"
 )
 
 // table prints rows under a head, in columns.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 

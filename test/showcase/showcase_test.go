@@ -17,7 +17,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
@@ -295,13 +295,13 @@ func (w world) extremes(t *testing.T, runs map[int64]store.RunDetails) {
 func (w world) regression(t *testing.T, runs map[int64]store.RunDetails) {
 	t.Helper()
 	require.Equal(t, runs[Baseline].GoalTitle, runs[Regressed].GoalTitle)
-	var sides []rundiff.Side
+	var sides []diff.Side
 	for _, id := range []int64{Baseline, Regressed} {
-		side, err := rundiff.Load(t.Context(), w.db, w.blobs, rundiff.Ref{Run: id, Phase: contract.PhaseTester})
+		side, err := diff.Load(t.Context(), w.db, w.blobs, diff.Ref{Run: id, Phase: contract.PhaseTester})
 		require.NoError(t, err)
 		sides = append(sides, side)
 	}
-	diff := rundiff.Compare(sides[0], sides[1])
+	diff := diff.Compare(sides[0], sides[1])
 	require.NotEmpty(t, diff.Regressions)
 	require.Empty(t, sides[0].Code.Why)
 	require.NotEmpty(t, sides[1].Code.Patch)

@@ -1,4 +1,4 @@
-package rundiff
+package diff
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package rundiff_test
+package diff_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 )
 
 func TestWhatWasDoneInBetweenLeadsFromOnePatchToTheOther(t *testing.T) {
@@ -23,7 +23,7 @@ func TestWhatWasDoneInBetweenLeadsFromOnePatchToTheOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start, left, right := r.tree(t, base), r.tree(t, over(base, c.from)), r.tree(t, over(base, c.to))
-			patch, err := rundiff.Between(r.code(t, start, left).Patch, r.code(t, start, right).Patch)
+			patch, err := diff.Between(r.code(t, start, left).Patch, r.code(t, start, right).Patch)
 			require.NoError(t, err)
 			require.Equal(t, left == right, patch == "")
 			r.git(t, "", "read-tree", left)
@@ -40,10 +40,10 @@ func TestAPatchWithMoreLinesThanChangedIsToldWithThoseThatDid(t *testing.T) {
 	wide := "diff --git a/f b/f\nindex 1111111111111111111111111111111111111111..2222222222222222222222222222222222222222 100644\n--- a/f\n+++ b/f\n" +
 		"@@ -1,20 +1,20 @@\n" + "-" + strings.ReplaceAll(strings.TrimSuffix(lines(1, 20), "\n"), "\n", "\n-") + "\n" +
 		"+first\n+" + strings.ReplaceAll(strings.TrimSuffix(lines(2, 19), "\n"), "\n", "\n+") + "\n+last\n"
-	patch, err := rundiff.Between(nil, []byte(wide))
+	patch, err := diff.Between(nil, []byte(wide))
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(patch, "\n+")-1, patch) // one of them is the name of the file
 	require.Equal(t, 2, strings.Count(patch, "@@ -"), patch)
-	_, err = rundiff.Between([]byte("no patch\n"), nil)
+	_, err = diff.Between([]byte("no patch\n"), nil)
 	require.Error(t, err)
 }

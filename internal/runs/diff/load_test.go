@@ -1,4 +1,4 @@
-package rundiff_test
+package diff_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
@@ -127,9 +127,9 @@ func (s *story) status(status contract.Status) {
 	s.record(contract.Record{Run: &contract.RunChange{Status: status, Finished: status.Terminal()}})
 }
 
-func (s *story) side(attempt int, phase contract.Phase) rundiff.Side {
+func (s *story) side(attempt int, phase contract.Phase) diff.Side {
 	s.tb.Helper()
-	side, err := rundiff.Load(s.tb.Context(), s.Store, s.blobs, rundiff.Ref{Run: s.id, Attempt: attempt, Phase: phase})
+	side, err := diff.Load(s.tb.Context(), s.Store, s.blobs, diff.Ref{Run: s.id, Attempt: attempt, Phase: phase})
 	require.NoError(s.tb, err)
 	return side
 }
@@ -159,16 +159,16 @@ func TestAnAttemptIsWhatHappenedSinceTheOneBefore(t *testing.T) {
 	require.Equal(t, "completed", second.Status)
 	require.EqualValues(t, 110, first.Usage.Tokens())
 	require.EqualValues(t, 7, second.Usage.Tokens())
-	d := rundiff.Compare(first, second)
+	d := diff.Compare(first, second)
 	require.Empty(t, d.Regressions)
-	require.Equal(t, []rundiff.Kind{rundiff.KindStatusBetter, rundiff.KindCheckOK, rundiff.KindFixed, rundiff.KindCheaper}, kinds(d.Improvements))
+	require.Equal(t, []diff.Kind{diff.KindStatusBetter, diff.KindCheckOK, diff.KindFixed, diff.KindCheaper}, kinds(d.Improvements))
 	require.Equal(t, []string{"TestDivide"}, names(d.Tests.Fixed))
 	require.Len(t, d.Findings.Fixed, 1)
 	require.Contains(t, d.Code.Patch, "-// wrong\n+// right\n")
 	require.EqualValues(t, 3000, d.Timing[1].RightMS, "the builder's second attempt alone")
 	require.Zero(t, d.Timing[0].RightMS, "no planner since then")
 
-	d = rundiff.Compare(s.side(1, contract.PhaseBuilder), s.side(2, contract.PhaseBuilder))
+	d = diff.Compare(s.side(1, contract.PhaseBuilder), s.side(2, contract.PhaseBuilder))
 	require.EqualValues(t, -103, d.Tokens.Delta, "an attempt of the builder is with its steps and the planner before it")
 	require.False(t, d.Tests.LeftRecorded)
 	require.Contains(t, d.Code.Patch, "-// wrong\n+// right\n")
@@ -185,12 +185,12 @@ func TestAnAttemptIsWhatHappenedSinceTheOneBefore(t *testing.T) {
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := healed(t, newHouse(t))
-	for _, ref := range []rundiff.Ref{{Run: 4711}, {Run: s.id, Attempt: 3}, {Run: s.id, Attempt: 1, Phase: contract.PhaseReleaser}} {
-		_, err := rundiff.Load(t.Context(), s.Store, s.blobs, ref)
+	for _, ref := range []diff.Ref{{Run: 4711}, {Run: s.id, Attempt: 3}, {Run: s.id, Attempt: 1, Phase: contract.PhaseReleaser}} {
+		_, err := diff.Load(t.Context(), s.Store, s.blobs, ref)
 		require.ErrorIs(t, err, store.ErrNotFound)
 		require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
 	}
-	_, err := rundiff.Load(t.Context(), s.Store, s.blobs, rundiff.Ref{Run: s.id, Attempt: 3})
+	_, err := diff.Load(t.Context(), s.Store, s.blobs, diff.Ref{Run: s.id, Attempt: 3})
 	require.ErrorContains(t, err, "has no attempt 3 of the tester, but 2 in all")
 }
 
@@ -230,7 +230,7 @@ func TestCodeThatCannotBeReadIsSaid(t *testing.T) {
 	same := h.run(t)
 	same.end(same.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": h.base, "patch": ""})
 	side = same.side(0, "")
-	require.Equal(t, rundiff.Code{Tree: h.base}, side.Code, "nothing changed, which is known")
+	require.Equal(t, diff.Code{Tree: h.base}, side.Code, "nothing changed, which is known")
 }
 
 func TestTestsOfOlderCodeAreNamed(t *testing.T) {
@@ -275,7 +275,7 @@ func (s *story) repair(number int, status contract.HealStatus, content files) {
 func TestAChangeThatIsTooLargeIsComparedByItsTree(t *testing.T) {
 	t.Parallel()
 	s := newHouse(t).run(t)
-	digest, err := s.blobs.Put(context.WithoutCancel(t.Context()), make([]byte, rundiff.MaxPatchRead+1))
+	digest, err := s.blobs.Put(context.WithoutCancel(t.Context()), make([]byte, diff.MaxPatchRead+1))
 	require.NoError(t, err)
 	s.end(s.begin(contract.PhaseBuilder, "", 0), contract.ExecutionCompleted, map[string]any{"tree": "beef", "patch": digest})
 	side := s.side(0, "")

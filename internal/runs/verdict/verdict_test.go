@@ -7,7 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pin"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
 func check(id string, category contract.Category) contract.Check {

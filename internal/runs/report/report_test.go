@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/report"
+	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
 // ran is the outcome of a test check, with a finding for each failed or flaky test, as

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/verdict"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
 var bounds = verdict.MoveBounds{Moves: 16, Text: 1024}

@@ -1,10 +1,10 @@
-// Package rundiff tells what is different between two runs, or between two
+// Package diff tells what is different between two runs, or between two
 // attempts of one, and what of it is worse.
 //
 // Load reads a side from the database and the artifact store; Compare is a pure
 // function of two sides. Neither needs the repository, a workspace or a worker,
 // so old runs can be compared for as long as their rows and artifacts are kept.
-package rundiff
+package diff
 
 import (
 	"fmt"

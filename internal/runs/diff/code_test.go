@@ -1,4 +1,4 @@
-package rundiff_test
+package diff_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/rocketgpt/orchestrator/internal/rundiff"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 )
 
 // repo is a git repository that makes patches as workspaces do.
@@ -61,18 +61,18 @@ func (r repo) tree(tb fataler, content files) string {
 	return r.git(tb, "", "write-tree")
 }
 
-func (r repo) code(tb fataler, base, tree string) rundiff.Code {
+func (r repo) code(tb fataler, base, tree string) diff.Code {
 	patch := r.git(tb, "", "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", base, tree)
-	return rundiff.Code{Tree: tree, Patch: []byte(patch + "\n")}
+	return diff.Code{Tree: tree, Patch: []byte(patch + "\n")}
 }
 
 // compare makes the trees and compares what leads to them, without the trees.
-func (r repo) compare(tb fataler, base, left, right files) (d rundiff.Diff, leftTree, rightTree string) {
+func (r repo) compare(tb fataler, base, left, right files) (d diff.Diff, leftTree, rightTree string) {
 	from := r.tree(tb, base)
 	leftTree, rightTree = r.tree(tb, left), r.tree(tb, right)
 	a, b := side(1), side(2)
 	a.Code, b.Code = r.code(tb, from, leftTree), r.code(tb, from, rightTree)
-	return rundiff.Compare(a, b), leftTree, rightTree
+	return diff.Compare(a, b), leftTree, rightTree
 }
 
 func lines(from, to int) string {
@@ -129,7 +129,7 @@ func over(base, more files) files {
 
 // leads sees that git makes the right's tree of the left's with the patch, and
 // counts the same lines as git does at most.
-func (r repo) leads(tb fataler, d rundiff.Diff, left, right string) {
+func (r repo) leads(tb fataler, d diff.Diff, left, right string) {
 	r.git(tb, "", "read-tree", left)
 	if d.Code.Patch != "" {
 		r.git(tb, d.Code.Patch, "apply", "--cached", "--allow-empty", "-")
@@ -187,7 +187,7 @@ func TestBinaryFilesAndOtherKindsAreNamedWithoutLines(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t)
 	d, _, _ := r.compare(t, files{"b": "\x00old", "k": "text\n"}, files{"b": "\x00left", "k": "text\n"}, files{"b": "\x00right", "k": "link:elsewhere"})
-	require.Equal(t, []rundiff.FileDiff{{Path: "b", Status: rundiff.FileModified, Binary: true}, {Path: "k", Status: rundiff.FileModified, Added: 1, Removed: 1}}, d.Code.Files)
+	require.Equal(t, []diff.FileDiff{{Path: "b", Status: diff.FileModified, Binary: true}, {Path: "k", Status: diff.FileModified, Added: 1, Removed: 1}}, d.Code.Files)
 	require.Contains(t, d.Code.Patch, "Binary files a/b and b/b differ")
 }
 
@@ -197,7 +197,7 @@ func TestTheSameTreeIsTheSameCodeWhereverItCameFrom(t *testing.T) {
 	one, two, end := r.tree(t, files{"f": "1\n"}), r.tree(t, files{"f": "2\n"}), r.tree(t, files{"f": "3\n"})
 	a, b := side(1), side(2)
 	a.Code, b.Code, b.Base = r.code(t, one, end), r.code(t, two, end), "beef"
-	d := rundiff.Compare(a, b)
+	d := diff.Compare(a, b)
 	require.True(t, d.Code.Same)
 	require.False(t, d.Code.SameBase)
 	require.Empty(t, d.Code.Files)
@@ -210,12 +210,12 @@ func TestOfOtherBasesOnlyWhatIsKnownIsTold(t *testing.T) {
 	a, b := side(1), side(2)
 	a.Code = r.code(t, r.tree(t, one), r.tree(t, over(one, files{"both": "1\nl\n", "left": "1\nl\n", "stays": "0\n1\n2\n", "new": "a\n"})))
 	b.Code, b.Base = r.code(t, r.tree(t, two), r.tree(t, over(two, files{"both": "2\nr\nr\n", "stays": "1\n2\n3\n", "new": "a\n"}))), "beef"
-	d := rundiff.Compare(a, b)
+	d := diff.Compare(a, b)
 	require.False(t, d.Code.SameBase)
-	require.Equal(t, []rundiff.FileDiff{
-		{Path: "both", Status: rundiff.FileModified, Unsure: true},
-		{Path: "left", Status: rundiff.FileModified, Removed: 1, Unsure: true},
-		{Path: "stays", Status: rundiff.FileModified, Added: 1, Removed: 1},
+	require.Equal(t, []diff.FileDiff{
+		{Path: "both", Status: diff.FileModified, Unsure: true},
+		{Path: "left", Status: diff.FileModified, Removed: 1, Unsure: true},
+		{Path: "stays", Status: diff.FileModified, Added: 1, Removed: 1},
 	}, d.Code.Files, "a file that both found the same is compared exactly; one that both made the same is the same")
 	require.Contains(t, strings.Join(d.Notes, "\n"), "started from different commits")
 }
@@ -229,7 +229,7 @@ func TestALongPatchIsCutAndTheListOfFilesIsNot(t *testing.T) {
 	}
 	d, _, _ := r.compare(t, files{}, files{}, big)
 	require.True(t, d.Code.PatchCut)
-	require.LessOrEqual(t, len(d.Code.Patch), rundiff.MaxPatch)
+	require.LessOrEqual(t, len(d.Code.Patch), diff.MaxPatch)
 	require.True(t, strings.HasSuffix(d.Code.Patch, "\n"))
 	require.Len(t, d.Code.Files, 5)
 	require.EqualValues(t, 15000, d.Code.Added)
@@ -247,16 +247,16 @@ func TestSecretsInTheCodeAreNotShown(t *testing.T) {
 func TestCodeThatIsMissingOrBrokenIsSaidAndNotGuessed(t *testing.T) {
 	t.Parallel()
 	a, b := side(1), side(2)
-	a.Code = rundiff.Code{Why: "no code is recorded: nothing was built"}
-	b.Code = rundiff.Code{Tree: "beef"}
-	d := rundiff.Compare(a, b)
+	a.Code = diff.Code{Why: "no code is recorded: nothing was built"}
+	b.Code = diff.Code{Tree: "beef"}
+	d := diff.Compare(a, b)
 	require.False(t, d.Code.LeftRecorded)
 	require.True(t, d.Code.RightRecorded)
 	require.False(t, d.Code.Same)
 	require.Contains(t, d.Notes, "1: no code is recorded: nothing was built")
 	for _, patch := range []string{"garbage", "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n x\n"} {
-		a.Code = rundiff.Code{Tree: "c0ffee", Patch: []byte(patch)}
-		d = rundiff.Compare(a, b)
+		a.Code = diff.Code{Tree: "c0ffee", Patch: []byte(patch)}
+		d = diff.Compare(a, b)
 		require.False(t, d.Code.LeftRecorded, patch)
 		require.Contains(t, strings.Join(d.Notes, "\n"), "cannot be understood", patch)
 		require.Empty(t, d.Code.Files)
@@ -270,8 +270,8 @@ func FuzzPatchesNeverCrashTheComparison(f *testing.F) {
 	f.Add(r.code(f, from, r.tree(f, files{"f": "\x00"})).Patch, r.code(f, from, r.tree(f, files{"g": "link:x"})).Patch)
 	f.Fuzz(func(t *testing.T, left, right []byte) {
 		a, b := side(1), side(2)
-		a.Code, b.Code = rundiff.Code{Tree: "a", Patch: left}, rundiff.Code{Tree: "b", Patch: right}
-		d := rundiff.Compare(a, b)
+		a.Code, b.Code = diff.Code{Tree: "a", Patch: left}, diff.Code{Tree: "b", Patch: right}
+		d := diff.Compare(a, b)
 		for _, file := range d.Code.Files {
 			require.GreaterOrEqual(t, file.Added, int64(0))
 		}
