@@ -982,3 +982,10 @@ func PipelineWorkflowID(id int64) string { return fmt.Sprintf("pipeline-%d", id)
 func MemberWorkflowID(id int64, m Member) string {
 	return PipelineWorkflowID(id) + "/member/" + string(m.Agent())
 }
+
+// Why a deliberation came to nothing where it was not aborted: the reason in its
+// failure context.
+const (
+	ReasonAgentsFailed = "agents_failed"
+	ReasonNoConsensus  = "no_consensus"
+)

@@ -1,5 +1,7 @@
 package contract
 
+import "time"
+
 // AgentLimits are what an agent may do wrong (specification, self-heal). With more of
 // one of them it is revoked: for its run, or for its deliberation.
 type AgentLimits struct {
@@ -36,3 +38,7 @@ func (l AgentLimits) Past(errors, same, violations int) Offence {
 func (s DeliberationSettings) AgentLimits() AgentLimits {
 	return AgentLimits{Errors: s.ErrorLimit, Repeats: s.RepeatLimit, Violations: s.ViolationLimit}
 }
+
+// TaskTimeout is how long a worker may hold a workflow task. It bounds how long
+// a run stands still when a worker dies while it holds one.
+const TaskTimeout = 3 * time.Second

@@ -330,3 +330,7 @@ type Ack struct {
 	Status  Status `json:"status"`
 	Message string `json:"message"`
 }
+
+// UsesModel reports whether a phase is the work of a model. The tester and the
+// releaser run commands: no model makes a difference to them.
+func (p Phase) UsesModel() bool { return p == PhasePlanner || p == PhaseBuilder }

@@ -135,26 +135,6 @@ func TestOrdersThatArriveJustBeforeAStepContinuesAsNewAreCarriedOver(t *testing.
 	require.EqualValues(t, 2, state.Orders)
 }
 
-func TestOrdersThatNobodyHasReadAreReadBeforeAStepContinuesAsNew(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.StepInput) error {
-		l := newAgentLoop(ctx, in) // which does not listen: its turn has not come yet
-		if err := workflow.Sleep(ctx, time.Minute); err != nil {
-			return err
-		}
-		return l.continueAsNew(ctx)
-	}, workflow.RegisterOptions{Name: "deaf"})
-	w.after(time.Second, func() {
-		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 1, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
-		w.env.SignalWorkflow(contract.SignalOrders, contract.Orders{Seq: 2, Paused: true, Model: contract.ModelChoice{Provider: "scripted", Model: "better"}})
-	})
-	w.env.ExecuteWorkflow("deaf", contract.StepInput{RunID: 7, Step: "step-001"})
-	state := next(t, w).State
-	require.True(t, state.Paused)
-	require.Equal(t, "better", state.Model.Model)
-}
-
 func TestAStepThatContinuesAsNewWhilePausedStaysPaused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -217,25 +217,3 @@ type buildOutput struct {
 	Patch string         `json:"patch"`
 	Usage contract.Usage `json:"usage"`
 }
-
-// conflictFailure says which step's change does not go together with the others.
-func conflictFailure(c contract.Conflict) *contract.Failure {
-	return &fault.New(contract.ClassLogic, contract.CodeMergeConflict,
-		"the change of step %s conflicts with those of steps it does not depend on, in %s; let one depend on the other", c.Step, listed(c.Paths)).Failure
-}
-
-// listed names a few of many.
-func listed(names []string) string {
-	const most = 10
-	out := ""
-	for i, n := range names {
-		if i == most {
-			return out + " and more"
-		}
-		if i > 0 {
-			out += ", "
-		}
-		out += n
-	}
-	return out
-}

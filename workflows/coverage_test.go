@@ -180,7 +180,7 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	for _, reason := range []contract.AbortReason{contract.AbortStuck, contract.AbortIterationLimit, contract.AbortTimeout} {
 		want["given up: "+string(reason)] = func(r recorded) bool { return !r.recovers && r.AbortReason == reason }
 	}
-	for reason := range gammaWhy {
+	for _, reason := range contract.GammaReasons() {
 		want["with GAMMA: "+string(reason)] = func(r recorded) bool { return !r.recovers && r.Metrics.GammaReason == reason }
 	}
 	for ending, shows := range want {

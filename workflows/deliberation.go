@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/log"
@@ -224,11 +225,6 @@ func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, w
 	}
 }
 
-var (
-	keyTenant = temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant)
-	keyRun    = temporal.NewSearchAttributeKeyInt64(contract.AttributeRun)
-)
-
 // spawn starts a member's workflow. It ends when it is cancelled: for itself, or
 // with the deliberation.
 func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason contract.GammaReason) {
@@ -367,9 +363,9 @@ func reasonOf(out *outcome) string {
 	case out.abort != "":
 		return string(out.abort)
 	case out.status == contract.PipelineFailed:
-		return reasonAgents
+		return contract.ReasonAgentsFailed
 	}
-	return reasonNoConsensus
+	return contract.ReasonNoConsensus
 }
 
 func names(seats []*seat) []string {
@@ -633,4 +629,9 @@ func (a *alarm) off() {
 		a.cancel()
 		a.cancel = nil
 	}
+}
+
+// sameModels reports whether the members of a deliberation have the same models.
+func sameModels(a, b map[contract.Agent]contract.ModelChoice) bool {
+	return !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return a[m.Agent()] != b[m.Agent()] })
 }

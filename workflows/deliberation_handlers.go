@@ -235,23 +235,6 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 	return "goes on"
 }
 
-// switchModels lets members use other models from their next turn on.
-func (c *council) switchModels(models map[contract.Agent]contract.ModelChoice) {
-	next := map[contract.Agent]contract.ModelChoice{}
-	for _, m := range contract.Members() {
-		next[m.Agent()] = c.settings.Models[m.Agent()]
-		other, ok := models[m.Agent()]
-		if !ok {
-			continue
-		}
-		next[m.Agent()] = other
-		if s := c.seat(m); s != nil && other != c.settings.Models[m.Agent()] {
-			s.model = &other
-		}
-	}
-	c.settings.Models = next
-}
-
 // whoAndWhy says who gave a command, and why.
 func whoAndWhy(c contract.PipelineCommand) string {
 	by := c.By

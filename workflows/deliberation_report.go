@@ -312,17 +312,11 @@ func (c *council) hint(reason string) string {
 		return fmt.Sprintf("%d rounds were not enough: leave side questions, merge the inherited proposals into one synthesis and vote on it", c.settings.Iterations)
 	case string(contract.AbortTimeout):
 		return fmt.Sprintf("the time of %s was over: write less, and vote on the newest synthesis as soon as it stands", c.limit)
-	case reasonAgents:
+	case contract.ReasonAgentsFailed:
 		return "all agents failed: see their errors; another model, or shorter turns, may help"
 	}
 	return "everybody was done without an agreement: let GAMMA decide where the two do not"
 }
-
-// Why a deliberation came to nothing, where it was not aborted.
-const (
-	reasonAgents      = "agents_failed"
-	reasonNoConsensus = "no_consensus"
-)
 
 // failed says why a deliberation came to nothing, for its failure context.
 func (c *council) failed(reason string, now time.Time) {

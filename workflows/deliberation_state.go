@@ -633,7 +633,7 @@ func (c *council) blame(s *seat, e contract.Error, n int) {
 	if len(s.errors) < c.settings.MovesPerTurn {
 		s.errors = append(s.errors, e)
 	}
-	kind := string(e.Class) + "|" + string(e.Code) + "|" + withoutNumbers(e.Message)
+	kind := string(e.Class) + "|" + string(e.Code) + "|" + fault.WithoutNumbers(e.Message)
 	s.repeats[kind]++
 	if e.Class == contract.ClassSafety {
 		s.violated++
@@ -955,4 +955,21 @@ func (c *council) deadline(now time.Time) time.Time {
 	default:
 	}
 	return next
+}
+
+// switchModels lets members use other models from their next turn on.
+func (c *council) switchModels(models map[contract.Agent]contract.ModelChoice) {
+	next := map[contract.Agent]contract.ModelChoice{}
+	for _, m := range contract.Members() {
+		next[m.Agent()] = c.settings.Models[m.Agent()]
+		other, ok := models[m.Agent()]
+		if !ok {
+			continue
+		}
+		next[m.Agent()] = other
+		if s := c.seat(m); s != nil && other != c.settings.Models[m.Agent()] {
+			s.model = &other
+		}
+	}
+	c.settings.Models = next
 }

@@ -387,9 +387,9 @@ func TestPayloadsFitWhateverTheTextsAre(t *testing.T) {
 	fits("a turn", c.turns[contract.Beta])
 	require.Contains(t, c.turns[contract.Beta].News.Note, "older entries")
 	c.report(contract.ReportPartial, contract.PipelineStopped, c.summary(), c.now)
-	fits("the handoff", c.handoffOf(reasonNoConsensus, c.now))
-	fits("what is inherited", c.inherit(reasonNoConsensus))
-	c.failed(reasonNoConsensus, c.now)
+	fits("the handoff", c.handoffOf(contract.ReasonNoConsensus, c.now))
+	fits("what is inherited", c.inherit(contract.ReasonNoConsensus))
+	c.failed(contract.ReasonNoConsensus, c.now)
 	var entries, messages, votes, events int
 	for c.toWrite() {
 		rec := c.draft(1, c.now)
@@ -679,26 +679,4 @@ func (p *party) turnOf(id string) int {
 	var turn int
 	_, _ = fmt.Sscanf(strings.Split(id, "-")[1], "%d", &turn)
 	return turn
-}
-
-func TestOfSwitchesOfModelsTheNewestCounts(t *testing.T) {
-	t.Parallel()
-	d := &deliberation{council: exchanging().council}
-	to := func(order int64, model string) string {
-		c := contract.PipelineCommand{Order: order, Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: model}}}
-		require.NoError(t, d.checkSwitchModel(c))
-		return d.applySwitchModel(nil, c)
-	}
-	require.Contains(t, to(2, "second"), "from the next turns on")
-	require.Equal(t, "second", d.settings.Models[contract.AgentAlpha].Model)
-	require.Contains(t, to(1, "first"), "newer")
-	require.Equal(t, "second", d.settings.Models[contract.AgentAlpha].Model, "what comes late is no news")
-	require.Equal(t, "second", d.seat(contract.Alpha).model.Model)
-	require.NotNil(t, d.draft(1, d.lastProgress).Change.Settings)
-	to(3, "second")
-	for _, wrong := range []contract.PipelineCommand{
-		{}, {Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: {Provider: "p", Model: "m"}}}, {Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p"}}},
-	} {
-		require.Error(t, d.checkSwitchModel(wrong))
-	}
 }

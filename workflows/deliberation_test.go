@@ -217,7 +217,7 @@ func TestEverybodyDoneWithoutAgreementIsNoConsensusAndNoAbort(t *testing.T) {
 	require.Equal(t, contract.GammaSuccess, result.Metrics.GammaReason)
 	require.NotContains(t, f.events(7), contract.EventOrchestrationAborted)
 	require.Equal(t, contract.AbortSteps()[1:], slices.DeleteFunc(f.events(7), func(e contract.EventType) bool { return !slices.Contains(contract.AbortSteps(), e) }))
-	require.Equal(t, reasonNoConsensus, f.last(7).FailureCtx.Reason)
+	require.Equal(t, contract.ReasonNoConsensus, f.last(7).FailureCtx.Reason)
 }
 
 func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
@@ -489,7 +489,7 @@ func TestBothDeadIsFailedWithACheckpoint(t *testing.T) {
 			result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Recoveries, in.Settings.Iterations = 1, 1 })
 			last := f.last(7)
 			require.Equal(t, contract.PipelineFailed, last.Status)
-			require.Equal(t, reasonAgents, last.FailureCtx.Reason)
+			require.Equal(t, contract.ReasonAgentsFailed, last.FailureCtx.Reason)
 			require.Equal(t, c.class, last.Failure.Class)
 			require.Contains(t, f.reports(7), contract.ReportCheckpoint)
 			require.Len(t, f.created, c.recoveries)

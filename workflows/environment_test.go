@@ -329,7 +329,6 @@ func TestARunThatOnlyPreparesEndsBeforeItsFirstPhase(t *testing.T) {
 	require.Equal(t, contract.StatusDone, result.Status)
 	require.Empty(t, w.planned)
 	require.Equal(t, []contract.EventType{"environment.started", "environment.ready", "baseline.ready", "run.updated"}, w.events())
-	require.True(t, canBecome(contract.StatusPending, contract.StatusDone))
 }
 
 func TestARunThatOnlyPreparesFailsWithoutAskingAnybody(t *testing.T) {

@@ -53,21 +53,13 @@ type failed struct {
 	from      contract.Workspace // where the step had begun
 }
 
-// work names what a phase's next attempt does: the phase, or one step of it.
-func workOf(p contract.Phase, step string) string {
-	if step == "" {
-		return string(p)
-	}
-	return string(p) + "/" + step
-}
-
 // heal makes what it can of a phase's failure. It returns the phase from which
 // the run goes on, or the failure that it ends with.
 func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	if r.maxRetries <= 0 || fault.Final(failure) {
 		return "", failure
 	}
-	if agent := contract.AgentOf(p); hasModel(p) { // what the others find is no fault of theirs
+	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is no fault of theirs
 		r.blame(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.failed.step)})
 	}
 	var asked contract.Command // by a person
@@ -116,7 +108,7 @@ func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contr
 	if d.Failed == "" || asked.Action != contract.HealAskPerson {
 		return d
 	}
-	d.Ask = questionAbout(p, r.failed.step, failure)
+	d.Ask = fault.QuestionAbout(p, r.failed.step, failure)
 	d.Ask.Reason += "; and no heal could look at it: " + d.Failed
 	d.Failed = ""
 	return d
@@ -196,7 +188,7 @@ func furthers(d contract.Directive) bool {
 func triedAt(work string, f *contract.Failure) string {
 	key := work + " " + string(f.Class)
 	if f.Class == contract.ClassAssertion {
-		key += " " + withoutNumbers(f.Message)
+		key += " " + fault.WithoutNumbers(f.Message)
 	}
 	return key
 }
@@ -618,7 +610,7 @@ func (c *conduct) blame(step string, f *contract.Failure, l contract.AgentLimits
 	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
 		return ""
 	}
-	kind := strings.Join([]string{step, string(f.Class), string(f.Code), withoutNumbers(f.Message)}, "|")
+	kind := strings.Join([]string{step, string(f.Class), string(f.Code), fault.WithoutNumbers(f.Message)}, "|")
 	c.errors++
 	c.same[kind]++
 	violations := 0
@@ -634,18 +626,6 @@ func (c *conduct) blame(step string, f *contract.Failure, l contract.AgentLimits
 		return fmt.Sprintf("it made %d errors", c.errors)
 	}
 	return ""
-}
-
-// withoutNumbers makes messages comparable that differ in lines and times.
-func withoutNumbers(s string) string {
-	const most = 200
-	s = strings.Map(func(c rune) rune {
-		if c >= '0' && c <= '9' {
-			return -1
-		}
-		return c
-	}, s)
-	return s[:min(len(s), most)]
 }
 
 // blame counts a failure for an agent. One that has used up a budget is

@@ -90,7 +90,7 @@ func TestARunThatFailsOnceInAnyPhaseHealsItselfAndIsDone(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			failure, action := fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no JSON"), contract.HealCorrectJSON
-			if !hasModel(p) {
+			if !p.UsesModel() {
 				failure, action = fault.New(contract.ClassRuntime, contract.CodeCommandCrashed, "it crashed"), contract.HealRerunStrict
 			}
 			w.failTimes(name, 1, failure)

@@ -138,13 +138,9 @@ func childOptions(ctx workflow.Context, id, queue string) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            id,
 		TaskQueue:             queue,
-		WorkflowTaskTimeout:   TaskTimeout,
+		WorkflowTaskTimeout:   contract.TaskTimeout,
 		WaitForCancellation:   true,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 	})
 }
-
-// TaskTimeout is how long a worker may hold a workflow task. It bounds how long
-// a run stands still when a worker dies while it holds one.
-const TaskTimeout = 3 * time.Second

@@ -59,3 +59,11 @@ func lostWorker(work, worker, queue string) contract.Record {
 		"work": work, "worker_lost": worker, "queue": queue, "waited": workerPatience.String(),
 	})
 }
+
+// work names what a phase's next attempt does: the phase, or one step of it.
+func workOf(p contract.Phase, step string) string {
+	if step == "" {
+		return string(p)
+	}
+	return string(p) + "/" + step
+}

@@ -103,11 +103,6 @@ func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
 	return out
 }
 
-// sameModels reports whether the members of a deliberation have the same models.
-func sameModels(a, b map[contract.Agent]contract.ModelChoice) bool {
-	return !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return a[m.Agent()] != b[m.Agent()] })
-}
-
 // memberModels are the models of those who deliberate about the plan: the one that
 // a person switched a member to; else as the run was started with, but who used
 // the planner's uses the one that the planner was switched to since, by a person
@@ -160,7 +155,7 @@ func noConsensus(result contract.DeliberationResult) error {
 	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed || f.Class == contract.ClassHuman) {
 		return fault.Restore(*f)
 	}
-	why := reasonNoConsensus
+	why := contract.ReasonNoConsensus
 	if result.AbortReason != "" {
 		why = string(result.AbortReason)
 	}

@@ -83,3 +83,15 @@ func (r *recorder) stoppedFirst(ctx workflow.Context, begin contract.Record) (co
 	}
 	return began.Execution, stopped
 }
+
+// happened is a record of one event.
+func happened(kind contract.EventType, payload map[string]any) contract.Record {
+	return contract.Record{Events: []contract.EventDraft{{Type: kind, Payload: payload}}}
+}
+
+// healEvent tells what became of a heal.
+func healEvent(kind contract.EventType, d contract.Directive, result string) contract.EventDraft {
+	return contract.EventDraft{Type: kind, Payload: map[string]any{
+		"heal": d.Number, "heal_action": d.Action, "error_type": d.Class, "error_code": d.Code, "result": result,
+	}}
+}

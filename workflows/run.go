@@ -31,11 +31,12 @@ func Run(ctx workflow.Context, in contract.RunInput) (contract.RunResult, error)
 // run is the workflow's state: the run's own (pure) and what coordinates it.
 type run struct {
 	runState
-	in     contract.RunInput
-	log    log.Logger
-	rows   *recorder
-	held   holds // what people asked for: pause, stop, approvals
-	cancel workflow.CancelFunc
+	in        contract.RunInput
+	log       log.Logger
+	rows      *recorder
+	held      holds // what people asked for: pause, stop, approvals
+	cancel    workflow.CancelFunc
+	stopClock workflow.CancelFunc // of the time that the run may take
 
 	completed    *contract.Record                 // of a phase, not written yet; see complete
 	executions   map[string]contract.ExecutionRef // the last of each phase and step, by name
@@ -407,7 +408,7 @@ func (r *run) deadline(ctx workflow.Context) {
 		return
 	}
 	if r.in.Settings.Release.Stay > 0 {
-		ctx, r.stay.stopClock = workflow.WithCancel(ctx)
+		ctx, r.stopClock = workflow.WithCancel(ctx)
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for left := most; left > 0; {
@@ -466,12 +467,6 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 		return rec
 	})
 }
-
-var (
-	keyPhase     = temporal.NewSearchAttributeKeyKeyword(contract.AttributePhase)
-	keyStatus    = temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus)
-	keyErrorType = temporal.NewSearchAttributeKeyKeyword(contract.AttributeErrorType)
-)
 
 // why turns an error of the workflow's own work into a failure, nil for none.
 func (r *run) why(err error) *contract.Failure {

@@ -59,11 +59,6 @@ type command struct {
 	apply func(r *run, ctx workflow.Context, c contract.Command) (contract.Record, string)
 }
 
-// happened is a record of one event.
-func happened(kind contract.EventType, payload map[string]any) contract.Record {
-	return contract.Record{Events: []contract.EventDraft{{Type: kind, Payload: payload}}}
-}
-
 // commands in a fixed order: registration must be the same at each replay.
 var commands = []command{
 	{contract.UpdateApprove, (*run).checkApprove, (*run).readEdited, (*run).applyApprove},
@@ -164,10 +159,6 @@ func (r *run) transcript() []contract.TranscriptKey {
 	return keys
 }
 
-// maxReason bounds the words that go with a command: they are part of histories
-// and prompts.
-const maxReason = 4 << 10
-
 // validate says why a command cannot be accepted. It must not change anything.
 func (r *run) validate(c command, args contract.Command) error {
 	if r.applied(args) {
@@ -218,10 +209,6 @@ func (r *run) obey(ctx workflow.Context, c command, args contract.Command) (cont
 func (r *run) applied(c contract.Command) bool {
 	_, done := r.held.seen[c.ID]
 	return done && c.ID != ""
-}
-
-func rejected(format string, args ...any) error {
-	return fault.ToTemporal(fault.New(contract.ClassHuman, contract.CodeRejected, format, args...), 1)
 }
 
 func (r *run) checkAnswer(c contract.Command) error {
@@ -435,7 +422,7 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	case c.Agent == "", known:
 		return nil
 	case !isMember:
-		return rejected("no agent is called %q", fault.Clip(string(c.Agent), keyLength))
+		return rejected("no agent is called %q", fault.Clip(string(c.Agent), maxName))
 	case !r.deliberates(c.Agent):
 		return rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
 	case r.consensus != nil:
@@ -486,13 +473,6 @@ func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record
 	r.held.stopper = &contract.PipelineCommand{ID: c.ID, By: by, Reason: c.Reason}
 	r.cancel()
 	return happened(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
-}
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return " (" + reason + ")"
 }
 
 // tellSteps tells the steps and the heal that are under way how things are to

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -141,4 +142,28 @@ func (s *runState) setPlan(id int64, p contract.Plan) {
 func (s *runState) step(id string) *contract.StepView {
 	i := slices.IndexFunc(s.steps, func(v contract.StepView) bool { return v.ID == id })
 	return &s.steps[i]
+}
+
+// stay is what a run knows of its time with its branch after the release.
+type stay struct {
+	on      bool
+	until   *time.Time
+	most    int // repairs of the branch, across runs
+	repairs int // of this run
+	pending []contract.CheckMessage
+	seen    map[string]struct{} // ids of messages that came
+	ours    []string            // commits that this run released
+	check   int64               // row of the message whose failure is being healed, 0: none
+	name    string              // of the message that is being mended
+	told    int                 // events about messages that changed nothing
+	ignored int                 // messages that changed nothing
+	untold  int                 // of them, since the last event with their number
+}
+
+// view is what the state query shows, nil for a run that does not stay.
+func (s *stay) view() *contract.Staying {
+	if s.until == nil {
+		return nil
+	}
+	return &contract.Staying{Until: *s.until, Repairs: s.repairs, Most: s.most, Waiting: len(s.pending), Ignored: s.ignored, Check: s.name}
 }

@@ -156,7 +156,7 @@ func (h *selfHeal) choose() contract.HealAction {
 
 // applies reports whether an action can change anything here.
 func (h *selfHeal) applies(action contract.HealAction) bool {
-	if needsModel[action] && !hasModel(h.in.Phase) {
+	if needsModel[action] && !h.in.Phase.UsesModel() {
 		return false
 	}
 	switch action {
@@ -182,10 +182,6 @@ func (h *selfHeal) applies(action contract.HealAction) bool {
 		return true
 	}
 }
-
-// hasModel reports whether a phase is the work of a model. The tester and the
-// releaser run commands: no model makes a difference to them.
-func hasModel(p contract.Phase) bool { return p == contract.PhasePlanner || p == contract.PhaseBuilder }
 
 // needsModel are the actions that change how a model is asked, or which.
 var needsModel = map[contract.HealAction]bool{
@@ -306,7 +302,7 @@ func (h *selfHeal) act(ctx workflow.Context, action contract.HealAction) (contra
 	case contract.HealCreateDefaults:
 		return h.createDefaults(ctx)
 	case contract.HealAskPerson:
-		again.Ask = questionAbout(h.in.Phase, h.in.Step, &h.failure)
+		again.Ask = fault.QuestionAbout(h.in.Phase, h.in.Step, &h.failure)
 		h.output.Message = "a person is asked: " + again.Ask.ActionRequired
 	default:
 		h.after(messages[action], "instructions", string(action))
@@ -326,18 +322,6 @@ var messages = map[contract.HealAction]string{
 // after notes what an action changed.
 func (h *selfHeal) after(message, key string, value any) {
 	h.output.Message, h.output.After = message, map[string]any{key: value}
-}
-
-// questionAbout is what a person is asked when no action is left.
-func questionAbout(p contract.Phase, step string, f *contract.Failure) *contract.Question {
-	failed := string(p)
-	if step != "" {
-		failed += " (" + step + ")"
-	}
-	return &contract.Question{
-		Reason:         fmt.Sprintf("%s of the %s: %s", f.Class, failed, f.Message),
-		ActionRequired: fault.Advice(f.Class, f.Code),
-	}
 }
 
 // repair lets the Repair agent patch the code, with the agent loop and tools
@@ -479,11 +463,4 @@ func (h *selfHeal) ended(ctx workflow.Context, d contract.Directive) error {
 		events = append(events, healEvent(contract.EventHealFailed, d, d.Failed))
 	}
 	return h.rows.write(ctx, contract.Record{Heals: []contract.HealNote{note}, Events: events})
-}
-
-// healEvent tells what became of a heal.
-func healEvent(kind contract.EventType, d contract.Directive, result string) contract.EventDraft {
-	return contract.EventDraft{Type: kind, Payload: map[string]any{
-		"heal": d.Number, "heal_action": d.Action, "error_type": d.Class, "error_code": d.Code, "result": result,
-	}}
 }

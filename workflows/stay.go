@@ -9,24 +9,6 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// stay is what a run knows of its time with its branch after the release.
-type stay struct {
-	on      bool
-	until   *time.Time
-	most    int // repairs of the branch, across runs
-	repairs int // of this run
-	pending []contract.CheckMessage
-	seen    map[string]struct{} // ids of messages that came
-	ours    []string            // commits that this run released
-	check   int64               // row of the message whose failure is being healed, 0: none
-	name    string              // of the message that is being mended
-	told    int                 // events about messages that changed nothing
-	ignored int                 // messages that changed nothing
-	untold  int                 // of them, since the last event with their number
-
-	stopClock workflow.CancelFunc // of the time that a run may take
-}
-
 const (
 	// mostPending is how many messages about the branch wait their turn. More
 	// than these come again: a check that is red stays red.
@@ -43,14 +25,6 @@ const (
 	fullBytes  = 40 << 20
 )
 
-// view is what the state query shows, nil for a run that does not stay.
-func (s *stay) view() *contract.Staying {
-	if s.until == nil {
-		return nil
-	}
-	return &contract.Staying{Until: *s.until, Repairs: s.repairs, Most: s.most, Waiting: len(s.pending), Ignored: s.ignored, Check: s.name}
-}
-
 // stays reports whether the run, as it is now, stays with what it released.
 func (r *run) stays() bool {
 	return r.in.Settings.Release.Stay > 0 && r.status == contract.StatusDone && r.commit != ""
@@ -60,8 +34,8 @@ func (r *run) stays() bool {
 // over, and mends what they say. The run is done meanwhile; it is at work again
 // while it mends. It returns the failure that the run ends with, if any.
 func (r *run) stayWithBranch(ctx workflow.Context) *contract.Failure {
-	if r.stay.stopClock != nil {
-		r.stay.stopClock() // the run's time ends with its release; repairs have bounds of their own
+	if r.stopClock != nil {
+		r.stopClock() // the run's time ends with its release; repairs have bounds of their own
 	}
 	release := r.in.Settings.Release
 	until := workflow.Now(ctx).Add(release.Stay)

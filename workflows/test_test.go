@@ -29,10 +29,20 @@ func (w *world) ids() []string {
 	return out
 }
 
+// testerOutput is the part of a run's tester_output that these tests read.
+type testerOutput struct {
+	Summary contract.TestSummary   `json:"summary"`
+	Checks  []contract.CheckResult `json:"checks"`
+	Major   int                    `json:"major"`
+	Medium  int                    `json:"medium"`
+	Minor   int                    `json:"minor"`
+	Warning string                 `json:"warning"`
+}
+
 // tested returns the output of the tester.
-func (w *world) tested(t *testing.T) testOutput {
+func (w *world) tested(t *testing.T) testerOutput {
 	t.Helper()
-	var out testOutput
+	var out testerOutput
 	for _, rec := range w.records {
 		for _, e := range rec.Events {
 			if e.Type == contract.PhaseTester.CompletedEvent() {

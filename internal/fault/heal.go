@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -149,4 +150,16 @@ func NextAction(f *contract.Failure, tried []contract.HealAction) (contract.Heal
 		}
 	}
 	return "", false
+}
+
+// QuestionAbout is what a person is asked when no action is left.
+func QuestionAbout(p contract.Phase, step string, f *contract.Failure) *contract.Question {
+	failed := string(p)
+	if step != "" {
+		failed += " (" + step + ")"
+	}
+	return &contract.Question{
+		Reason:         fmt.Sprintf("%s of the %s: %s", f.Class, failed, f.Message),
+		ActionRequired: Advice(f.Class, f.Code),
+	}
 }

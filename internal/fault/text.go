@@ -121,3 +121,15 @@ func tellingLine(text string) string {
 	}
 	return cmp.Or(last, passed)
 }
+
+// WithoutNumbers makes messages comparable that differ in lines and times.
+func WithoutNumbers(s string) string {
+	const most = 200
+	s = strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, s)
+	return s[:min(len(s), most)]
+}

@@ -21,7 +21,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/workflows"
 )
 
 const (
@@ -78,7 +77,7 @@ func startOnce(ctx context.Context, c client.Client, id, kind string, input any,
 	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                       id,
 		TaskQueue:                contract.QueueRun,
-		WorkflowTaskTimeout:      workflows.TaskTimeout,
+		WorkflowTaskTimeout:      contract.TaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		TypedSearchAttributes:    temporal.NewSearchAttributes(shown...),
