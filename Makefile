@@ -47,7 +47,7 @@ test: setup build devserver tools ## Lint, then run all tests; those of whole st
 .PHONY: lint
 lint: tools ## golangci-lint, workflowcheck, generated code is current
 	@$(LINT) run ./...
-	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows
+	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows/...
 
 .PHONY: generate
 generate: ## Make generated code anew (queries by sqlc, pages by templ)

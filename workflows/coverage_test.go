@@ -14,6 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
 )
 
 // TestEveryWorkflowEndingAndActionHasARecordedHistory fails when something new
@@ -160,7 +161,7 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 			return r.Status == contract.PipelineOrchestrationFailed && r.AbortReason == ""
 		},
 		"one agent dead":   func(r recorded) bool { return r.Consensus && r.failed == 1 },
-		"both agents dead": func(r recorded) bool { return r.Status == contract.PipelineFailed && r.failed == len(peers()) },
+		"both agents dead": func(r recorded) bool { return r.Status == contract.PipelineFailed && r.failed == len(state.Peers()) },
 		"recovered":        func(r recorded) bool { return r.recovers && r.Consensus },
 		"stopped while it was recovered": func(r recorded) bool {
 			return r.recovers && r.Status == contract.PipelineStopped && r.before() != contract.PipelineReport

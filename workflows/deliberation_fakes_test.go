@@ -15,6 +15,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
 // forum is what deliberations under test act on: models that answer as told, and
@@ -65,11 +67,11 @@ func newForum(t *testing.T) *forum {
 		if f.taken != "" {
 			ctx, done := workflow.WithCancel(ctx)
 			defer done()
-			if err := workflow.ExecuteChildWorkflow(childOptions(ctx, f.taken, contract.QueueRun), "sleeper").GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+			if err := workflow.ExecuteChildWorkflow(flow.Child(ctx, f.taken, contract.QueueRun), "sleeper").GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 				return out, err
 			}
 		}
-		err := workflow.ExecuteChildWorkflow(childOptions(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &out)
+		err := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in).Get(ctx, &out)
 		return out, err
 	}, workflow.RegisterOptions{Name: "host"})
 	f.env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour) }, workflow.RegisterOptions{Name: "sleeper"})
@@ -109,7 +111,7 @@ func (f *forum) activities(env *testsuite.TestWorkflowEnvironment) {
 		defer f.mu.Unlock()
 		f.created = append(f.created, in)
 		return contract.DeliberationInput{
-			PipelineID: in.Prior + 1, RunID: in.RunID, Tenant: "local", ForRun: in.ForRun, Attempt: in.Attempt, Task: task(), Settings: in.Settings, Inherited: in.Inherited,
+			PipelineID: in.Prior + 1, RunID: in.RunID, Tenant: "local", ForRun: in.ForRun, Attempt: in.Attempt, Task: deliberationtest.Task(), Settings: in.Settings, Inherited: in.Inherited,
 		}, f.broken[contract.ActivityCreatePipeline]
 	})
 }
@@ -210,13 +212,13 @@ func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
 
 // say lets a member do something in one of its turns.
 func (f *forum) say(m contract.Member, turn int, moves ...contract.Move) {
-	f.says[saying(pipelineUnderTest, m, turn)] = moves
+	f.says[saying(deliberationtest.PipelineID, m, turn)] = moves
 }
 
 // slow lets a turn take a while, in the time of the workflow.
 func (f *forum) slow(m contract.Member, turn int, d time.Duration) {
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool {
-		return in.Brief.Member == m && in.Turn == turn && in.Brief.PipelineID == pipelineUnderTest
+		return in.Brief.Member == m && in.Turn == turn && in.Brief.PipelineID == deliberationtest.PipelineID
 	})).Return(f.think).After(d).Maybe()
 }
 
@@ -224,7 +226,7 @@ func (f *forum) slow(m contract.Member, turn int, d time.Duration) {
 func (f *forum) begin(change ...func(*contract.DeliberationInput)) {
 	// What is not slow; of several the first one that matches answers.
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(f.think).Maybe()
-	f.env.ExecuteWorkflow("host", deliberationInput(change...))
+	f.env.ExecuteWorkflow("host", deliberationtest.Input(change...))
 }
 
 // deliberate runs a deliberation to its end, and returns how it ended.
@@ -315,7 +317,7 @@ func (f *forum) errors() []contract.Error {
 func (f *forum) turnsOf(m contract.Member) []contract.Turn {
 	var out []contract.Turn
 	for _, in := range f.thinks {
-		if in.Brief.Member == m && in.Brief.PipelineID == pipelineUnderTest {
+		if in.Brief.Member == m && in.Brief.PipelineID == deliberationtest.PipelineID {
 			out = append(out, in.Brief.Turn)
 		}
 	}
@@ -328,7 +330,7 @@ func (f *forum) after(d time.Duration, do func()) { f.env.RegisterDelayedCallbac
 // command sends an update to the first deliberation.
 func (f *forum) command(name string, c contract.PipelineCommand) *pipelineAnswer {
 	a := &pipelineAnswer{}
-	err := f.env.UpdateWorkflowByID(contract.PipelineWorkflowID(pipelineUnderTest), name, fmt.Sprint(name, c.ID), &testsuite.TestUpdateCallback{
+	err := f.env.UpdateWorkflowByID(contract.PipelineWorkflowID(deliberationtest.PipelineID), name, fmt.Sprint(name, c.ID), &testsuite.TestUpdateCallback{
 		OnAccept: func() { a.accepted = true },
 		OnReject: func(err error) { a.err = err },
 		OnComplete: func(result any, err error) {
@@ -350,7 +352,7 @@ type pipelineAnswer struct {
 
 // view asks the first deliberation for its blackboard.
 func (f *forum) view() contract.DeliberationView {
-	value, err := f.env.QueryWorkflowByID(contract.PipelineWorkflowID(pipelineUnderTest), contract.QueryBlackboard)
+	value, err := f.env.QueryWorkflowByID(contract.PipelineWorkflowID(deliberationtest.PipelineID), contract.QueryBlackboard)
 	require.NoError(f.t, err)
 	var v contract.DeliberationView
 	require.NoError(f.t, value.Get(&v))

@@ -18,14 +18,17 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
 // agrees lets ALPHA and BETA come to a consensus on s1 in the first round.
 func (f *forum) agrees() {
-	f.say(contract.Alpha, 1, analyses(0.4), proposes("p1"))
-	f.say(contract.Beta, 1, synthesises("s1"))
-	f.say(contract.Alpha, 2, accepts("s1", 1))
-	f.say(contract.Beta, 2, accepts("s1", 1))
+	f.say(contract.Alpha, 1, deliberationtest.Analyses(0.4), deliberationtest.Proposes("p1"))
+	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
+	f.say(contract.Alpha, 2, deliberationtest.Accepts("s1", 1))
+	f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1))
 }
 
 func TestADeliberationGoesFromSpawnToConsensus(t *testing.T) {
@@ -63,8 +66,8 @@ func TestADeliberationGoesFromSpawnToConsensus(t *testing.T) {
 func TestGammaJoinsForEachReason(t *testing.T) {
 	t.Parallel()
 	open := func(f *forum) {
-		f.say(contract.Alpha, 1, proposes("p1"))
-		f.say(contract.Beta, 1, synthesises("s1"))
+		f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
+		f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 	}
 	cases := map[contract.GammaReason]struct {
 		set func(f *forum)
@@ -72,21 +75,21 @@ func TestGammaJoinsForEachReason(t *testing.T) {
 	}{
 		contract.GammaStuck: {set: func(f *forum) {
 			open(f)
-			f.say(contract.Alpha, 2, tells("", "hello"))
+			f.say(contract.Alpha, 2, deliberationtest.Tells("", "hello"))
 			f.slow(contract.Beta, 2, 40*time.Second)
 		}},
 		contract.GammaConflict: {set: func(f *forum) {
 			open(f)
-			f.say(contract.Alpha, 2, proposes("p2"), proposes("p3"))
+			f.say(contract.Alpha, 2, deliberationtest.Proposes("p2"), deliberationtest.Proposes("p3"))
 		}},
 		contract.GammaComplexity: {set: func(f *forum) {
 			open(f)
-			f.say(contract.Alpha, 1, analyses(0.9), proposes("p1"))
+			f.say(contract.Alpha, 1, deliberationtest.Analyses(0.9), deliberationtest.Proposes("p1"))
 		}},
 		contract.GammaSuccess: {set: func(f *forum) {
 			open(f)
-			f.say(contract.Alpha, 2, accepts("s1", 1), isDone())
-			f.say(contract.Beta, 2, accepts("s1", 1), isDone())
+			f.say(contract.Alpha, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
+			f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
 		}},
 		contract.GammaRecovery: {set: open, in: func(in *contract.DeliberationInput) { in.Attempt = 2 }},
 		contract.GammaForced:   {set: open, in: func(in *contract.DeliberationInput) { in.Settings.ForceGamma = true }},
@@ -96,7 +99,7 @@ func TestGammaJoinsForEachReason(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
 			c.set(f)
-			f.say(contract.Gamma, 1, decides("s1"))
+			f.say(contract.Gamma, 1, deliberationtest.Decides("s1"))
 			var change []func(*contract.DeliberationInput)
 			if c.in != nil {
 				change = append(change, c.in)
@@ -110,7 +113,7 @@ func TestGammaJoinsForEachReason(t *testing.T) {
 			turns := f.turnsOf(contract.Gamma)
 			require.Len(t, turns, 1)
 			require.Contains(t, turns[0].News.Why, string(reason))
-			require.Equal(t, phaseExchange, turns[0].Phase, "it mediates an exchange")
+			require.Equal(t, state.PhaseExchange, turns[0].Phase, "it mediates an exchange")
 			require.Equal(t, 1, count(f.events(7), contract.EventGammaSpawned))
 			require.Equal(t, "it is s1", f.entries(7)["consensus/verdict"].Value.Head)
 		})
@@ -154,15 +157,15 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 		},
 		contract.AbortIterationLimit: {
 			set: func(f *forum) {
-				f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+				f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 			},
 			status: contract.PipelineOrchestrationFailed, rounds: 10,
 		},
 		contract.AbortTimeout: {
 			set: func(f *forum) {
 				for turn := 2; turn < 20; turn++ {
-					f.say(contract.Alpha, turn, tells("", "hm"))
-					f.say(contract.Beta, turn, tells("", "hm"))
+					f.say(contract.Alpha, turn, deliberationtest.Tells("", "hm"))
+					f.say(contract.Beta, turn, deliberationtest.Tells("", "hm"))
 					f.slow(contract.Alpha, turn, 22*time.Second) // no round ends with the time
 					f.slow(contract.Beta, turn, 22*time.Second)
 				}
@@ -174,8 +177,8 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			f.say(contract.Alpha, 1, proposes("p1"), analyses(0.2))
-			f.say(contract.Beta, 1, synthesises("s1", "p1")) // p1 may not be there yet; then it is told so
+			f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Analyses(0.2))
+			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1", "p1")) // p1 may not be there yet; then it is told so
 			c.set(f)
 			var change []func(*contract.DeliberationInput)
 			if c.in != nil {
@@ -207,10 +210,10 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 func TestEverybodyDoneWithoutAgreementIsNoConsensusAndNoAbort(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.say(contract.Alpha, 1, synthesises("s1"))
-	f.say(contract.Alpha, 2, isDone())
-	f.say(contract.Beta, 2, rejects("s1", 1), isDone())
-	f.say(contract.Gamma, 1, isDone())
+	f.say(contract.Alpha, 1, deliberationtest.Synthesises("s1"))
+	f.say(contract.Alpha, 2, deliberationtest.Done())
+	f.say(contract.Beta, 2, deliberationtest.Rejects("s1", 1), deliberationtest.Done())
+	f.say(contract.Gamma, 1, deliberationtest.Done())
 	result := f.deliberate()
 	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
 	require.Empty(t, result.AbortReason)
@@ -223,17 +226,17 @@ func TestEverybodyDoneWithoutAgreementIsNoConsensusAndNoAbort(t *testing.T) {
 func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(f *forum){
-		"it is done":    func(f *forum) { f.say(contract.Gamma, 1, isDone()) },
+		"it is done":    func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Done()) },
 		"it failed":     func(f *forum) { f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no") },
 		"time is over":  func(f *forum) { f.slow(contract.Gamma, 1, time.Hour) },
-		"rounds are up": func(f *forum) { f.say(contract.Gamma, 1, tells("", "hm")) },
+		"rounds are up": func(f *forum) { f.say(contract.Gamma, 1, deliberationtest.Tells("", "hm")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
 			f.agrees()
-			f.say(contract.Alpha, 2, accepts("s1", 1), isDone())
-			f.say(contract.Beta, 2, accepts("s1", 1), isDone())
+			f.say(contract.Alpha, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
+			f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1), deliberationtest.Done())
 			set(f)
 			result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations = 1 })
 			require.Equal(t, contract.PipelineCompleted, result.Status)
@@ -256,8 +259,8 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 		abort  contract.AbortReason
 		after  time.Duration // from the start
 	}{
-		"its verdict is final":             {takes: 20 * time.Second, says: decides("s1"), status: contract.PipelineCompleted, after: 20 * time.Second},
-		"its silence ends it":              {takes: 20 * time.Second, says: tells("", "hm"), status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
+		"its verdict is final":             {takes: 20 * time.Second, says: deliberationtest.Decides("s1"), status: contract.PipelineCompleted, after: 20 * time.Second},
+		"its silence ends it":              {takes: 20 * time.Second, says: deliberationtest.Tells("", "hm"), status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
 		"its failure ends it":              {takes: 20 * time.Second, fails: true, status: contract.PipelineOrchestrationFailed, abort: contract.AbortIterationLimit, after: 20 * time.Second},
 		"not past the time of an exchange": {takes: time.Hour, in: func(s *contract.DeliberationSettings) { s.Timeout = 10 * time.Second }, status: contract.PipelineTimeout, abort: contract.AbortTimeout, after: 10 * time.Second},
 		"not past the time without progress": {
@@ -273,10 +276,10 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			f.say(contract.Alpha, 1, proposes("p1"))
-			f.say(contract.Beta, 1, synthesises("s1"))
-			f.say(contract.Alpha, 2, tells("GAMMA", "hm"))
-			f.say(contract.Beta, 2, tells("ALPHA", "hm"))
+			f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
+			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
+			f.say(contract.Alpha, 2, deliberationtest.Tells("GAMMA", "hm"))
+			f.say(contract.Beta, 2, deliberationtest.Tells("ALPHA", "hm"))
 			f.say(contract.Gamma, 1, c.says)
 			if c.fails {
 				f.fails["7/GAMMA-1"] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
@@ -292,7 +295,7 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 			require.Equal(t, []any{c.status, c.abort}, []any{result.Status, result.AbortReason})
 			require.WithinDuration(t, began.Add(c.after), f.env.Now(), 2*time.Second)
 			require.Equal(t, 1, result.Metrics.Iterations)
-			for _, m := range peers() {
+			for _, m := range state.Peers() {
 				require.Len(t, f.turnsOf(m), 2, "no turn begins after the last round")
 			}
 			if c.status == contract.PipelineCompleted {
@@ -306,10 +309,10 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 func TestAVoteOfALastTurnCounts(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.say(contract.Beta, 1, synthesises("s1"))
-	f.say(contract.Gamma, 1, tells("ALPHA", "vote"))
-	f.say(contract.Alpha, 3, accepts("s1", 1))
-	f.say(contract.Beta, 2, accepts("s1", 1))
+	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
+	f.say(contract.Gamma, 1, deliberationtest.Tells("ALPHA", "vote"))
+	f.say(contract.Alpha, 3, deliberationtest.Accepts("s1", 1))
+	f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1))
 	f.slow(contract.Gamma, 1, 5*time.Second)
 	f.slow(contract.Beta, 2, 10*time.Second)
 	f.slow(contract.Alpha, 3, 20*time.Second)
@@ -323,16 +326,16 @@ func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.always = func(in contract.ThinkInput) []contract.Move {
-		if in.Brief.PipelineID != pipelineUnderTest {
+		if in.Brief.PipelineID != deliberationtest.PipelineID {
 			if in.Turn == 1 && in.Brief.Member != contract.Gamma {
-				return []contract.Move{evaluates("inherited_alpha_s1", 0.9)}
+				return []contract.Move{deliberationtest.Evaluates("inherited_alpha_s1", 0.9)}
 			}
-			return []contract.Move{accepts("inherited_alpha_s1", 1)}
+			return []contract.Move{deliberationtest.Accepts("inherited_alpha_s1", 1)}
 		}
-		return []contract.Move{tells("", "hm")}
+		return []contract.Move{deliberationtest.Tells("", "hm")}
 	}
-	f.say(contract.Alpha, 1, proposes("p1"), synthesises("s1"))
-	f.say(contract.Beta, 1, proposes("p1b"), resolves("p1b"))
+	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Synthesises("s1"))
+	f.say(contract.Beta, 1, deliberationtest.Proposes("p1b"), deliberationtest.Resolves("p1b"))
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 2, 1 })
 	require.Equal(t, contract.PipelineCompleted, result.Status, "%+v %v", result, f.errors())
 	require.Equal(t, int64(8), result.PipelineID)
@@ -352,14 +355,14 @@ func TestARecoveryInheritsAndSucceeds(t *testing.T) {
 	require.Equal(t, 1, entries["solutions/inherited_alpha_p1"].Inherited)
 	require.NotContains(t, entries, "solutions/inherited_beta_p1b", "what was withdrawn stays withdrawn")
 	require.Contains(t, entries, "problem/"+contract.KeyRecoveryContext)
-	require.Contains(t, entries, "problem/"+keyRecoveryInstructions)
+	require.Contains(t, entries, "problem/"+state.KeyRecoveryInstructions)
 	require.Equal(t, 2, f.begun["alpha"], "executions count over recoveries")
 }
 
 func TestARecoveryThatCannotBeginIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	f.broken[contract.ActivityCreatePipeline] = fault.ToTemporal(fault.New(contract.ClassRuntime, contract.CodeTooLarge, "no room"), 5)
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
 	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
@@ -378,7 +381,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 			f.broken[contract.ActivityClosePipeline] = broken
 			f.taken = contract.PipelineWorkflowID(8)
 			result := f.deliberate(attempts(1))
@@ -396,7 +399,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 
 // tellsOfItsEnd reports whether a record is the one that ends the first deliberation.
 func tellsOfItsEnd(rec contract.PipelineRecord) bool {
-	return rec.PipelineID == pipelineUnderTest && slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool {
+	return rec.PipelineID == deliberationtest.PipelineID && slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool {
 		return e.Type == contract.EventOrchestrationComplete
 	})
 }
@@ -426,7 +429,7 @@ func TestACallWhoseAnswerCameTooLateIsPaidInTheResultToo(t *testing.T) {
 func TestRecoveriesRunOut(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 2 })
 	require.Equal(t, contract.PipelineOrchestrationFailed, result.Status)
 	require.Equal(t, contract.AbortIterationLimit, result.AbortReason)
@@ -443,7 +446,7 @@ func TestRecoveriesRunOut(t *testing.T) {
 
 func TestThePartnerOfADeadMemberGoesOnAlone(t *testing.T) {
 	t.Parallel()
-	for _, dead := range peers() {
+	for _, dead := range state.Peers() {
 		t.Run(string(dead), func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
@@ -453,7 +456,7 @@ func TestThePartnerOfADeadMemberGoesOnAlone(t *testing.T) {
 				left = contract.Alpha
 			}
 			f.fails[saying(7, dead, 1)] = fault.New(contract.ClassLLM, contract.CodeRefusal, "no")
-			f.say(left, 2, synthesises("s2"), accepts("s2", 1))
+			f.say(left, 2, deliberationtest.Synthesises("s2"), deliberationtest.Accepts("s2", 1))
 			result := f.deliberate()
 			require.Equal(t, contract.PipelineCompleted, result.Status)
 			require.Equal(t, "s2", result.Key)
@@ -482,10 +485,10 @@ func TestBothDeadIsFailedWithACheckpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			for _, m := range peers() {
+			for _, m := range state.Peers() {
 				f.fails[saying(7, m, c.turn)] = fault.New(c.class, contract.CodeUnauthorized, "no")
 			}
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 			result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Recoveries, in.Settings.Iterations = 1, 1 })
 			last := f.last(7)
 			require.Equal(t, contract.PipelineFailed, last.Status)
@@ -505,9 +508,9 @@ func TestAnOpeningThatTimesOutIsNotWaitedForAndStillCounts(t *testing.T) {
 	f := newForum(t)
 	f.agrees()
 	f.slow(contract.Beta, 1, 75*time.Second) // of 60
-	f.say(contract.Alpha, 2, tells("", "where are you"))
+	f.say(contract.Alpha, 2, deliberationtest.Tells("", "where are you"))
 	for turn := 3; turn < 9; turn++ {
-		f.say(contract.Alpha, turn, accepts("s1", 1))
+		f.say(contract.Alpha, turn, deliberationtest.Accepts("s1", 1))
 	}
 	var status contract.MemberStatus
 	f.after(65*time.Second, func() { status = f.view().Members[1].Status })
@@ -515,7 +518,7 @@ func TestAnOpeningThatTimesOutIsNotWaitedForAndStillCounts(t *testing.T) {
 	require.Equal(t, contract.MemberTimedOut, status)
 	require.Equal(t, contract.PipelineCompleted, result.Status, "%v", f.events(7))
 	require.Equal(t, "s1", result.Key, "what came late was taken")
-	require.Equal(t, phaseOpening, f.turnsOf(contract.Beta)[0].Phase)
+	require.Equal(t, state.PhaseOpening, f.turnsOf(contract.Beta)[0].Phase)
 }
 
 func TestAReportWaitsForContinueUntilItIsStopped(t *testing.T) {
@@ -680,12 +683,12 @@ func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
 					send(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"})
 				}
 			})
-			f.env.ExecuteWorkflow(contract.WorkflowDeliberation, deliberationInput(func(in *contract.DeliberationInput) { in.Settings.Recoveries = 1 }))
+			f.env.ExecuteWorkflow(contract.WorkflowDeliberation, deliberationtest.Input(func(in *contract.DeliberationInput) { in.Settings.Recoveries = 1 }))
 			require.NoError(t, f.env.GetWorkflowError())
 			require.NoError(t, answers[len(answers)-1].err)
-			last := f.last(pipelineUnderTest)
+			last := f.last(deliberationtest.PipelineID)
 			require.Equal(t, []any{contract.PipelineStopped, true}, []any{last.Status, last.Finished})
-			require.Contains(t, f.reports(pipelineUnderTest), contract.ReportPartial)
+			require.Contains(t, f.reports(deliberationtest.PipelineID), contract.ReportPartial)
 			require.Empty(t, f.thinks, "nothing is paid for")
 			require.Len(t, f.ends, len(f.begun))
 			none := name == contract.UpdateRevoke || name == contract.UpdateRecordError
@@ -697,7 +700,7 @@ func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
 func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == 8 })).Return(f.think).After(10 * time.Second).Maybe()
 	var stop, late *pipelineAnswer
 	f.after(5*time.Second, func() {
@@ -715,7 +718,7 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 // untilRecovered lets attempts of a pipeline come to nothing, until the one with
 // an id takes a minute for each turn.
 func (f *forum) untilRecovered(id int64) {
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == id })).
 		Return(f.think).After(time.Minute).Maybe()
 }
@@ -820,7 +823,7 @@ func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
 			result := f.deliberate(attempts(1))
 			require.Equal(t, contract.PipelineStopped, result.Status)
 			require.Contains(t, f.last(8).Failure.Message, "cancelled")
-			require.Less(t, f.env.Now().Sub(began), 10*time.Second+2*stopPatience)
+			require.Less(t, f.env.Now().Sub(began), 10*time.Second+2*flow.StopPatience)
 		})
 	}
 }
@@ -838,7 +841,7 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
-			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+			f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 			f.onCreate = func() { stop(f) }
 			f.begin(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
 			require.True(t, f.env.IsWorkflowCompleted())
@@ -847,7 +850,7 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 			require.Equal(t, []any{contract.PipelineStopped, true}, []any{f.last(8).Status, f.last(8).Finished}, "what has a row comes to an end")
 			require.Contains(t, f.reports(8), contract.ReportPartial)
 			for _, in := range f.thinks {
-				require.Equal(t, int64(pipelineUnderTest), in.Brief.PipelineID, "nothing is paid for any more")
+				require.Equal(t, int64(deliberationtest.PipelineID), in.Brief.PipelineID, "nothing is paid for any more")
 			}
 			require.Len(t, f.ends, len(f.executions), "each execution that began has ended")
 		})
@@ -859,7 +862,7 @@ func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	f.onRecord = func(rec contract.PipelineRecord) {
 		if tellsOfItsEnd(rec) {
 			require.NoError(f.t, f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}))
@@ -868,10 +871,10 @@ func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, 1 })
 	require.Empty(t, f.created)
 	require.Equal(t, contract.ClassHuman, result.Failure.Class, "a run whose plan this was to be does not try again")
-	last := f.last(pipelineUnderTest)
+	last := f.last(deliberationtest.PipelineID)
 	require.Equal(t, []any{contract.PipelineOrchestrationFailed, true}, []any{last.Status, last.Finished}, "how it ended stands")
 	require.Contains(t, last.Failure.Message, "it could not be recovered: stopped by me")
-	events := f.events(pipelineUnderTest)
+	events := f.events(deliberationtest.PipelineID)
 	require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "it was announced, and whoever waits for it is told")
 	require.Empty(t, f.errors(), "the stop was no mistake")
 }
@@ -879,11 +882,11 @@ func TestAStopThatComesAtTheEndKeepsTheRecoveryFromBeginning(t *testing.T) {
 func TestARevokedMemberIsCancelledAndThePartnerGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.say(contract.Alpha, 1, proposes("p1"))
-	f.say(contract.Beta, 1, synthesises("s1"))
+	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"))
+	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
 	f.slow(contract.Beta, 2, 20*time.Second)
 	f.slow(contract.Alpha, 2, time.Hour)
-	f.say(contract.Beta, 2, accepts("s1", 1))
+	f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1))
 	var revoke, again *pipelineAnswer
 	f.after(5*time.Second, func() {
 		revoke = f.command(contract.UpdateRevoke, contract.PipelineCommand{ID: "1", Member: contract.Alpha, By: "me", Reason: "it rambles"})
@@ -913,8 +916,8 @@ func TestErrorsThatOthersSawCountAgainstAMember(t *testing.T) {
 		answers = append(answers, f.command(contract.UpdateRecordError, contract.PipelineCommand{ID: "x", Member: contract.Beta}),
 			f.command(contract.UpdateFailureContext, contract.PipelineCommand{ID: "n", Context: "the network was slow"}))
 	})
-	f.say(contract.Beta, 2, isDone())
-	f.say(contract.Gamma, 1, isDone())
+	f.say(contract.Beta, 2, deliberationtest.Done())
+	f.say(contract.Gamma, 1, deliberationtest.Done())
 	f.deliberate()
 	require.Contains(t, answers[2].ack.Message, "revoked", "the same error for the third time")
 	require.Error(t, answers[3].err)
@@ -929,7 +932,7 @@ func TestRefusedMovesAreToldToTheirMemberAndTheOthersOfItsTurnCount(t *testing.T
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
-	f.say(contract.Alpha, 1, proposes("p1"), evaluates("nothing", 0.5), decides("p1"), accepts("p1", 1))
+	f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Evaluates("nothing", 0.5), deliberationtest.Decides("p1"), deliberationtest.Accepts("p1", 1))
 	result := f.deliberate()
 	require.Equal(t, contract.PipelineCompleted, result.Status)
 	errs := f.turnsOf(contract.Alpha)[1].Errors
@@ -946,8 +949,8 @@ func TestAMemberThatBreaksTheRulesTwiceIsRevoked(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
-	f.say(contract.Alpha, 1, decides("x"), decides("y"), proposes("p1"))
-	f.say(contract.Beta, 2, accepts("s1", 1))
+	f.say(contract.Alpha, 1, deliberationtest.Decides("x"), deliberationtest.Decides("y"), deliberationtest.Proposes("p1"))
+	f.say(contract.Beta, 2, deliberationtest.Accepts("s1", 1))
 	result := f.deliberate()
 	require.Equal(t, contract.PipelineCompleted, result.Status)
 	require.Equal(t, contract.MemberRevoked, f.last(7).Members[0].Status)
@@ -974,7 +977,7 @@ func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 	const flood = 500 // more is what the test environment does not take at once; see the council's tests
 	f.after(time.Second, func() {
 		for i := range flood {
-			m := contract.Moves{Token: "guessed", Member: contract.Alpha, Turn: 1, Moves: []contract.Move{synthesises("evil")}}
+			m := contract.Moves{Token: "guessed", Member: contract.Alpha, Turn: 1, Moves: []contract.Move{deliberationtest.Synthesises("evil")}}
 			if i%2 == 0 {
 				m.Token, m.Member = "", "PERSON"
 			}
@@ -985,7 +988,7 @@ func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 	require.Equal(t, contract.PipelineCompleted, result.Status)
 	require.Equal(t, "s1", result.Key)
 	require.Equal(t, flood, result.Metrics.Refused)
-	require.Len(t, f.errors(), toldErrors, "the rest is counted")
+	require.Len(t, f.errors(), state.MaxRefusalsRecorded, "the rest is counted")
 	require.NotContains(t, f.entries(7), "synthesis/evil")
 	require.Equal(t, contract.MemberDone, f.last(7).Members[0].Status, "nobody is blamed for what others say in its name")
 }
@@ -996,12 +999,12 @@ func TestMovesThatCameBeforeTheirTurnCountAsSoonAsItIsGiven(t *testing.T) {
 	f.agrees()
 	const call = 50 * time.Second
 	var continued time.Time
-	for _, m := range peers() {
+	for _, m := range state.Peers() {
 		f.slow(m, 2, call)
 	}
 	f.after(time.Minute, func() {
 		for _, in := range f.thinks { // of the opening
-			m := contract.Moves{Token: in.Brief.Token, Member: in.Brief.Member, Turn: 2, Moves: []contract.Move{accepts("s1", 1)}}
+			m := contract.Moves{Token: in.Brief.Token, Member: in.Brief.Member, Turn: 2, Moves: []contract.Move{deliberationtest.Accepts("s1", 1)}}
 			require.NoError(t, f.env.SignalWorkflowByID("pipeline-7", contract.SignalMoves, m))
 		}
 	})
@@ -1011,7 +1014,7 @@ func TestMovesThatCameBeforeTheirTurnCountAsSoonAsItIsGiven(t *testing.T) {
 	})
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
 	require.Equal(t, contract.PipelineCompleted, result.Status)
-	require.Equal(t, len(peers()), result.Metrics.Votes, "each counts once")
+	require.Equal(t, len(state.Peers()), result.Metrics.Votes, "each counts once")
 	require.Less(t, result.Metrics.End.Sub(continued), 10*time.Second, "nobody waits for what has come")
 }
 
@@ -1023,9 +1026,9 @@ func TestForgedTurnsAreNotTaken(t *testing.T) {
 	f.slow(contract.Alpha, 2, 10*time.Second)
 	for _, at := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		f.after(at, func() {
-			for _, m := range peers() {
+			for _, m := range state.Peers() {
 				for n, token := range []string{"", "guessed"} {
-					require.NoError(t, f.env.SignalWorkflowByID(contract.MemberWorkflowID(pipelineUnderTest, m), contract.SignalTurn, contract.Turn{
+					require.NoError(t, f.env.SignalWorkflowByID(contract.MemberWorkflowID(deliberationtest.PipelineID, m), contract.SignalTurn, contract.Turn{
 						Token: token, Number: 50 + n, News: contract.News{Note: "vote for evil"},
 					}))
 				}
@@ -1044,7 +1047,7 @@ func TestForgedTurnsAreNotTaken(t *testing.T) {
 func TestAHandoffThatCannotBeWrittenIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
-	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	f.broken[contract.ActivityWriteHandoff] = fault.ToTemporal(fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no store"), 1)
 	result := f.deliberate(func(in *contract.DeliberationInput) { in.Settings.Iterations = 1 })
 	require.Equal(t, contract.AbortIterationLimit, result.AbortReason)
@@ -1058,11 +1061,11 @@ func TestNobodyReadsAnythingButTheTaskBeforeTheExchange(t *testing.T) {
 	f.slow(contract.Beta, 1, 10*time.Second)
 	f.deliberate()
 	opening := f.turnsOf(contract.Beta)[0]
-	require.Equal(t, phaseOpening, opening.Phase)
+	require.Equal(t, state.PhaseOpening, opening.Phase)
 	require.Len(t, opening.News.Entries, 1)
 	require.Equal(t, contract.KeyTask, opening.News.Entries[0].Key)
 	exchange := f.turnsOf(contract.Beta)[1]
-	require.Equal(t, phaseExchange, exchange.Phase)
+	require.Equal(t, state.PhaseExchange, exchange.Phase)
 	keys := []string{}
 	for _, e := range exchange.News.Entries {
 		keys = append(keys, e.Key)
@@ -1074,11 +1077,11 @@ func TestRecordsSayEverythingOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
 	f.agrees()
-	f.say(contract.Alpha, 2, tells("BETA", "one"), tells("", "two"), objects("s1"))
-	f.say(contract.Beta, 2, tells("ALPHA", "three"), resolves("s1"), accepts("s1", 1))
+	f.say(contract.Alpha, 2, deliberationtest.Tells("BETA", "one"), deliberationtest.Tells("", "two"), deliberationtest.Objects("s1"))
+	f.say(contract.Beta, 2, deliberationtest.Tells("ALPHA", "three"), deliberationtest.Resolves("s1"), deliberationtest.Accepts("s1", 1))
 	for turn := 3; turn < 6; turn++ {
-		f.say(contract.Alpha, turn, accepts("s1", 1))
-		f.say(contract.Beta, turn, accepts("s1", 1), resolves("s1"))
+		f.say(contract.Alpha, turn, deliberationtest.Accepts("s1", 1))
+		f.say(contract.Beta, turn, deliberationtest.Accepts("s1", 1), deliberationtest.Resolves("s1"))
 	}
 	result := f.deliberate()
 	require.Equal(t, contract.PipelineCompleted, result.Status)
@@ -1107,10 +1110,10 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 	points := 0
 	for at := 1; ; at++ {
 		f := newForum(t)
-		f.say(contract.Alpha, 1, analyses(0.9), proposes("p1"))
-		f.say(contract.Beta, 1, synthesises("s1"))
-		f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{tells("", "hm")} }
-		f.say(contract.Gamma, 3, decides("s1"))
+		f.say(contract.Alpha, 1, deliberationtest.Analyses(0.9), deliberationtest.Proposes("p1"))
+		f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
+		f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
+		f.say(contract.Gamma, 3, deliberationtest.Decides("s1"))
 		var stopped atomic.Bool
 		f.onDeed = func(n int) {
 			// A call that was cancelled may come to this when all is over.
@@ -1170,12 +1173,12 @@ func TestProgressMovesTheEndWithoutATimerOfItsOwn(t *testing.T) {
 	f := newForum(t)
 	const spoken, thought = 8, 5 * time.Second
 	for turn := 2; turn <= spoken; turn++ {
-		for _, m := range peers() {
-			f.say(m, turn, tells("", fmt.Sprint("word ", turn)))
+		for _, m := range state.Peers() {
+			f.say(m, turn, deliberationtest.Tells("", fmt.Sprint("word ", turn)))
 			f.slow(m, turn, thought)
 		}
 	}
-	for _, m := range peers() {
+	for _, m := range state.Peers() {
 		f.slow(m, spoken+1, time.Hour)
 	}
 	var timers atomic.Int64

@@ -16,6 +16,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
 )
 
 // planners are a world in which ALPHA and BETA deliberate about a run's plan.
@@ -44,7 +46,7 @@ func newPlanners(t *testing.T) *planners {
 		defer p.mu.Unlock()
 		p.created = append(p.created, in)
 		return contract.DeliberationInput{
-			PipelineID: 20 + int64(len(p.created)), RunID: in.RunID, Tenant: "local", ForRun: in.ForRun, Attempt: in.Attempt, Task: task(), Settings: in.Settings,
+			PipelineID: 20 + int64(len(p.created)), RunID: in.RunID, Tenant: "local", ForRun: in.ForRun, Attempt: in.Attempt, Task: deliberationtest.Task(), Settings: in.Settings,
 		}, p.failingLocked(contract.ActivityCreatePipeline)
 	})
 	register(contract.ActivityPipelineRecord, func(_ context.Context, rec contract.PipelineRecord) error {
@@ -73,8 +75,8 @@ func newPlanners(t *testing.T) *planners {
 		p.kept = append(p.kept, in)
 		return p.minutes, nil
 	})
-	p.answers["alpha"] = []contract.ThinkResult{{Moves: []contract.Move{synthesises("s1")}}, {Moves: []contract.Move{accepts("s1", 1)}}}
-	p.answers["beta"] = []contract.ThinkResult{{Moves: []contract.Move{analyses(0.3)}}, {Moves: []contract.Move{accepts("s1", 1)}}}
+	p.answers["alpha"] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Synthesises("s1")}}, {Moves: []contract.Move{deliberationtest.Accepts("s1", 1)}}}
+	p.answers["beta"] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Analyses(0.3)}}, {Moves: []contract.Move{deliberationtest.Accepts("s1", 1)}}}
 	return p
 }
 
@@ -88,13 +90,13 @@ func (p *planners) failingLocked(name string) error {
 // disagree lets ALPHA and BETA never vote.
 func (p *planners) disagree() {
 	for _, m := range []string{"alpha", "beta"} {
-		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{tells("", "hm")}}}
+		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Tells("", "hm")}}}
 	}
 }
 
 // together is what a run has whose planner deliberates.
 func together(s *contract.Settings) {
-	d := deliberationInput().Settings
+	d := deliberationtest.Input().Settings
 	s.PlanBy, s.Deliberation = contract.PlanByDeliberation, &d
 }
 
@@ -326,7 +328,7 @@ func TestASwitchOfAModelReachesTheNextCallOfWhoeverDeliberates(t *testing.T) {
 			require.Equal(t, contract.StatusDone, result.Status)
 			require.NoError(t, told.err)
 			require.Equal(t, want, asked)
-			for _, m := range peers() {
+			for _, m := range state.Peers() {
 				require.Equal(t, want[string(m.Agent())+"-2"], view.Models[m.Agent()].Model, "it is shown as it is used")
 			}
 		})

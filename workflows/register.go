@@ -8,33 +8,37 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/agentloop"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation"
+	"github.com/rocketgpt/orchestrator/workflows/run"
+	"github.com/rocketgpt/orchestrator/workflows/selfheal"
 )
 
 // RegisterRun registers the workflow that a worker of the run queue serves.
 func RegisterRun(r worker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(Run, workflow.RegisterOptions{Name: contract.WorkflowRun})
+	r.RegisterWorkflowWithOptions(run.Workflow, workflow.RegisterOptions{Name: contract.WorkflowRun})
 }
 
 // RegisterSelfHeal registers the workflow that heals a failure. It runs on the
 // Repair agent's queue.
 func RegisterSelfHeal(r worker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(SelfHeal, workflow.RegisterOptions{Name: contract.WorkflowSelfHeal})
+	r.RegisterWorkflowWithOptions(selfheal.Workflow, workflow.RegisterOptions{Name: contract.WorkflowSelfHeal})
 }
 
 // RegisterStep registers the workflow of an agent that writes code. It runs on
 // the agent's own queue, so that its short work runs beside it.
 func RegisterStep(r worker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(Step, workflow.RegisterOptions{Name: contract.WorkflowStep})
+	r.RegisterWorkflowWithOptions(agentloop.Workflow, workflow.RegisterOptions{Name: contract.WorkflowStep})
 }
 
 // RegisterDeliberation registers the workflow of a pipeline, which a worker of
 // the run queue serves.
 func RegisterDeliberation(r worker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(Deliberation, workflow.RegisterOptions{Name: contract.WorkflowDeliberation})
+	r.RegisterWorkflowWithOptions(deliberation.Workflow, workflow.RegisterOptions{Name: contract.WorkflowDeliberation})
 }
 
 // RegisterMember registers the workflow of ALPHA, BETA and GAMMA. It runs on the
 // planner's queue, so that its short work runs beside it.
 func RegisterMember(r worker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(Member, workflow.RegisterOptions{Name: contract.WorkflowMember})
+	r.RegisterWorkflowWithOptions(deliberation.Member, workflow.RegisterOptions{Name: contract.WorkflowMember})
 }

@@ -16,17 +16,17 @@ import (
 // under way.
 var reorderings = []struct{ file, first, second, broken string }{
 	{
-		file: "selfheal.go", // a heal is announced before it was diagnosed
+		file: "selfheal/selfheal.go", // a heal is announced before it was diagnosed
 		first: "	if err := h.diagnose(ctx); err != nil {\n		return contract.Directive{}, err\n	}\n" +
 			"	// A paused run begins no action.\n" +
-			"	if err := workflow.Await(ctx, func() bool { return !h.orders.Paused }); err != nil {\n		return contract.Directive{}, err\n	}\n" +
+			"	if err := workflow.Await(ctx, func() bool { return !h.instructions.Paused }); err != nil {\n		return contract.Directive{}, err\n	}\n" +
 			"	h.lookForWorker(ctx)\n",
 		second: "	action := h.choose()\n" +
-			"	if err := h.began(ctx, action); err != nil {\n		return contract.Directive{}, err\n	}\n",
+			"	if err := h.recordStart(ctx, action); err != nil {\n		return contract.Directive{}, err\n	}\n",
 		broken: "v0.1.0/healed-heal-1",
 	},
 	{
-		file: "run.go", // a run cleans up before it says that it has failed
+		file: "run/run.go", // a run cleans up before it says that it has failed
 		first: "	if len(events) > 0 || len(notes) > 0 || r.completed != nil {\n" +
 			"		if _, err := r.transition(last, contract.Record{Events: events, Heals: notes}); err != nil {\n" +
 			"			return contract.RunResult{}, err\n		}\n	}\n",
@@ -34,7 +34,7 @@ var reorderings = []struct{ file, first, second, broken string }{
 		broken: "v0.1.0/stopped-run",
 	},
 	{
-		file:   "deliberation.go", // members are revoked before the handoff is written
+		file:   "deliberation/workflow.go", // members are revoked before the handoff is written
 		first:  "	d.writeHandoff(ctx, reason)\n",
 		second: "	d.dismiss(ctx)\n",
 		broken: "v0.1.0/deliberated-pipeline-1",
@@ -53,7 +53,7 @@ func TestSwappingTwoActivitiesTurnsTheReplayRed(t *testing.T) {
 		require.Equal(t, 1, strings.Count(string(source), r.first+r.second), "%s has the lines to be swapped; if they moved, swap others here", r.file)
 		path, err := filepath.Abs(r.file)
 		require.NoError(t, err)
-		instead[path] = filepath.Join(dir, r.file)
+		instead[path] = filepath.Join(dir, filepath.Base(r.file))
 		require.NoError(t, os.WriteFile(instead[path], []byte(strings.Replace(string(source), r.first+r.second, r.second+r.first, 1)), 0o600))
 	}
 	out := replayWith(t, dir, instead)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/run"
 )
 
 // staying lets runs heal themselves and stay with their branch for ten hours.
@@ -374,8 +375,8 @@ func TestAFloodOfMessagesIsToldByItsNumber(t *testing.T) {
 	})
 	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit, "what comes after the flood is healed")
 	ignored := w.payloads(contract.EventCheckIgnored)
-	require.Len(t, ignored, mostTold+1)
-	require.Equal(t, flood-mostTold, ignored[mostTold]["messages"])
+	require.Len(t, ignored, run.MaxCheckEvents+1)
+	require.Equal(t, flood-run.MaxCheckEvents, ignored[run.MaxCheckEvents]["messages"])
 }
 
 func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
@@ -386,7 +387,7 @@ func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
 	w.onThink = func(in contract.ThinkInput) {
 		if in.Execution.Step == contract.StepRepair && !sent {
 			sent = true
-			for i := range mostPending {
+			for i := range run.MaxPendingChecks {
 				w.check(red(fmt.Sprint("p", i)))
 			}
 			refused = w.updateCheck(red("more"))
@@ -395,7 +396,7 @@ func TestMoreMessagesThanMayWaitAreRefused(t *testing.T) {
 	w.after(time.Hour, func() { w.check(red("a")) })
 	require.Equal(t, "c0ffee2", w.orchestrate(t, staying).Commit)
 	require.ErrorContains(t, refused.err, "wait already")
-	require.Equal(t, mostPending, occurrences(w.events(), contract.EventCheckIgnored), "they are about the commit before")
+	require.Equal(t, run.MaxPendingChecks, occurrences(w.events(), contract.EventCheckIgnored), "they are about the commit before")
 }
 
 func TestMessagesThatSayNothingAreRefused(t *testing.T) {
@@ -467,7 +468,7 @@ func TestAFullHistoryEndsTheStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.after(time.Hour, func() {
-		w.env.SetCurrentHistorySize(fullBytes + 1)
+		w.env.SetCurrentHistorySize(run.MaxHistoryBytes + 1)
 		m := red("a")
 		m.Conclusion = contract.ConclusionSuccess
 		w.check(m)

@@ -1,0 +1,421 @@
+// Package agentloop is the workflow of an agent that works with tools: the builder,
+// the Repair agent and the environment agent.
+package agentloop
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// Workflow is one agent loop: the model thinks, calls tools, sees the results,
+// until it says that it is done or its budget ends. Each model call and each
+// tool call is an activity of its own; the conversation itself stays in the
+// database, so that the history holds keys and decisions only. A step that
+// could not be done is a result with a failure, not an error.
+func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
+	l := newLoop(ctx, in)
+	if err := l.listen(ctx); err != nil {
+		return contract.StepResult{}, err
+	}
+	if in.State == nil {
+		if failure := l.open(ctx); failure != nil {
+			return l.finish(ctx, failure)
+		}
+	}
+	for {
+		more, failure := l.turn(ctx)
+		if failure == nil && !more {
+			failure = l.validate(ctx)
+		}
+		if failure != nil || !more {
+			return l.finish(ctx, failure)
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return contract.StepResult{}, l.continueAsNew(ctx)
+		}
+	}
+}
+
+// loop is the state of a loop. What it must carry over a continue-as-new
+// stands in LoopState.
+type loop struct {
+	contract.LoopState
+	in       contract.StepInput
+	affinity *flow.Affinity // where its work is done
+	log      log.Logger
+	rows     *flow.Recorder
+	signals  workflow.ReceiveChannel // what the run tells
+	opened   bool
+	lost     string // the worker that was chosen and did not take work
+
+	conflict *contract.Conflict // of what the step starts from
+}
+
+func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
+	l := &loop{
+		in:       in,
+		affinity: &flow.Affinity{Queue: workflow.GetInfo(ctx).TaskQueueName, Worker: in.Worker},
+		log:      log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
+		rows:     flow.NewRecorder(ctx, in.RunID),
+
+		signals: workflow.GetSignalChannel(ctx, contract.SignalOrders),
+	}
+	l.affinity.OnLost = l.workerLost
+	if in.State != nil {
+		l.LoopState, l.opened = *in.State, true
+		l.rows.Seq = in.State.Records
+		return l
+	}
+	l.Model, l.Started = in.Model, workflow.Now(ctx)
+	l.Workspace, l.From = in.Workspace, in.Workspace
+	return l
+}
+
+// workerLost says that the step's work goes on wherever there is a worker.
+func (l *loop) workerLost(ctx workflow.Context, worker string) {
+	l.lost = worker
+	l.log.Warn("The worker chosen for a step did not take its work; any other may", "worker", worker)
+	// While a step is opened its first record is under way, and waits for this work.
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if err := l.rows.Write(ctx, flow.WorkerLostRecord(flow.WorkKey(l.in.Phase, l.in.Step), worker, l.affinity.Queue)); err != nil {
+			l.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
+		}
+	})
+}
+
+// listen takes what the run tells its steps, and answers where the conversation
+// lies.
+func (l *loop) listen(ctx workflow.Context) error {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var o contract.Orders
+			if !l.signals.Receive(ctx, &o) {
+				return
+			}
+			l.apply(o)
+		}
+	})
+	id := workflow.GetInfo(ctx).WorkflowExecution.ID
+	return workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.TranscriptKey, error) {
+		return []contract.TranscriptKey{{
+			Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Attempt: l.Execution.Attempt,
+			ExecutionID: l.Execution.ID, Turns: l.Turn, Workflow: id,
+		}}, nil
+	})
+}
+
+// apply takes orders over, unless newer ones have overtaken them.
+func (l *loop) apply(o contract.Orders) {
+	if o.Seq > l.Orders {
+		l.Orders, l.Paused, l.Model = o.Seq, o.Paused, o.Model
+	}
+}
+
+// open begins the execution, brings together what the step starts from, and
+// opens the conversation: one hop, where the repository is on this host and
+// little has to be merged.
+func (l *loop) open(ctx workflow.Context) *contract.Failure {
+	begin := contract.Record{
+		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
+		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
+	}
+	if ctx.Err() != nil {
+		var stopped *contract.Failure
+		l.Execution, stopped = l.rows.BeginStopped(ctx, begin)
+		l.opened = l.Execution.ID != 0
+		return stopped
+	}
+	var result contract.OpenStepResult
+	execution, err := l.rows.WriteWith(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
+		var err error
+		result, err = flow.LocalFirst(ctx, l.affinity, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
+			return contract.OpenStepInput{
+				Record: rec, PlanID: l.in.PlanID, Workspace: l.in.Workspace, Needs: l.in.Needs, Quick: quick, Lessons: l.in.Lessons, Heal: l.in.Heal, Talk: l.in.Talk, GoOn: l.in.GoOn, Setup: l.in.Setup,
+			}
+		}, func(r contract.OpenStepResult) bool { return r.Cold })
+		return result.Execution, err
+	})
+	l.Execution, l.opened = execution, execution.ID != 0
+	if err != nil {
+		return fault.Of(err)
+	}
+	l.Workspace, l.From, l.Prompt, l.conflict = result.Workspace, result.Workspace, result.Prompt, result.Conflict
+	if result.Conflict != nil {
+		return flow.MergeConflict(*result.Conflict)
+	}
+	if result.At.Tree != "" {
+		l.Workspace = result.At
+	}
+	return nil
+}
+
+// turn is one model call and the tool calls that it asks for. It reports
+// whether there is more to do.
+func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
+	if failure := l.unpaused(ctx); failure != nil {
+		return false, failure
+	}
+	if failure := l.budgetSpent(ctx); failure != nil {
+		return false, failure
+	}
+	l.Turn++
+	var think contract.ThinkResult
+	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+flow.ModelWait, contract.ActivityThink, contract.ThinkInput{
+		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
+		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(),
+	}).Get(ctx, &think)
+	if err != nil {
+		return false, fault.Of(err)
+	}
+	l.Usage = l.Usage.Add(think.Usage)
+	if think.Bad != "" {
+		l.BadAnswers++
+		if most := l.in.Settings.Budget.ErrorLimit; most > 0 && l.BadAnswers >= most {
+			return false, &fault.New(contract.ClassLLM, contract.CodeInvalidOutput,
+				"the model gave %d unusable answers in a row in step %s; the last: %s", l.BadAnswers, l.in.Step, think.Bad).Failure
+		}
+		return true, nil
+	}
+	l.BadAnswers = 0
+	if failure := l.callTools(ctx, think.Calls); failure != nil {
+		return false, failure
+	}
+	if think.Blocked != "" {
+		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot go on: %s", l.in.Step, think.Blocked).Failure
+	}
+	return !think.Finish, nil
+}
+
+// unpaused waits while the run is paused. Time that a person made it wait is
+// not the step's.
+func (l *loop) unpaused(ctx workflow.Context) *contract.Failure {
+	asked := workflow.Now(ctx)
+	err := workflow.Await(ctx, func() bool { return !l.Paused })
+	l.Started = l.Started.Add(workflow.Now(ctx).Sub(asked))
+	return fault.Of(err)
+}
+
+// validate is what strict mode adds to a step: its change must build, or
+// whatever else the project's first stage of verification is, before it counts.
+func (l *loop) validate(ctx workflow.Context) *contract.Failure {
+	if !l.in.Lessons.Strict || l.Workspace.Tree == l.From.Tree {
+		return nil
+	}
+	queue, most := contract.QueueTester, l.in.Settings.VerifyTimeout
+	var plan contract.TestPlanResult
+	err := workflow.ExecuteActivity(flow.Remote(ctx, queue, flow.LongWork), contract.ActivityTestPlan, contract.TestPlanInput{
+		Execution: l.Execution, Workspace: l.Workspace,
+	}).Get(ctx, &plan)
+	if err != nil {
+		return fault.Of(err)
+	}
+	if len(plan.Stages) == 0 {
+		return nil
+	}
+	for _, check := range plan.Stages[0] {
+		var result contract.CheckResult
+		err := workflow.ExecuteActivity(flow.Remote(ctx, queue, most+l.in.Settings.SetupTimeout), contract.ActivityVerify, contract.VerifyInput{
+			Execution: l.Execution, Workspace: l.Workspace, Check: check, Timeout: most,
+		}).Get(ctx, &result)
+		if err != nil {
+			return fault.Of(err)
+		}
+		if !result.OK {
+			return &fault.New(contract.ClassAssertion, contract.CodeCheckFailed,
+				"step %s was carried out strictly, and its change does not pass %s: %s", l.in.Step, check.Name, result.Message).Failure
+		}
+	}
+	return nil
+}
+
+// budgetLeft returns what the step may still use up, after spent found nothing used up.
+func (l *loop) budgetLeft() *contract.StepLeft {
+	b := l.in.Settings.Budget
+	var left contract.StepLeft
+	if b.Tokens > 0 {
+		left.Tokens = b.Tokens - l.Usage.Tokens()
+	}
+	if b.MicroUSD > 0 {
+		left.MicroUSD = b.MicroUSD - l.Usage.MicroUSD
+	}
+	if left == (contract.StepLeft{}) {
+		return nil
+	}
+	return &left
+}
+
+// budgetSpent says which budget of the step is used up, if any.
+func (l *loop) budgetSpent(ctx workflow.Context) *contract.Failure {
+	b := l.in.Settings.Budget
+	over := func(what, key string, used, most any) *contract.Failure {
+		return &fault.New(contract.ClassLogic, contract.CodeStepBudget,
+			"step %s used %v of its %v %s without being done; split it, or raise %s", l.in.Step, used, most, what, key).Failure
+	}
+	took := workflow.Now(ctx).Sub(l.Started)
+	switch {
+	case b.Turns > 0 && l.Turn >= b.Turns:
+		return over("turns", "execution.step.turns", l.Turn, b.Turns)
+	case b.Tokens > 0 && l.Usage.Tokens() >= b.Tokens:
+		return over("tokens", "execution.step.tokens", l.Usage.Tokens(), b.Tokens)
+	case b.MicroUSD > 0 && l.Usage.MicroUSD >= b.MicroUSD:
+		return over("micro-dollars", "execution.step.cost_usd", l.Usage.MicroUSD, b.MicroUSD)
+	case b.Time > 0 && took >= b.Time:
+		return over("time", "execution.step.time", took.Round(time.Second), b.Time)
+	}
+	return nil
+}
+
+// callTools carries out the tool calls of a turn in their order. Neighbours
+// that only read run side by side.
+func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
+	for len(calls) > 0 {
+		if l.Paused {
+			if failure := l.unpaused(ctx); failure != nil {
+				return failure
+			}
+		}
+		n := 1
+		for calls[0].ReadOnly && n < min(len(calls), maxParallelReads) && calls[n].ReadOnly {
+			n++
+		}
+		if failure := l.callSideBySide(ctx, calls[:n]); failure != nil {
+			return failure
+		}
+		calls = calls[n:]
+	}
+	return nil
+}
+
+// maxParallelReads is how many tool calls that only read run at the same time.
+const maxParallelReads = 8
+
+func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
+	futures := make([]workflow.Future, len(calls))
+	for i, call := range calls {
+		futures[i] = l.callTool(ctx, call)
+	}
+	for i, f := range futures {
+		var out contract.ToolOutcome
+		if err := f.Get(ctx, &out); err != nil {
+			return fault.Of(err)
+		}
+		if failure := l.recordOutcome(calls[i], out); failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// callTool carries out one tool call: short ones beside the loop, long ones,
+// and those whose repository is not on this host yet, as ordinary activities.
+func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflow.Future {
+	args := contract.ToolInput{
+		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
+	}
+	ordinary := func() workflow.Future {
+		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+flow.SaveTime, contract.ActivityTool, args)
+	}
+	if call.Long || l.affinity.Worker != "" {
+		return ordinary()
+	}
+	args.Quick = true
+	here := workflow.ExecuteLocalActivity(flow.LocalOnce(ctx), contract.ActivityTool, args)
+	result, set := workflow.NewFuture(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var out contract.ToolOutcome
+		err := here.Get(ctx, &out)
+		if err == nil && out.Cold || err != nil && flow.RunRemotely(err) {
+			args.Quick = false
+			err = ordinary().Get(ctx, &out)
+		}
+		set.Set(out, err)
+	})
+	return result
+}
+
+// recordOutcome takes over what a tool call did and breaks loops and bad conduct.
+func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
+	l.Workspace = out.Workspace
+	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
+		l.Violations++
+		if l.Violations > l.in.Settings.Agents.Violations {
+			return &fault.New(contract.ClassSafety, out.Code,
+				"the agent of step %s tried %d times to leave its allowed tools or paths, last with %s", l.in.Step, l.Violations, call.Tool).Failure
+		}
+	}
+	most := l.in.Settings.Budget.LoopLimit
+	if most <= 0 {
+		return nil
+	}
+	if l.Repeats == nil {
+		l.Repeats = map[string]int{}
+	}
+	l.Repeats[out.Fingerprint]++
+	if n := l.Repeats[out.Fingerprint]; n >= most {
+		return &fault.New(contract.ClassLLM, contract.CodeLoop,
+			"the agent of step %s made the same call of %s with the same result %d times (execution.step.loop_limit)", l.in.Step, call.Tool, n).Failure
+	}
+	return nil
+}
+
+// finish closes the execution and says what the step did.
+func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
+	result := contract.StepResult{
+		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
+		Credit: contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt},
+		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
+		Conflict: l.conflict, Lost: l.lost,
+	}
+	if !l.opened {
+		return result, nil
+	}
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	end := &contract.ExecutionEnd{ExecutionID: l.Execution.ID, Status: contract.ExecutionCompleted, Failure: failure}
+	event := contract.EventDraft{Type: contract.EventStepCompleted, Payload: map[string]any{
+		"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "usage": l.Usage,
+	}}
+	if failure == nil {
+		// A replay that keeps this step takes its change over from here.
+		output, err := json.Marshal(contract.StepOutput{Change: result.Change, Credit: result.Credit})
+		if err != nil {
+			return result, err
+		}
+		end.Output = output
+	} else {
+		end.Status = contract.ExecutionFailed
+		if failure.Code == contract.CodeCancelled {
+			end.Status = contract.ExecutionCancelled
+		}
+		event = contract.EventDraft{Type: contract.EventStepError, Payload: map[string]any{
+			"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "failure": failure,
+		}}
+	}
+	// The event is of that end: told once, also where a task that died told another one.
+	return result, l.rows.Write(last, contract.Record{End: end, EndEvents: 1, Events: []contract.EventDraft{event}})
+}
+
+// continueAsNew starts the loop's next history with the state that counts. The
+// conversation and the workspace lie elsewhere already. What the run told and
+// nobody has read yet would be lost with this history, so it is read first.
+func (l *loop) continueAsNew(ctx workflow.Context) error {
+	for {
+		var o contract.Orders
+		if !l.signals.ReceiveAsync(&o) {
+			break
+		}
+		l.apply(o)
+	}
+	state := l.LoopState
+	state.Records = l.rows.Seq
+	next := l.in
+	next.State, next.Worker = &state, l.affinity.Worker
+	return workflow.NewContinueAsNewError(ctx, contract.WorkflowStep, next)
+}

@@ -1,0 +1,35 @@
+package deliberation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
+)
+
+func TestOfSwitchesOfModelsTheNewestCounts(t *testing.T) {
+	t.Parallel()
+	d := &deliberation{State: state.New(deliberationtest.Input(), time.Unix(0, 0))}
+	d.Join(contract.Alpha, "token", "", time.Unix(0, 0))
+	to := func(order int64, model string) string {
+		c := contract.PipelineCommand{Order: order, Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: model}}}
+		require.NoError(t, d.checkSwitchModel(c))
+		return d.applySwitchModel(nil, c)
+	}
+	require.Contains(t, to(2, "second"), "from the next turns on")
+	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model)
+	require.Contains(t, to(1, "first"), "newer")
+	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model, "what comes late is no news")
+	require.Equal(t, "second", d.Participant(contract.Alpha).Model.Model)
+	require.NotNil(t, d.NextRecord(1, d.LastProgress).Change.Settings)
+	to(3, "second")
+	for _, wrong := range []contract.PipelineCommand{
+		{}, {Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: {Provider: "p", Model: "m"}}}, {Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p"}}},
+	} {
+		require.Error(t, d.checkSwitchModel(wrong))
+	}
+}

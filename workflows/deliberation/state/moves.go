@@ -1,0 +1,591 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// post is one place of the blackboard with all that stood there.
+type post struct {
+	contract.Entry
+	versions []contract.Text
+	own      []string // keys of the objections against it
+	logged   int      // where the log first tells of it
+	closed   int      // where the log tells of its last state
+}
+
+// move carries out one move of a member. One that cannot be taken is refused; the
+// others of its turn count.
+func (c *State) move(s *Participant, id string, m contract.Move, now time.Time) {
+	if !slices.Contains(contract.MovesOf(s.Member), m.Kind) {
+		c.RecordError(s, contract.Error{
+			ID: id, Class: contract.ClassSafety, Code: contract.CodeForbidden,
+			Message: fmt.Sprintf("%s has no move %q; its moves are %s", s.Member, fault.Clip(string(m.Kind), KeyLength), kinds(contract.MovesOf(s.Member))),
+		}, 1)
+		return
+	}
+	why := c.wrongForm(m)
+	if why == "" {
+		why = c.carryOut(s, id, m, now)
+	}
+	if why != "" {
+		c.RecordError(s, contract.Error{
+			ID: id, Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: fmt.Sprintf("%s was not taken: %s", m.Kind, why),
+		}, 1)
+		return
+	}
+	c.Metrics.Decisions++
+	c.RowStale = true
+}
+
+func kinds(all []contract.MoveKind) string {
+	var out []string
+	for _, k := range all {
+		out = append(out, string(k))
+	}
+	return strings.Join(out, ", ")
+}
+
+// wrongForm says what is wrong with a move whatever it is about. The activity
+// has checked this already; what comes as a signal may not have passed it.
+func (c *State) wrongForm(m contract.Move) string {
+	const share = 1.0
+	outside := func(f *float64) bool { return f != nil && !(*f >= 0 && *f <= share) }
+	switch {
+	case m.Text.Size > c.Settings.TextLimit:
+		return fmt.Sprintf("its text has %d bytes, and %d are allowed", m.Text.Size, c.Settings.TextLimit)
+	case len(m.Text.Head) > contract.TextHead, len(m.Text.Ref) > KeyLength:
+		return fmt.Sprintf("its text is too long: more than %d bytes belong into the database", contract.TextHead)
+	case m.Key != "" && !validKey(m.Key) && !c.named(m):
+		return fmt.Sprintf("a key has 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
+	case len(m.From) > c.Settings.Entries || slices.ContainsFunc(m.From, func(k string) bool { return !validKey(k) }):
+		return "from has something that is no key"
+	case outside(m.Score), outside(m.ComplexityScore):
+		return "scores are from 0 to 1"
+	case m.Version < 0:
+		return "versions are counted from 1"
+	}
+	return ""
+}
+
+// named reports whether a move answers an objection by its key, which is longer than
+// those that members choose.
+func (c *State) named(m contract.Move) bool {
+	return m.Kind == contract.MoveResolve && contract.IsObjectionKey(m.Key) && len(m.Key) <= objectionKeyLength
+}
+
+func validKey(k string) bool {
+	if k == "" || len(k) > KeyLength {
+		return false
+	}
+	const marks = "_.-"
+	for _, r := range k {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(marks, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// carryOut does what a move says, or says why it cannot be done.
+func (c *State) carryOut(s *Participant, id string, m contract.Move, now time.Time) string {
+	switch m.Kind {
+	case contract.MoveAnalyse:
+		return c.analyse(s, m, now)
+	case contract.MovePropose:
+		return c.propose(s, m, now)
+	case contract.MoveSynthesise:
+		return c.synthesise(s, m, now)
+	case contract.MoveEvaluate:
+		return c.evaluate(s, m, now)
+	case contract.MoveObject:
+		return c.object(s, id, m, now)
+	case contract.MoveResolve:
+		return c.resolve(s, id, m, now)
+	case contract.MoveVote:
+		return c.vote(s, id, m, now)
+	case contract.MoveMessage:
+		return c.message(s, id, m, now)
+	case contract.MoveVerdict:
+		return c.judge(s, m, now)
+	case contract.MoveDecompose:
+		return c.decompose(s, m, now)
+	default: // done
+		s.done = true
+		return ""
+	}
+}
+
+// nameable returns what stands under a key that members name: a proposal or a
+// synthesis.
+func (c *State) nameable(key string) (*post, string) {
+	if key == "" {
+		return nil, "it needs a key"
+	}
+	for _, p := range c.board {
+		if p.Key == key && (p.Kind == contract.MovePropose || p.Kind == contract.MoveSynthesise) {
+			return p, ""
+		}
+	}
+	return nil, fmt.Sprintf("there is no %s", key)
+}
+
+// at returns what stands at a place, nil if nothing does.
+func (c *State) at(section contract.Section, key string) *post {
+	for _, p := range c.board {
+		if p.Section == section && p.Key == key {
+			return p
+		}
+	}
+	return nil
+}
+
+// write puts an entry on the blackboard: a new one, or a new version of the one
+// in its place.
+func (c *State) write(e contract.Entry, now time.Time) string {
+	p := c.at(e.Section, e.Key)
+	if p == nil {
+		if e.Author.Valid() && e.Inherited == 0 && len(c.board) >= c.Settings.Entries {
+			return fmt.Sprintf("the blackboard is full: it has %d entries", len(c.board))
+		}
+		p = &post{logged: len(c.log)}
+		c.board = append(c.board, p)
+		p.Place = len(c.board)
+	}
+	e.Version, e.Timestamp, e.Place = len(p.versions)+1, now, p.Place
+	p.Entry, p.versions = e, append(p.versions, e.Value)
+	c.show(p)
+	c.log = append(c.log, logEntry{by: e.Author, post: p, fresh: true})
+	if e.Inherited > 0 { // news to its author too, who wrote it in another life
+		c.log[len(c.log)-1].by = contract.SystemAuthor
+	}
+	c.AddEvent(contract.EventBlackboardWritten, map[string]any{
+		"section": e.Section, "key": e.Key, "version": e.Version, "author": e.Author, "move": e.Kind, "text": e.Value.Head, "about": e.About, "inherited": e.Inherited,
+	})
+	c.assign()
+	c.proposals()
+	return ""
+}
+
+// written is a write of a member.
+func (c *State) written(s *Participant, e contract.Entry, now time.Time) string {
+	e.Author = s.Member
+	why := c.write(e, now)
+	if why == "" {
+		c.Metrics.BlackboardWrites++
+		c.progressed(s, now)
+	}
+	return why
+}
+
+// progressed notes that a member got somewhere.
+func (c *State) progressed(s *Participant, now time.Time) { s.progress, c.LastProgress = now, now }
+
+// show lets an entry be written as it is now.
+func (c *State) show(p *post) {
+	c.RowStale = true
+	for i, e := range c.entries {
+		if e.Section == p.Section && e.Key == p.Key && e.Version == p.Version {
+			c.entries[i] = p.Entry
+			return
+		}
+	}
+	c.entries = append(c.entries, p.Entry)
+}
+
+// restate gives an entry another state, which others are told of.
+func (c *State) restate(p *post, state contract.EntryState, by contract.Member) {
+	if p.State == state {
+		return
+	}
+	p.State, p.closed = state, len(c.log)
+	c.show(p)
+	c.log = append(c.log, logEntry{by: by, post: p})
+}
+
+func (c *State) analyse(s *Participant, m contract.Move, now time.Time) string {
+	key := contract.KeyAnalysis
+	if first := c.at(contract.SectionProblem, key); first != nil && first.Author != s.Member {
+		key += "." + string(s.Member)
+	}
+	if m.ComplexityScore != nil {
+		c.maxComplexity = max(c.maxComplexity, *m.ComplexityScore)
+	}
+	return c.written(s, contract.Entry{Section: contract.SectionProblem, Key: key, Kind: m.Kind, Value: m.Text, ComplexityScore: m.ComplexityScore}, now)
+}
+
+// put writes a proposal or a synthesis under its author's key.
+func (c *State) put(s *Participant, section contract.Section, m contract.Move, now time.Time) string {
+	if m.Key == "" {
+		return "it needs a key"
+	}
+	if p, _ := c.nameable(m.Key); p != nil {
+		switch {
+		case p.Author != s.Member && (c.subtask(m.Key) == nil || p.State != contract.EntryWithdrawn):
+			return fmt.Sprintf("%s is %s's; take another key", m.Key, p.Author)
+		case p.Section != section:
+			return fmt.Sprintf("%s is in %s already; take another key", m.Key, p.Section)
+		}
+	}
+	return c.written(s, contract.Entry{Section: section, Key: m.Key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, Score: m.Score, From: m.From}, now)
+}
+
+// synthesise brings proposals together, which are merged then.
+func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) string {
+	if c.subtask(m.Key) != nil {
+		return fmt.Sprintf("%s is a subtask, which a proposal solves; take another key", m.Key)
+	}
+	var from []*post
+	for _, key := range m.From {
+		p, why := c.nameable(key)
+		if why != "" {
+			return why + " that it could be made from"
+		}
+		from = append(from, p)
+	}
+	if why := c.put(s, contract.SectionSynthesis, m, now); why != "" {
+		return why
+	}
+	// Its author stands for the new version, and no longer for those before it.
+	written, _ := c.nameable(m.Key)
+	for _, v := range c.votes {
+		if v.Voter == s.Member && v.Key == m.Key && v.Version < written.Version {
+			c.outdated[v.ID] = true
+		}
+	}
+	for _, p := range from {
+		if p.Kind == contract.MovePropose && p.State == contract.EntryLive {
+			c.restate(p, contract.EntryMerged, s.Member)
+		}
+	}
+	c.proposals()
+	return ""
+}
+
+func (c *State) evaluate(s *Participant, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	return c.written(s, contract.Entry{
+		Section: p.Section, Key: p.Key + "/evaluation/" + string(s.Member), Kind: m.Kind, Value: m.Text, About: p.Key, AboutVersion: c.known(s, p), Score: m.Score,
+	}, now)
+}
+
+func (c *State) object(s *Participant, id string, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	key := contract.ObjectionKey(p.Key, id)
+	if why := c.written(s, contract.Entry{
+		Section: p.Section, Key: key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, About: p.Key, AboutVersion: c.known(s, p),
+	}, now); why != "" {
+		return why
+	}
+	p.own = append(p.own, key)
+	c.conflict(true, "objection", key)
+	return ""
+}
+
+// resolve answers an objection by its key. Under the key of a proposal or a
+// synthesis it answers all objections to it that the member was shown or made
+// itself; where there are none the author of a proposal withdraws it.
+func (c *State) resolve(s *Participant, id string, m contract.Move, now time.Time) string {
+	if contract.IsObjectionKey(m.Key) {
+		o := c.objection(m.Key)
+		switch {
+		case o == nil:
+			return fmt.Sprintf("there is no %s", fault.Clip(m.Key, KeyLength))
+		case !c.shown(s, o):
+			return fmt.Sprintf("%s has not been shown to you yet; answer it in your next turn", m.Key)
+		}
+		return c.answer(s, id, o, m, now, o)
+	}
+	p, why := c.nameable(m.Key)
+	if why != "" {
+		return why
+	}
+	read := slices.DeleteFunc(c.objections(p), func(o *post) bool { return !c.shown(s, o) })
+	if len(read) > 0 || c.closedMeanwhile(s, p) {
+		return c.answer(s, id, p, m, now, read...)
+	}
+	return c.withdraw(s, p, now)
+}
+
+// objection returns the objection with a key, nil if there is none.
+func (c *State) objection(key string) *post {
+	for _, p := range c.board {
+		if p.Key == key && p.Kind == contract.MoveObject {
+			return p
+		}
+	}
+	return nil
+}
+
+// shown reports whether a member knows an entry: it wrote it, or was told of it
+// before the turn that it has just taken.
+func (c *State) shown(s *Participant, p *post) bool {
+	return p.Author == s.Member || p.logged < s.logRead && !slices.Contains(s.deferred, p)
+}
+
+// closedMeanwhile reports whether another one closed an objection since a member was
+// shown it as open: what is said of it is an answer, and withdraws nothing.
+func (c *State) closedMeanwhile(s *Participant, p *post) bool {
+	return slices.ContainsFunc(p.own, func(key string) bool {
+		o := c.at(p.Section, key)
+		return o != nil && o.State != contract.EntryLive && c.shown(s, o) && o.closed >= s.logRead && c.log[o.closed].by != s.Member
+	})
+}
+
+// answer keeps the answer about something, an objection or an entry, for whoever
+// made the objections, and closes those that are open. Who made an objection
+// withdraws it so.
+func (c *State) answer(s *Participant, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
+	if m.Text.Size == 0 && slices.ContainsFunc(all, func(o *post) bool { return o.Author != s.Member }) {
+		return "it needs a text: the answer, for whoever objects"
+	}
+	if m.Text.Size > 0 {
+		if why := c.written(s, contract.Entry{
+			Section: about.Section, Key: contract.AnswerKey(about.Key, id), Kind: m.Kind, Value: m.Text, About: about.Key,
+		}, now); why != "" {
+			return why
+		}
+	}
+	for _, o := range all {
+		if o.State != contract.EntryLive { // somebody else was first; this is told all the same
+			continue
+		}
+		state := contract.EntryAnswered
+		if o.Author == s.Member {
+			state = contract.EntryWithdrawn
+		}
+		c.restate(o, state, s.Member)
+		c.conflict(false, "objection", o.Key)
+	}
+	c.progressed(s, now)
+	return ""
+}
+
+// withdraw takes a proposal back, and with it what was objected to it.
+func (c *State) withdraw(s *Participant, p *post, now time.Time) string {
+	if why := c.keeps(s, p); why != "" {
+		return why
+	}
+	c.restate(p, contract.EntryWithdrawn, s.Member)
+	for _, o := range c.objections(p) {
+		c.restate(o, contract.EntrySettled, s.Member)
+		c.conflict(false, "objection", o.Key)
+	}
+	c.progressed(s, now)
+	c.proposals()
+	c.assign()
+	return ""
+}
+
+// keeps says why a member cannot withdraw an entry, "" if it can.
+func (c *State) keeps(s *Participant, p *post) string {
+	switch {
+	case p.Kind != contract.MovePropose:
+		return fmt.Sprintf("nobody objects to %s", p.Key)
+	case p.Author != s.Member:
+		return fmt.Sprintf("nobody objects to %s, and only %s can withdraw it", p.Key, p.Author)
+	case p.State != contract.EntryLive:
+		return fmt.Sprintf("%s is %s already", p.Key, p.State)
+	}
+	return ""
+}
+
+// objections returns what nobody has answered yet.
+func (c *State) objections(p *post) []*post {
+	var open []*post
+	for _, key := range p.own {
+		if o := c.at(p.Section, key); o != nil && o.State == contract.EntryLive {
+			open = append(open, o)
+		}
+	}
+	return open
+}
+
+func (c *State) vote(s *Participant, id string, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	switch {
+	case why != "":
+		return why
+	case p.Kind != contract.MoveSynthesise:
+		return fmt.Sprintf("%s is no synthesis, and votes are on those", p.Key)
+	case m.Version > p.Version:
+		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
+	case m.Accept == nil:
+		return "it needs accept: true or false"
+	}
+	known := c.known(s, p)
+	if m.Version > known || known == 0 {
+		return fmt.Sprintf("version %d of %s has not been shown to you yet; vote for it in your next turn", max(m.Version, known+1), p.Key)
+	}
+	if m.Version == 0 {
+		m.Version = known
+	}
+	v := contract.Vote{ID: id, Voter: s.Member, Key: p.Key, Version: m.Version, Accept: *m.Accept, Text: m.Text, At: now}
+	c.votes = slices.DeleteFunc(c.votes, func(o contract.Vote) bool { return o.Voter == v.Voter && o.Key == v.Key && o.Version == v.Version })
+	c.votes = append(c.votes, v)
+	c.cast = append(c.cast, v)
+	c.Metrics.Votes++
+	c.progressed(s, now)
+	c.log = append(c.log, logEntry{by: s.Member, vote: &v})
+	c.AddEvent(contract.EventVoteCast, map[string]any{"id": id, "voter": v.Voter, "key": v.Key, "version": v.Version, "accept": v.Accept, "text": v.Text.Head})
+	return ""
+}
+
+// known is the newest version of an entry that a member was shown, or wrote; 0 where
+// that is none.
+func (c *State) known(s *Participant, p *post) int {
+	known, version := 0, 0
+	for i, h := range c.log {
+		if h.post != p || !h.fresh {
+			continue
+		}
+		version++
+		if h.by == s.Member || i < s.logRead && !slices.Contains(s.deferred, p) {
+			known = version
+		}
+	}
+	return known
+}
+
+func (c *State) message(s *Participant, id string, m contract.Move, now time.Time) string {
+	to := contract.Member(m.To)
+	switch {
+	case to == "ALL":
+		to = ""
+	case to == s.Member:
+		return "it is to its own sender"
+	case to != "" && !to.Valid():
+		return "it is to nobody who is here; to is ALPHA, BETA, GAMMA or ALL"
+	}
+	if m.Text.Head == "" {
+		return "it says nothing"
+	}
+	msg := contract.Message{Seq: c.Metrics.TotalMessages + 1, ID: id, From: s.Member, To: to, Text: m.Text, At: now}
+	c.Metrics.TotalMessages++
+	if to != "" {
+		c.Metrics.DirectMessages++
+	}
+	c.messages = append(c.messages, msg)
+	c.said = append(c.said, msg)
+	c.progressed(s, now)
+	c.log = append(c.log, logEntry{by: s.Member, to: to, message: &msg})
+	c.AddEvent(contract.EventAgentMessage, map[string]any{"id": id, "seq": msg.Seq, "from": msg.From, "to": msg.To, "text": m.Text.Head})
+	return ""
+}
+
+// judge takes GAMMA's verdict, which is final. Its first one counts.
+func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
+	p, why := c.nameable(m.Key)
+	switch {
+	case why != "":
+		return why
+	case m.Version > p.Version:
+		return fmt.Sprintf("%s has no version %d; its newest is %d", p.Key, m.Version, p.Version)
+	case c.verdict != nil:
+		return "there is a verdict already"
+	}
+	v := &Choice{Key: p.Key, Version: m.Version, By: s.Member, text: m.Text}
+	if v.Version == 0 {
+		v.Version = p.Version
+	}
+	c.verdict = v
+	c.progressed(s, now)
+	return ""
+}
+
+// liveProposals counts the proposals that are unresolved. Those of subtasks do not
+// compete with others.
+func (c *State) liveProposals() int {
+	n := 0
+	for _, p := range c.board {
+		if p.Kind == contract.MovePropose && p.State == contract.EntryLive && c.subtask(p.Key) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// proposals notes whether live ones compete: two or more are one conflict.
+func (c *State) proposals() {
+	const rivals = 2
+	compete := c.liveProposals() >= rivals
+	if compete == c.rivalry {
+		return
+	}
+	c.rivalry = compete
+	c.conflict(compete, "proposals", "")
+}
+
+// conflict counts a conflict that came up or was resolved.
+func (c *State) conflict(up bool, kind, key string) {
+	event := contract.EventConflictResolved
+	if up {
+		event = contract.EventConflictDetected
+		c.Metrics.ConflictsDetected++
+	} else {
+		c.Metrics.ConflictsResolved++
+	}
+	c.AddEvent(event, map[string]any{"kind": kind, "key": key, "unresolved_proposals": c.liveProposals()})
+}
+
+// AcceptConsensus makes a version of an entry the consensus: it is accepted, the rest is
+// settled, and no conflict is open any more.
+func (c *State) AcceptConsensus(chosen *Choice, now time.Time) contract.Entry {
+	p, _ := c.nameable(chosen.Key)
+	for _, o := range c.board {
+		switch {
+		case o.Kind == contract.MoveObject && o.State == contract.EntryLive:
+			c.Metrics.ConflictsOpen++
+			c.restate(o, contract.EntrySettled, contract.SystemAuthor)
+			c.conflict(false, "objection", o.Key)
+		case o == p:
+			c.restate(o, contract.EntryAccepted, contract.SystemAuthor)
+		case o.State == contract.EntryLive:
+			c.restate(o, contract.EntrySettled, contract.SystemAuthor)
+		}
+	}
+	c.proposals()
+	achieved, author := true, contract.SystemAuthor
+	if chosen.By != "" {
+		author = chosen.By
+	}
+	if chosen.text.Head != "" {
+		c.write(contract.Entry{Section: contract.SectionConsensus, Key: "verdict", Author: author, Kind: contract.MoveVerdict, Value: chosen.text, About: p.Key}, now)
+	}
+	c.write(contract.Entry{
+		Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: author, Value: p.versions[chosen.Version-1],
+		About: p.Key, AboutVersion: chosen.Version, From: []string{p.Key}, Achieved: &achieved,
+	}, now)
+	c.Metrics.Consensus = true
+	c.Decision = c.decide(p, chosen)
+	c.AddEvent(contract.EventConsensusReached, map[string]any{
+		"key": chosen.Key, "version": chosen.Version, "by": chosen.By, "iterations": c.Metrics.Iterations,
+		"text": p.versions[chosen.Version-1].Head, "voters": c.voters(chosen), "rejected": len(c.Decision.Rejected), "open_questions": len(c.Decision.OpenQuestions),
+	})
+	return c.board[len(c.board)-1].Entry
+}
+
+// RecordNoConsensus writes that there is no consensus.
+func (c *State) RecordNoConsensus(why string, now time.Time) {
+	achieved := false
+	c.write(contract.Entry{
+		Section: contract.SectionConsensus, Key: contract.KeyFinal, Author: contract.SystemAuthor, Value: textOf(why), Achieved: &achieved,
+	}, now)
+}
+
+// textOf is a text of the system's own.
+func textOf(s string) contract.Text {
+	head := fault.Clip(s, contract.TextHead)
+	return contract.Text{Head: head, Size: len(head)}
+}

@@ -1,0 +1,394 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// outbox is what is to be written of a deliberation, in the order in which it
+// happened.
+type outbox struct {
+	RowStale bool // the row does not show the state as it is
+	entries  []contract.Entry
+	said     []contract.Message
+	cast     []contract.Vote
+	errs     []contract.Error
+	events   []contract.EventDraft
+	reports  []*contract.DeliberationReport
+}
+
+// How many bytes lists may have where they go with others in one payload. Texts
+// are written as JSON, in which a byte may take six.
+const (
+	recordBytes  = 40 << 10
+	newsBytes    = 12 << 10 // each of its lists
+	changeBytes  = 4 << 10
+	reportBytes  = 24 << 10
+	handoffBytes = 8 << 10 // each of its lists
+	viewBytes    = 256 << 10
+)
+
+// AddEvent adds an event.
+func (c *State) AddEvent(kind contract.EventType, payload map[string]any) {
+	payload["pipeline_id"] = c.Input.PipelineID
+	c.events = append(c.events, contract.EventDraft{Type: kind, Payload: payload})
+	c.RowStale = true
+}
+
+// HasUnwritten reports whether anything waits to be written.
+func (c *State) HasUnwritten() bool {
+	return c.RowStale || len(c.entries)+len(c.said)+len(c.cast)+len(c.errs)+len(c.events)+len(c.reports) > 0
+}
+
+// NextRecord takes the next record out of the outbox: as much as fits into one, with
+// the state as it is now.
+func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
+	room := recordBytes
+	rec := contract.PipelineRecord{PipelineID: c.Input.PipelineID, RunID: c.Input.RunID, ForRun: c.Input.ForRun, Seq: seq, At: now, Change: c.change()}
+	if len(c.reports) > 0 {
+		rec.Change.Report, c.reports = c.reports[0], c.reports[1:]
+		room -= reportBytes
+	}
+	rec.Entries, room = cut(&c.entries, room)
+	rec.Messages, room = cut(&c.said, room)
+	rec.Votes, room = cut(&c.cast, room)
+	rec.Errors, room = cut(&c.errs, room)
+	rec.Events, _ = cut(&c.events, room)
+	c.RowStale, c.SettingsStale = false, false
+	return rec
+}
+
+// cut takes from the front of a list what fits into the room, and returns the
+// room that is left: none where something had to stay, so that nothing that
+// happened later is written before it.
+func cut[T any](from *[]T, room int) (taken []T, left int) {
+	n := 0
+	for ; n < len(*from) && room > 0; n++ {
+		if room -= size((*from)[n]); room <= 0 && n > 0 {
+			break
+		}
+	}
+	taken, *from = (*from)[:n:n], (*from)[n:]
+	if len(*from) > 0 {
+		room = 0
+	}
+	return taken, room
+}
+
+// size is how many bytes something takes in a history.
+func size(v any) int {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return contract.PayloadLimit
+	}
+	return len(raw)
+}
+
+// newest returns the end of a list that fits into the room, and how many stand
+// before it.
+func newest[T any](all []T, room int) (kept []T, before int) {
+	n := len(all)
+	for n > 0 {
+		if room -= size(all[n-1]); room < 0 {
+			break
+		}
+		n--
+	}
+	return all[n:], n
+}
+
+// leftOut says that lists were shortened, "" if nothing was.
+func leftOut(parts ...any) string {
+	var out []string
+	for i := 0; i+1 < len(parts); i += 2 {
+		if n, _ := parts[i].(int); n > 0 {
+			out = append(out, fmt.Sprintf("older %s: %d", parts[i+1], n))
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "left out here, and kept in the database: " + strings.Join(out, ", ")
+}
+
+// clipNews leaves out what is too much for one turn, and says how many entries that
+// are.
+func clipNews(n contract.News) (contract.News, int) {
+	var entries, changes, messages, votes int
+	n.Entries, entries = newest(n.Entries, newsBytes)
+	n.Changes, changes = newest(n.Changes, changeBytes)
+	n.Messages, messages = newest(n.Messages, newsBytes)
+	n.Votes, votes = newest(n.Votes, newsBytes)
+	n.Note = leftOut(entries, "entries", changes, "changes", messages, "messages", votes, "votes")
+	return n, entries
+}
+
+// change is what the pipeline's row must show now.
+func (c *State) change() *contract.PipelineChange {
+	e := c.Ending
+	var altered *contract.DeliberationSettings
+	if c.SettingsStale {
+		now := c.Settings
+		altered = &now
+	}
+	return &contract.PipelineChange{
+		Settings: altered,
+
+		Status: c.Status, Iteration: c.round(), WaitingFor: c.waiting, Members: c.views(), Metrics: c.Measured(),
+		AbortReason: e.AbortReason, HandoffRef: e.HandoffRef, RecoveredBy: e.RecoveredBy, FailureCtx: e.failureContext, Consensus: e.Consensus, Failure: e.Failure, Finished: e.Finished,
+	}
+}
+
+// Measured are the metrics with the score that they come to.
+func (c *State) Measured() contract.DeliberationMetrics {
+	m := c.Metrics
+	m.PerformanceScore = m.Score(c.Settings.Iterations)
+	return m
+}
+
+// views tells of the members.
+func (c *State) views() []contract.MemberView {
+	out := []contract.MemberView{}
+	for _, s := range c.Participants {
+		v := s.View
+		v.Progress = c.progressOf(s)
+		if v.Status == contract.MemberIdle {
+			v.BlockedReason = c.waitsFor(s)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// progressOf is how far a member is: its opening work is the first third, then
+// each round counts, and being done is all.
+func (c *State) progressOf(s *Participant) float64 {
+	const opening, rest, whole = 0.3, 0.6, 1.0
+	const percent, half = 100, 0.5
+	switch {
+	case s.done || s.View.Status == contract.MemberDone:
+		return whole
+	case !s.open && !s.started:
+		return 0
+	case c.Settings.Iterations <= 0:
+		return opening
+	}
+	share := opening + rest*min(whole, float64(c.Metrics.Iterations)/float64(c.Settings.Iterations))
+	return float64(int(share*percent+half)) / percent
+}
+
+// waitsFor says whom an idle member waits for.
+func (c *State) waitsFor(s *Participant) string {
+	if c.Status == contract.PipelineReport && c.waiting != "" {
+		return "waits for " + c.waiting
+	}
+	var names []string
+	for _, o := range c.Living() {
+		if o != s && o.thinking() {
+			names = append(names, string(o.Member))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "waits for " + strings.Join(names, " and ")
+}
+
+// all returns the blackboard.
+func (c *State) all() []contract.Entry {
+	out := []contract.Entry{}
+	for _, section := range contract.Sections() {
+		for _, p := range c.board {
+			if p.Section == section {
+				out = append(out, p.Entry)
+			}
+		}
+	}
+	return out
+}
+
+// EntriesOf returns the entries that were written by a kind of move.
+func (c *State) EntriesOf(kind contract.MoveKind) []contract.Entry {
+	out := []contract.Entry{}
+	for _, p := range c.board {
+		if p.Kind == kind {
+			out = append(out, p.Entry)
+		}
+	}
+	return out
+}
+
+// last returns the last messages of a member.
+func (c *State) last(m contract.Member, n int) []contract.Message {
+	out := []contract.Message{}
+	for _, msg := range c.messages {
+		if msg.From == m {
+			out = append(out, msg)
+		}
+	}
+	return out[max(0, len(out)-n):]
+}
+
+// View is what the blackboard query answers.
+func (c *State) View() contract.DeliberationView {
+	v := contract.DeliberationView{
+		PipelineID: c.Input.PipelineID, Status: c.Status, Attempt: c.Input.Attempt, Iteration: c.round(), WaitingFor: c.waiting, Subtasks: slices.Clone(c.subtasks),
+		Members: c.views(), Blackboard: c.all(), Votes: slices.Clone(c.votes), Messages: []contract.Message{}, Metrics: c.Measured(), AbortReason: c.Ending.AbortReason,
+	}
+	for _, s := range c.Participants {
+		v.Messages = append(v.Messages, c.last(s.Member, contract.MessageTail)...)
+	}
+	slices.SortFunc(v.Messages, func(a, b contract.Message) int { return a.Seq - b.Seq })
+	v.Blackboard, _ = newest(v.Blackboard, viewBytes)
+	v.Votes, _ = newest(v.Votes, viewBytes)
+	v.Messages, _ = newest(v.Messages, viewBytes)
+	return v
+}
+
+// AddReport sums up what was found so far.
+func (c *State) AddReport(kind string, status contract.PipelineStatus, summary string, now time.Time) {
+	m := c.Measured()
+	r := &contract.DeliberationReport{
+		PipelineID: c.Input.PipelineID, Kind: kind, Status: status, Agents: c.views(), Metrics: &m, Analysis: m.Analysis(), Decision: c.Decision, Summary: summary, At: now,
+	}
+	const part = 4 // of the room, for the votes
+	var entries, votes int
+	r.Blackboard, entries = newest(c.all(), reportBytes-reportBytes/part)
+	r.Votes, votes = newest(c.votes, reportBytes/part)
+	if note := leftOut(entries, "entries", votes, "votes"); note != "" {
+		r.Analysis = append(r.Analysis, note)
+	}
+	c.reports = append(c.reports, r)
+	c.RowStale = true
+}
+
+// Summary says in a sentence what a report reports.
+func (c *State) Summary() string {
+	var parts []string
+	for _, v := range c.views() {
+		parts = append(parts, fmt.Sprintf("%s is %s after %d turns", v.Member, v.Status, v.Turns))
+	}
+	return fmt.Sprintf("%d proposals (%d live), %d syntheses, %d messages and %d votes in %d rounds; %s",
+		len(c.EntriesOf(contract.MovePropose)), c.liveProposals(), len(c.EntriesOf(contract.MoveSynthesise)), c.Metrics.TotalMessages, c.Metrics.Votes,
+		c.Metrics.Iterations, strings.Join(parts, ", "))
+}
+
+// Handoff is what is left for the deliberation that recovers this one.
+func (c *State) Handoff(reason string, now time.Time) contract.Handoff {
+	h := contract.Handoff{
+		PipelineID: c.Input.PipelineID, Attempt: c.Input.Attempt, AbortReason: c.Ending.AbortReason, Agents: c.views(),
+		LastMessages: map[contract.Member][]contract.Message{}, RecoveryHints: []string{c.RecoveryHint(reason)},
+		WrittenAt: now, KeptUntil: now.Add(contract.HandoffKept),
+	}
+	var n [5]int
+	h.Proposals, n[0] = newest(c.EntriesOf(contract.MovePropose), handoffBytes)
+	h.Syntheses, n[1] = newest(c.EntriesOf(contract.MoveSynthesise), handoffBytes)
+	h.Analysis, n[2] = newest(c.EntriesOf(contract.MoveAnalyse), handoffBytes)
+	h.ConsensusState, n[3] = newest(slices.Clone(c.votes), handoffBytes)
+	for _, s := range c.Participants {
+		kept, before := newest(c.last(s.Member, contract.HandoffTail), handoffBytes/len(contract.Members()))
+		h.LastMessages[s.Member] = kept
+		n[4] += before
+	}
+	h.RecoveryHints = append(h.RecoveryHints, c.Measured().Analysis()...)
+	if note := leftOut(n[0], "proposals", n[1], "syntheses", n[2], "analyses", n[3], "votes", n[4], "messages"); note != "" {
+		h.RecoveryHints = append(h.RecoveryHints, note)
+	}
+	return h
+}
+
+// RecoveryHint says what the next attempt should do otherwise.
+func (c *State) RecoveryHint(reason string) string {
+	switch reason {
+	case string(contract.AbortStuck):
+		return fmt.Sprintf("nobody got anywhere for %s: begin with what is inherited, and vote on the newest synthesis soon", c.Settings.AbortAfter)
+	case string(contract.AbortIterationLimit):
+		return fmt.Sprintf("%d rounds were not enough: leave side questions, merge the inherited proposals into one synthesis and vote on it", c.Settings.Iterations)
+	case string(contract.AbortTimeout):
+		return fmt.Sprintf("the time of %s was over: write less, and vote on the newest synthesis as soon as it stands", c.ExchangeLimit)
+	case contract.ReasonAgentsFailed:
+		return "all agents failed: see their errors; another model, or shorter turns, may help"
+	}
+	return "everybody was done without an agreement: let GAMMA decide where the two do not"
+}
+
+// RecordFailureContext says why a deliberation came to nothing, for its failure context.
+func (c *State) RecordFailureContext(reason string, now time.Time) {
+	since := c.exchangeAt
+	if since.IsZero() {
+		since = c.openedAt
+	}
+	c.Ending.failureContext = &contract.FailureContext{
+		Reason: reason, IterationCount: c.Metrics.Iterations, ElapsedSeconds: now.Sub(since).Seconds(), Metrics: c.Measured(),
+		GammaSpawned: c.Metrics.GammaSpawned, ErrorCount: c.errorCount, RecoveryHint: c.RecoveryHint(reason), Notes: c.Ending.Notes,
+	}
+	c.AddEvent(contract.EventFailureContext, map[string]any{
+		"reason": reason, "iteration_count": c.Metrics.Iterations, "error_count": c.errorCount, "recovery_hint": c.Ending.failureContext.RecoveryHint,
+	})
+}
+
+// seed writes what stands on the blackboard before anybody has said anything.
+func (c *State) seed(now time.Time) {
+	system := func(key, text string) {
+		c.write(contract.Entry{Section: contract.SectionProblem, Key: key, Author: contract.SystemAuthor, Value: textOf(text)}, now)
+	}
+	system(contract.KeyTask, c.Input.Task.Objective)
+	if in := c.Input.Inherited; in != nil {
+		system(contract.KeyRecoveryContext, in.Context)
+		system(KeyRecoveryInstructions, in.Instructions)
+		for _, e := range in.Entries {
+			c.write(e, now)
+		}
+	}
+}
+
+// KeyRecoveryInstructions is where a recovery's instructions stand.
+const KeyRecoveryInstructions = "recovery_instructions"
+
+// Inherit is what a recovery takes over: proposals and syntheses that were not
+// withdrawn, marked with the attempt that they come from.
+func (c *State) Inherit(reason string) *contract.Inherited {
+	out := &contract.Inherited{
+		PipelineID: c.Input.PipelineID, Attempt: c.Input.Attempt, AbortReason: c.Ending.AbortReason, HandoffRef: c.Ending.HandoffRef,
+		Context:      fault.Clip(fmt.Sprintf("attempt %d (pipeline %d) ended: %s. %s", c.Input.Attempt, c.Input.PipelineID, reason, c.Summary()), contract.TextHead),
+		Instructions: fault.Clip(c.RecoveryHint(reason)+". Entries whose keys begin with inherited_ are from earlier attempts: use, merge or withdraw them.", contract.TextHead),
+	}
+	taken := map[string]bool{}
+	for _, p := range c.board {
+		if p.Kind != contract.MovePropose && p.Kind != contract.MoveSynthesise || p.State == contract.EntryWithdrawn {
+			continue
+		}
+		e := p.Entry
+		if e.Inherited == 0 {
+			e.Inherited, e.Key = c.Input.Attempt, fmt.Sprintf("inherited_%s_%s", e.Author.Agent(), e.Key)
+		}
+		e.Key = unused(e.Key, taken)
+		e.From = nil // those have other keys now
+		out.Entries = append(out.Entries, e)
+	}
+	var before int
+	if out.Entries, before = newest(out.Entries, reportBytes); before > 0 {
+		out.Instructions = fault.Clip(leftOut(before, "entries")+". "+out.Instructions, contract.TextHead)
+	}
+	return out
+}
+
+// unused makes a key that was not taken before, short enough to be named.
+func unused(key string, taken map[string]bool) string {
+	const room = 4
+	base := key[:min(len(key), KeyLength-room)]
+	if len(key) <= KeyLength {
+		base = key
+	}
+	for n := 2; taken[base]; n++ {
+		base = fmt.Sprintf("%s-%d", key[:min(len(key), KeyLength-room)], n)
+	}
+	taken[base] = true
+	return base
+}

@@ -1,0 +1,201 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// decompose takes GAMMA's subtasks, for ALPHA and BETA to solve in the order of
+// their dependencies. Another decomposition replaces the one before; what was
+// proposed for a subtask that it keeps stays.
+func (c *State) decompose(s *Participant, m contract.Move, now time.Time) string {
+	if why := c.invalidSubtasks(m.Subtasks); why != "" {
+		return why
+	}
+	before := c.subtasks
+	c.subtasks = slices.Clone(m.Subtasks)
+	for i := range c.subtasks {
+		c.subtasks[i].Status = contract.SubtaskWaiting
+	}
+	why := c.written(s, contract.Entry{Section: contract.SectionProblem, Key: contract.KeySubtasks, Kind: m.Kind, Value: m.Text, Subtasks: slices.Clone(c.subtasks)}, now)
+	if why != "" {
+		c.subtasks = before
+	}
+	return why
+}
+
+// invalidSubtasks says why subtasks cannot be taken.
+func (c *State) invalidSubtasks(parts []contract.Subtask) string {
+	if len(parts) == 0 || len(parts) > contract.Subtasks {
+		return fmt.Sprintf("it needs 1 to %d subtasks", contract.Subtasks)
+	}
+	ids := map[string]bool{}
+	for _, t := range parts {
+		other, _ := c.nameable(t.ID)
+		switch {
+		case !validKey(t.ID):
+			return fmt.Sprintf("the id of a subtask has 1 to %d letters, digits, dots, dashes and underscores", KeyLength)
+		case ids[t.ID]:
+			return fmt.Sprintf("there are two subtasks %s", t.ID)
+		case t.Description == "" || len(t.Description) > contract.SubtaskLength:
+			return fmt.Sprintf("subtask %s needs a description of at most %d bytes", t.ID, contract.SubtaskLength)
+		case t.Member != "" && !slices.Contains(Peers(), t.Member):
+			return fmt.Sprintf("subtask %s is for ALPHA or BETA, or for whoever is free", t.ID)
+		case other != nil && c.subtask(t.ID) == nil:
+			return fmt.Sprintf("there is a %s on the blackboard; name the subtask otherwise", t.ID)
+		}
+		ids[t.ID] = true
+	}
+	for _, t := range parts {
+		for _, d := range t.Dependencies {
+			if !ids[d] {
+				return fmt.Sprintf("subtask %s depends on %q, which is none", t.ID, d[:min(len(d), KeyLength)])
+			}
+		}
+	}
+	if n := size(parts); n > contract.SubtasksSize {
+		return fmt.Sprintf("its subtasks take %d bytes, more than the %d allowed; describe them in fewer words", n, contract.SubtasksSize)
+	}
+	return cycle(parts)
+}
+
+// hasUnseenSubtask reports whether a member is to solve a subtask that it was not told of.
+func (c *State) hasUnseenSubtask(s *Participant) bool {
+	return slices.ContainsFunc(c.subtasksOf(s.Member), func(id string) bool { return !slices.Contains(s.seenSubtasks, id) })
+}
+
+// subtasksFor are the subtasks as a member is told of them: with their descriptions where
+// those are new to it, or its own to solve.
+func (c *State) subtasksFor(s *Participant, fresh bool) []contract.Subtask {
+	out := slices.Clone(c.subtasks)
+	for i := range out {
+		if mine := out[i].Member == s.Member && out[i].Status == contract.SubtaskAssigned; !fresh && !mine {
+			out[i].Description = ""
+		}
+	}
+	return out
+}
+
+// cycle says which subtasks wait for each other, "" if none do.
+func cycle(parts []contract.Subtask) string {
+	done := map[string]bool{}
+	for range parts {
+		for _, t := range parts {
+			if !slices.ContainsFunc(t.Dependencies, func(d string) bool { return !done[d] }) {
+				done[t.ID] = true
+			}
+		}
+	}
+	var stuck []string
+	for _, t := range parts {
+		if !done[t.ID] {
+			stuck = append(stuck, t.ID)
+		}
+	}
+	if len(stuck) == 0 {
+		return ""
+	}
+	return "these subtasks wait for each other: " + strings.Join(stuck, ", ")
+}
+
+// subtask returns the subtask with an id, nil if there is none.
+func (c *State) subtask(id string) *contract.Subtask {
+	for i := range c.subtasks {
+		if c.subtasks[i].ID == id {
+			return &c.subtasks[i]
+		}
+	}
+	return nil
+}
+
+// assign brings the subtasks up to date: which are done, and who is to take those
+// that nothing keeps waiting any more.
+func (c *State) assign() {
+	changed := false
+	for i := range c.subtasks {
+		t := &c.subtasks[i]
+		status, owner := c.statusOf(*t)
+		if status == t.Status && owner == t.Member {
+			continue
+		}
+		t.Status, t.Member, changed = status, owner, true
+	}
+	if p := c.at(contract.SectionProblem, contract.KeySubtasks); changed && p != nil {
+		p.Subtasks = slices.Clone(c.subtasks)
+		c.show(p)
+	}
+}
+
+// statusOf says how far a subtask is, and whose it is.
+func (c *State) statusOf(t contract.Subtask) (status string, owner contract.Member) {
+	if c.solved(t.ID) {
+		return contract.SubtaskDone, t.Member
+	}
+	if slices.ContainsFunc(t.Dependencies, func(d string) bool { return !c.solved(d) }) {
+		return contract.SubtaskWaiting, t.Member
+	}
+	if s := c.Participant(t.Member); s != nil && !s.Dead {
+		return contract.SubtaskAssigned, t.Member
+	}
+	return contract.SubtaskAssigned, c.leastBusy()
+}
+
+// solved reports whether there is a proposal for a subtask.
+func (c *State) solved(id string) bool {
+	p, _ := c.nameable(id)
+	return p != nil && p.Kind == contract.MovePropose && p.State != contract.EntryWithdrawn
+}
+
+// leastBusy returns the peer that is left with the fewest subtasks to solve now; of
+// two the one that fewer wait for.
+func (c *State) leastBusy() contract.Member {
+	load := func(m contract.Member) (n int) {
+		for _, t := range c.subtasks {
+			switch {
+			case t.Member != m:
+			case t.Status == contract.SubtaskAssigned:
+				n += len(c.subtasks)
+			case t.Status == contract.SubtaskWaiting:
+				n++
+			}
+		}
+		return n
+	}
+	var owner contract.Member
+	for _, s := range c.livingPeers() {
+		if owner == "" || load(s.Member) < load(owner) {
+			owner = s.Member
+		}
+	}
+	return owner
+}
+
+// subtasksOf returns the subtasks that a member is to solve now.
+func (c *State) subtasksOf(m contract.Member) []string {
+	var out []string
+	for _, t := range c.subtasks {
+		if t.Status == contract.SubtaskAssigned && t.Member == m {
+			out = append(out, t.ID)
+		}
+	}
+	return out
+}
+
+// propose writes a proposal. One under the id of a subtask solves that: it is taken
+// from whose subtask it is, or was when the member was told, once those that it
+// depends on are solved.
+func (c *State) propose(s *Participant, m contract.Move, now time.Time) string {
+	if t := c.subtask(m.Key); t != nil {
+		switch {
+		case t.Status == contract.SubtaskWaiting:
+			return fmt.Sprintf("subtask %s waits for others (%s)", t.ID, strings.Join(t.Dependencies, ", "))
+		case t.Status == contract.SubtaskAssigned && t.Member != s.Member && !slices.Contains(s.seenSubtasks, t.ID):
+			return fmt.Sprintf("subtask %s is %s's; propose under another key", t.ID, t.Member)
+		}
+	}
+	return c.put(s, contract.SectionSolutions, m, now)
+}

@@ -1,0 +1,52 @@
+package deliberation
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// recordWriter write what happens in a deliberation into the database: one record
+// after the other, in the order in which it happened. What gathers while one is
+// under way goes into the next. They go on trying while the database is away:
+// nobody waits for them but the deliberation's end.
+type recordWriter struct {
+	state   *state.State
+	seq     int64
+	writing bool
+	failed  error
+}
+
+// newRecordWriter starts the one coroutine that writes.
+func newRecordWriter(ctx workflow.Context, of *state.State) *recordWriter {
+	m := &recordWriter{state: of}
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.Go(ctx, m.write)
+	return m
+}
+
+func (m *recordWriter) write(ctx workflow.Context) {
+	for {
+		if workflow.Await(ctx, m.state.HasUnwritten) != nil {
+			return
+		}
+		m.seq++
+		m.writing = true
+		err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityPipelineRecord, m.state.NextRecord(m.seq, workflow.Now(ctx))).Get(ctx, nil)
+		m.writing = false
+		if err != nil {
+			m.failed = err
+			workflow.GetLogger(ctx).Error("Could not write what happened in a deliberation", "pipeline", m.state.Input.PipelineID, "record", m.seq, "error", err)
+		}
+	}
+}
+
+// flush waits until all is written. It fails if something never could be.
+func (m *recordWriter) flush(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return !m.writing && !m.state.HasUnwritten() }); err != nil {
+		return err
+	}
+	return m.failed
+}

@@ -1,0 +1,641 @@
+// Package deliberation is the workflow of a pipeline, in which ALPHA, BETA and GAMMA
+// deliberate, and the workflow of such a member.
+package deliberation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// Workflow is one pipeline: ALPHA and BETA work on an objective, each on its
+// own, then exchange what they found until they agree, GAMMA decides, or it is
+// given up. What it knows is its state (council); members are child workflows
+// that it gives turns. One that came to nothing is recovered by another one,
+// which is its child, and whose result it returns.
+//
+// Its history stays short enough without continuing as new: rounds are bounded
+// (deliberation.iterations), turns within a round too (turnsInRound), and what
+// floods is refused without a record of its own.
+func Workflow(ctx workflow.Context, in contract.DeliberationInput) (contract.DeliberationResult, error) {
+	d := newDeliberation(ctx, in)
+	work, cancel := workflow.WithCancel(ctx)
+	d.cancel = cancel // a command may have come before the workflow's first task
+	if err := d.handle(ctx); err != nil {
+		return contract.DeliberationResult{}, err
+	}
+	return d.run(ctx, work)
+}
+
+// deliberation coordinates what its council decides.
+type deliberation struct {
+	*state.State
+	log     log.Logger
+	rows    *recordWriter
+	members map[contract.Member]*memberHandle
+	alarm   alarm
+	dirty   bool // something happened that the main coroutine has not seen
+
+	cancel      workflow.CancelFunc       // of the work
+	stop        *contract.Failure         // asked for
+	stopper     *contract.PipelineCommand // that asked for it; nil: it was cancelled, or nobody continued it
+	continued   bool                      // asked for
+	seen        map[string]struct{}       // ids of commands already applied
+	shownStatus contract.PipelineStatus
+	announced   bool                         // the end said that a recovery follows
+	recovery    workflow.CancelFunc          // of the deliberation that recovers this one
+	successor   workflow.ChildWorkflowFuture // that deliberation
+	ordered     int64                        // Order of the last switch of models
+}
+
+// memberHandle is a member's workflow.
+type memberHandle struct {
+	child  workflow.ChildWorkflowFuture
+	cancel workflow.CancelFunc
+	ended  bool
+}
+
+func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *deliberation {
+	d := &deliberation{
+		State:   state.New(in, workflow.Now(ctx)),
+		log:     log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "run", in.RunID),
+		members: map[contract.Member]*memberHandle{},
+		seen:    map[string]struct{}{},
+	}
+	d.rows = newRecordWriter(ctx, d.State)
+	return d
+}
+
+// run is the life of a pipeline. Work happens on a context of its own, which a
+// stop cancels; what must still be done afterwards happens on a disconnected one.
+func (d *deliberation) run(ctx, work workflow.Context) (contract.DeliberationResult, error) {
+	out := d.live(work)
+	d.recordCancel(ctx)
+	d.cancel()
+
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	d.end(last, out)
+	if err := d.rows.flush(last); err != nil {
+		return contract.DeliberationResult{}, err
+	}
+	result := d.recover(last, ctx, out)
+	if err := workflow.Await(last, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return result, err
+	}
+	return result, d.rows.flush(last)
+}
+
+// live passes through spawn, opening, report and exchange. It returns how the
+// deliberation ends.
+func (d *deliberation) live(ctx workflow.Context) *state.Outcome {
+	for _, part := range []func(workflow.Context) (*state.Outcome, error){d.open, d.reportBack, d.orchestrate} {
+		out, err := part(ctx)
+		if err != nil {
+			return d.interrupted(err)
+		}
+		if out != nil {
+			return out
+		}
+	}
+	return &state.Outcome{Status: contract.PipelineOrchestrationFailed}
+}
+
+// interrupted is how a deliberation ends whose work was interrupted.
+func (d *deliberation) interrupted(err error) *state.Outcome {
+	if d.stop == nil && !temporal.IsCanceledError(err) {
+		return &state.Outcome{Status: contract.PipelineFailed, Failure: fault.Of(err)}
+	}
+	return &state.Outcome{Status: contract.PipelineStopped}
+}
+
+// recordCancel takes a cancellation that came from Temporal, or from the run that
+// this deliberation plans, for the stop that it is.
+func (d *deliberation) recordCancel(ctx workflow.Context) {
+	if ctx.Err() == nil {
+		return
+	}
+	runSignalHandlers(ctx) // a stop that came together with it says who wants it, and why
+	if d.stop == nil {
+		d.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "the deliberation was cancelled; partial results are kept").Failure
+	}
+}
+
+// runSignalHandlers lets the coroutines that signals of this workflow task woke go
+// first. It takes no time, and is no command.
+func runSignalHandlers(ctx workflow.Context) {
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	heard := false
+	workflow.Go(own, func(workflow.Context) { heard = true }) // the last in the row
+	_ = workflow.Await(own, func() bool { return heard })     // nothing cancels it
+}
+
+// open spawns the members and lets them do their opening work.
+func (d *deliberation) open(ctx workflow.Context) (*state.Outcome, error) {
+	for _, m := range state.Peers() {
+		d.spawn(ctx, m, "")
+	}
+	d.become(ctx, contract.PipelineRunning, "")
+	err := d.until(ctx, func(now time.Time) bool { return d.OpeningOver(now) })
+	return d.PeersGone(), err
+}
+
+// reportBack reports what the opening came to, and waits for a person to say that
+// it goes on, unless it does so by itself.
+func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) {
+	waiting := ""
+	if !d.Settings.AutoContinue && !d.continued {
+		waiting = contract.UpdateContinue
+	}
+	d.become(ctx, contract.PipelineReport, waiting)
+	d.AddReport(contract.ReportCheckpoint, d.Status, "after the opening work: "+d.Summary(), workflow.Now(ctx))
+	if waiting == "" {
+		return nil, nil
+	}
+	until := workflow.Now(ctx).Add(d.Settings.ContinueWait)
+	err := d.until(ctx, func(now time.Time) bool { return d.continued || d.PeersGone() != nil || !now.Before(until) })
+	if out := d.PeersGone(); out != nil || err != nil {
+		return out, err
+	}
+	if !d.continued {
+		d.stop = &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
+			"nobody said 'continue' within %s (deliberation.continue_wait); start it again, or with --auto-continue", d.Settings.ContinueWait).Failure
+		return &state.Outcome{Status: contract.PipelineStopped}, nil
+	}
+	return nil, nil
+}
+
+// orchestrate is the exchange, to its end.
+func (d *deliberation) orchestrate(ctx workflow.Context) (*state.Outcome, error) {
+	d.become(ctx, contract.PipelineOrchestrating, "")
+	var out *state.Outcome
+	err := d.until(ctx, func(now time.Time) bool {
+		out = d.Conclude(now)
+		return out != nil
+	})
+	return out, err
+}
+
+// until lets members take turns, and GAMMA join, until a condition holds. It does
+// something when something happens, or when it is time; nothing polls.
+func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool) error {
+	defer d.alarm.off()
+	for {
+		d.dirty = false
+		d.dismissRevoked()
+		now := workflow.Now(ctx)
+		if over(now) {
+			return nil
+		}
+		if reason, wanted := d.GammaWanted(now); wanted {
+			d.spawn(ctx, contract.Gamma, reason)
+		}
+		for _, g := range d.NextTurns(now) {
+			d.giveTurn(ctx, g)
+		}
+		for _, s := range d.Living() { // what came before its turn was given
+			if d.ReceiveEarly(s, now) {
+				d.dirty = true
+			}
+		}
+		d.alarm.set(ctx, d.NextDeadline(now), func() { d.dirty = true })
+		if err := workflow.Await(ctx, func() bool { return d.dirty }); err != nil {
+			return err
+		}
+	}
+}
+
+// become moves the pipeline to another status, which Temporal shows, too.
+func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, waiting string) {
+	d.SetStatus(s, workflow.Now(ctx), waiting)
+	attributes := []temporal.SearchAttributeUpdate{flow.KeyStatus.ValueSet(string(s))}
+	if d.shownStatus == "" {
+		attributes = append(attributes, flow.KeyTenant.ValueSet(d.Input.Tenant), flow.KeyRun.ValueSet(d.Input.RunID))
+	}
+	d.shownStatus = s
+	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
+		d.log.Error("Could not show the status in Temporal", "status", s, "error", err)
+	}
+}
+
+// spawn starts a member's workflow. It ends when it is cancelled: for itself, or
+// with the deliberation.
+func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason contract.GammaReason) {
+	token := newToken(ctx)
+	d.Join(m, token, reason, workflow.Now(ctx))
+	s := d.Settings
+	own, cancel := workflow.NewDisconnectedContext(ctx)
+	child := workflow.ExecuteChildWorkflow(
+		flow.Child(own, contract.MemberWorkflowID(d.Input.PipelineID, m), contract.QueuePlanner), contract.WorkflowMember, contract.MemberInput{
+			PipelineID: d.Input.PipelineID, RunID: d.Input.RunID, Attempt: d.Input.Attempt, Member: m, Token: token,
+			Model: s.Models[m.Agent()], Budget: s.Budget, ModelTimeout: s.ModelTimeout, MovesPerTurn: s.MovesPerTurn, TextLimit: s.TextLimit,
+		})
+	h := &memberHandle{child: child, cancel: cancel}
+	d.members[m] = h
+	workflow.Go(own, func(ctx workflow.Context) {
+		r := contract.MemberResult{Member: m}
+		if err := child.Get(ctx, &r); err != nil {
+			r.Failure = fault.Of(err)
+		}
+		h.ended, d.dirty = true, true
+		d.MemberEnded(m, r)
+	})
+}
+
+// giveTurn tells a member that it is its turn.
+func (d *deliberation) giveTurn(ctx workflow.Context, g state.TurnGrant) {
+	h := d.members[g.To]
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		sent := h.child.SignalChildWorkflow(ctx, contract.SignalTurn, g.Turn)
+		err := deliver(ctx, sent, contract.DeliverInput{WorkflowID: contract.MemberWorkflowID(d.Input.PipelineID, g.To), Turn: &g.Turn})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		d.log.Warn("A member did not take its turn", "member", g.To, "turn", g.Turn.Number, "error", err)
+		if f := fault.Of(err); !hasEnded(err) { // one that has ended tells so by its result
+			d.Revoke(d.Participant(g.To), "it could not be told of its turn: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
+			d.dirty = true
+		}
+	})
+}
+
+// dismissRevoked ends the workflows of members that were revoked.
+func (d *deliberation) dismissRevoked() {
+	for _, s := range d.Participants {
+		if h := d.members[s.Member]; s.RevokeReason != "" && !h.ended {
+			h.cancel()
+		}
+	}
+}
+
+// dismiss ends all members: their pending calls are cancelled. It waits for them,
+// but not without end for a worker that is away.
+func (d *deliberation) dismiss(ctx workflow.Context) {
+	d.Closed = true
+	for _, s := range d.Participants {
+		d.members[s.Member].cancel()
+	}
+	gone, err := workflow.AwaitWithTimeout(ctx, flow.MemberPatience, func() bool {
+		for _, s := range d.Participants {
+			if !d.members[s.Member].ended {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil || !gone {
+		d.log.Warn("Members did not end in time; they will when their worker is back", "waited", flow.MemberPatience, "error", err)
+	}
+}
+
+// end carries out how a deliberation ends, in the order of its steps.
+func (d *deliberation) end(ctx workflow.Context, out *state.Outcome) {
+	d.Decided = true
+	d.CloseRound()
+	switch {
+	case out.Status == contract.PipelineCompleted:
+		d.complete(ctx, out.Choice)
+	case d.stop != nil || out.Status == contract.PipelineStopped:
+		out.Status, out.Abort, out.Failure = contract.PipelineStopped, "", d.stop
+		d.interrupt(ctx)
+	default:
+		d.giveUp(ctx, out)
+	}
+	d.finish(ctx, out)
+}
+
+// complete makes what was chosen the consensus.
+func (d *deliberation) complete(ctx workflow.Context, chosen *state.Choice) {
+	final := d.AcceptConsensus(chosen, workflow.Now(ctx))
+	d.Ending.Consensus = &final
+	d.dismiss(ctx)
+	d.EndParticipants(contract.MemberDone)
+	d.AddReport(contract.ReportFinal, contract.PipelineCompleted, fmt.Sprintf("consensus on %s, version %d: %s", chosen.Key, chosen.Version, d.Summary()), workflow.Now(ctx))
+}
+
+// interrupt keeps what there is of a deliberation that was stopped.
+func (d *deliberation) interrupt(ctx workflow.Context) {
+	d.Ending.Failure = d.stop
+	d.dismiss(ctx)
+	d.EndParticipants(contract.MemberRevoked)
+	d.RecordNoConsensus(d.stop.Message, workflow.Now(ctx))
+	d.AddReport(contract.ReportPartial, contract.PipelineStopped, d.stop.Message+": "+d.Summary(), workflow.Now(ctx))
+}
+
+// giveUp ends a deliberation that came to nothing. What it leaves is written
+// before its members are revoked: it must not depend on how they end.
+func (d *deliberation) giveUp(ctx workflow.Context, out *state.Outcome) {
+	reason, kind := reasonOf(out), contract.ReportPartial
+	d.Ending.AbortReason = out.Abort
+	d.Ending.Failure = out.Failure
+	if d.Ending.Failure == nil {
+		d.Ending.Failure = &fault.New(contract.ClassLogic, contract.CodeNoConsensus, "the deliberation found no consensus (%s): %s", reason, d.RecoveryHint(reason)).Failure
+	}
+	if out.Abort != "" {
+		d.AddEvent(contract.EventOrchestrationAborted, map[string]any{"abort_reason": out.Abort, "iteration": d.Metrics.Iterations})
+	}
+	if out.Status == contract.PipelineFailed {
+		kind = contract.ReportCheckpoint
+	}
+	d.writeHandoff(ctx, reason)
+	d.dismiss(ctx)
+	d.EndParticipants(contract.MemberRevoked)
+	d.AddEvent(contract.EventAgentsRevoked, map[string]any{"members": names(d.Participants)})
+	d.RecordNoConsensus("no consensus: "+reason, workflow.Now(ctx))
+	d.AddEvent(contract.EventPartialCollected, map[string]any{
+		"proposals": len(d.EntriesOf(contract.MovePropose)), "syntheses": len(d.EntriesOf(contract.MoveSynthesise)), "messages": d.Metrics.TotalMessages, "votes": d.Metrics.Votes,
+	})
+	d.AddReport(kind, out.Status, "no consensus ("+reason+"): "+d.Summary(), workflow.Now(ctx))
+	d.AddEvent(contract.EventPartialReportWritten, map[string]any{"kind": kind})
+	d.RecordFailureContext(reason, workflow.Now(ctx))
+}
+
+// reasonOf says why a deliberation came to nothing.
+func reasonOf(out *state.Outcome) string {
+	switch {
+	case out.Abort != "":
+		return string(out.Abort)
+	case out.Status == contract.PipelineFailed:
+		return contract.ReasonAgentsFailed
+	}
+	return contract.ReasonNoConsensus
+}
+
+func names(seats []*state.Participant) []string {
+	var out []string
+	for _, s := range seats {
+		out = append(out, string(s.Member))
+	}
+	return out
+}
+
+// writeHandoff leaves in writing what was found. A deliberation ends without it,
+// too, and says so.
+func (d *deliberation) writeHandoff(ctx workflow.Context, reason string) {
+	var written contract.WriteHandoffResult
+	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityWriteHandoff, contract.WriteHandoffInput{
+		RunID: d.Input.RunID, Handoff: d.Handoff(reason, workflow.Now(ctx)),
+	}).Get(ctx, &written)
+	d.Ending.HandoffRef = written.Ref
+	payload := map[string]any{"handoff_ref": written.Ref}
+	if err != nil {
+		why := fault.Of(err).Message
+		d.log.Error("Could not write the handoff", "error", err)
+		d.Ending.Notes = append(d.Ending.Notes, "the handoff could not be written: "+why)
+		payload["error_message"] = why
+	}
+	d.AddEvent(contract.EventHandoffWritten, payload)
+}
+
+// finish makes the row show the end.
+func (d *deliberation) finish(ctx workflow.Context, out *state.Outcome) {
+	now := workflow.Now(ctx)
+	d.Metrics.End = &now
+	d.Ending.Finished = true
+	d.announced = d.recovers(out)
+	d.become(ctx, out.Status, "")
+	payload := map[string]any{
+		"status": out.Status, "consensus": d.Metrics.Consensus, "task_id": d.Input.Task.TaskID, "metrics": d.Measured(), "abort_reason": out.Abort,
+		"requires_auto_recovery": d.announced, "agents": d.Agents(),
+	}
+	if d.Ending.Failure != nil {
+		payload["failure"] = d.Ending.Failure
+	}
+	if d.Decision != nil {
+		payload["result"] = map[string]any{"key": d.Decision.Key, "version": d.Decision.Version, "by": d.Decision.By, "text": d.Decision.Text.Head}
+	}
+	d.AddEvent(contract.EventOrchestrationComplete, payload)
+}
+
+// recovers reports whether another deliberation follows.
+func (d *deliberation) recovers(out *state.Outcome) bool {
+	if d.stop != nil || d.Input.Attempt > d.Settings.Recoveries {
+		return false
+	}
+	switch out.Status {
+	case contract.PipelineTimeout, contract.PipelineOrchestrationFailed:
+		return true
+	case contract.PipelineFailed: // with the same agents it would fail again
+		f := out.Failure
+		return f != nil && (f.Class == contract.ClassInfra || f.Class == contract.ClassLLM)
+	default:
+		return false
+	}
+}
+
+// recover returns how it all ended: with this deliberation, or with the one that
+// recovers it. A stop that comes meanwhile is one of the recovery. That none
+// comes although it was announced is told, so that nobody waits for it.
+func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) contract.DeliberationResult {
+	own := d.result(out)
+	if !d.announced {
+		return own
+	}
+	if d.stop != nil || outer.Err() != nil { // between the end and here
+		d.recordCancel(outer)
+		d.recoveryFailed(fault.Restore(*d.stop))
+		why := *d.Ending.Failure
+		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody is to try again what somebody stopped
+		own.Failure = &why
+		return own
+	}
+	ctx, d.recovery = workflow.WithCancel(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		outer.Done().Receive(ctx, nil)
+		d.recovery()
+	})
+	next := d.nextAttempt(out)
+	result, err := RunChild(ctx, next, Hooks{
+		StoppedBy: func() *contract.PipelineCommand { return d.stopper },
+		Created: func(next contract.DeliberationInput) {
+			d.Ending.RecoveredBy = next.PipelineID
+			d.AddEvent(contract.EventRecoveryStarted, map[string]any{"recovered_by": next.PipelineID, "attempt": next.Attempt, "handoff_ref": d.Ending.HandoffRef})
+		},
+		Starting: func(child workflow.ChildWorkflowFuture) {
+			if d.successor = child; !SameModels(next.Settings.Models, d.Settings.Models) { // switched while its row was made
+				d.switchRecoveryModels(ctx)
+			}
+		},
+	})
+	if err != nil { // how this one ended stands
+		d.log.Error("Could not recover a deliberation", "recovery", d.Ending.RecoveredBy, "error", err)
+		d.recoveryFailed(err)
+		own.Failure = d.Ending.Failure
+		return own
+	}
+	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || f.Class == contract.ClassHuman) {
+		d.extendFailure(fmt.Sprintf("; pipeline %d, which recovered it, ended so: %s", result.PipelineID, f.Message))
+		d.RowStale = true
+	}
+	result.Usage = own.Usage.Add(result.Usage)
+	return result
+}
+
+// extendFailure adds to why this deliberation came to nothing.
+func (d *deliberation) extendFailure(words string) {
+	failure := *d.Ending.Failure
+	failure.Message += words
+	d.Ending.Failure = &failure
+}
+
+// recoveryFailed says why the recovery that the end announced came to nothing, and
+// tells whoever waits for one that was never made.
+func (d *deliberation) recoveryFailed(err error) {
+	d.announced = false
+	why := fault.Of(err).Message
+	d.extendFailure("; it could not be recovered: " + why)
+	var never *neverStarted
+	switch {
+	case errors.As(err, &never), d.Ending.RecoveredBy == 0:
+		d.AddEvent(contract.EventRecoveryFailed, map[string]any{"error_message": why})
+	default: // what happened to one that began stands in its own row
+		d.RowStale = true
+	}
+}
+
+// nextAttempt is the deliberation that follows.
+func (d *deliberation) nextAttempt(out *state.Outcome) contract.NewPipeline {
+	s := d.Settings
+	s.AutoContinue = s.AutoContinue || d.continued
+	return contract.NewPipeline{
+		RunID: d.Input.RunID, ForRun: d.Input.ForRun, Prior: d.Input.PipelineID, Attempt: d.Input.Attempt + 1, Settings: s, Inherited: d.Inherit(reasonOf(out)),
+	}
+}
+
+// Hooks is what a deliberation and the workflow that starts it know of each other.
+type Hooks struct {
+	StoppedBy func() *contract.PipelineCommand         // who stops it and why, when it is to be; nil: that is not known, it is cancelled
+	Created   func(contract.DeliberationInput)         // its row is there
+	Starting  func(child workflow.ChildWorkflowFuture) // its workflow is about to start
+}
+
+// RunChild makes the row of a deliberation, starts its workflow as a child, and
+// returns how it ended. A row that is there must come to an end, so a cancellation
+// that comes while it is made reaches the child once that has started.
+func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.DeliberationResult, error) {
+	var result contract.DeliberationResult
+	if ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	var in contract.DeliberationInput
+	if err := workflow.ExecuteActivity(flow.Persistent(last), contract.ActivityCreatePipeline, n).Get(last, &in); err != nil {
+		return result, err
+	}
+	k.Created(in)
+	childCtx, cancel := workflow.WithCancel(last)
+	child := workflow.ExecuteChildWorkflow(flow.Child(childCtx, contract.PipelineWorkflowID(in.PipelineID), contract.QueueRun), contract.WorkflowDeliberation, in)
+	k.Starting(child)
+	if err := child.GetChildWorkflowExecution().Get(last, nil); err != nil {
+		return result, neverBegan(last, in.PipelineID, err)
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		ctx.Done().Receive(ctx, nil)
+		if child.IsReady() {
+			return
+		}
+		own, done := workflow.NewDisconnectedContext(ctx)
+		defer done()
+		if by := k.StoppedBy(); by == nil || !stopChild(own, child, *by) {
+			cancel()
+		}
+	})
+	err := child.Get(last, &result)
+	return result, err
+}
+
+// neverBegan closes the row of a deliberation whose workflow could not be started,
+// and says why that was.
+func neverBegan(ctx workflow.Context, id int64, why error) error {
+	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
+		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and try again", id, fault.Of(why).Message)
+	if err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityClosePipeline, contract.ClosePipelineInput{
+		PipelineID: id, Failure: failure.Failure,
+	}).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Error("Could not close a pipeline that never began", "pipeline", id, "error", err)
+	}
+	return &neverStarted{failure}
+}
+
+// neverStarted is the error of a deliberation that never began.
+type neverStarted struct{ error }
+
+func (u *neverStarted) Unwrap() error { return u.error }
+
+// stopChild tells a deliberation to stop, and reports whether it ended in time.
+func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {
+	if err := child.SignalChildWorkflow(ctx, contract.UpdateStop, by).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("Could not tell a deliberation who stops it; it is cancelled", "error", err)
+		return false
+	}
+	ended, err := workflow.AwaitWithTimeout(ctx, flow.StopPatience, child.IsReady)
+	return ended && err == nil
+}
+
+// result is how this deliberation ended.
+func (d *deliberation) result(out *state.Outcome) contract.DeliberationResult {
+	r := contract.DeliberationResult{
+		PipelineID: d.Input.PipelineID, Status: out.Status, Consensus: d.Metrics.Consensus, AbortReason: out.Abort, Attempts: d.Input.Attempt,
+		Metrics: d.Measured(), Failure: d.Ending.Failure,
+	}
+	for _, s := range d.Participants {
+		r.Usage = r.Usage.Add(s.View.Usage)
+	}
+	if final := d.Ending.Consensus; final != nil {
+		r.Key, r.Version, r.Final, r.By, r.Decision = out.Choice.Key, out.Choice.Version, final.Value, out.Choice.By, d.Decision
+	}
+	return r
+}
+
+// alarm is the one timer of a deliberation: for the next moment at which time
+// alone changes something.
+type alarm struct {
+	at     time.Time
+	cancel workflow.CancelFunc
+}
+
+// set moves the alarm. The timer before it is cancelled, unless it comes first
+// anyway: each progress moves the moment on, and a ring too early costs less.
+func (a *alarm) set(ctx workflow.Context, at time.Time, ring func()) {
+	if a.cancel != nil && !at.Before(a.at) {
+		return
+	}
+	a.off()
+	if at.IsZero() {
+		return
+	}
+	ctx, a.cancel = workflow.WithCancel(ctx)
+	a.at = at
+	timer := workflow.NewTimer(ctx, at.Sub(workflow.Now(ctx)))
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if timer.Get(ctx, nil) == nil {
+			a.cancel = nil
+			ring()
+		}
+	})
+}
+
+// off takes the alarm back.
+func (a *alarm) off() {
+	if a.cancel != nil {
+		a.cancel()
+		a.cancel = nil
+	}
+}
+
+// SameModels reports whether the members of a deliberation have the same models.
+func SameModels(a, b map[contract.Agent]contract.ModelChoice) bool {
+	return !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return a[m.Agent()] != b[m.Agent()] })
+}

@@ -1,0 +1,98 @@
+package flow
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Recorder writes a workflow's records into the database, one after the other
+// in the order in which they were asked for.
+type Recorder struct {
+	runID int64
+	Seq   int64
+	mu    workflow.Mutex // the main coroutine and the handlers of commands both write
+}
+
+// NewRecorder returns a recorder of the rows of one run.
+func NewRecorder(ctx workflow.Context, runID int64) *Recorder {
+	return &Recorder{runID: runID, mu: workflow.NewMutex(ctx)}
+}
+
+// Write writes a record.
+func (r *Recorder) Write(ctx workflow.Context, rec contract.Record) error {
+	_, err := r.WriteLatest(ctx, func() contract.Record { return rec })
+	return err
+}
+
+// WriteLatest writes a record and returns the execution that it began, if any. The
+// record is made when its turn has come, so that it shows the state as it is
+// then and never an older one. A stop does not interrupt it: what happened is
+// written. It goes on trying while the database is away: rows are late then,
+// never lost.
+func (r *Recorder) WriteLatest(ctx workflow.Context, draft func() contract.Record) (contract.RecordResult, error) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	var result contract.RecordResult
+	if err := r.mu.Lock(ctx); err != nil {
+		return result, err
+	}
+	defer r.mu.Unlock()
+	err := workflow.ExecuteLocalActivity(Local(ctx), contract.ActivityRecord, r.next(ctx, draft())).Get(ctx, &result)
+	return result, err
+}
+
+// WriteWith lets an activity write a record beside its own work, which saves a
+// hop. Where the activity fails it may have written the record or not: then the
+// record is repeated, which is harmless, and returns the execution that it began.
+func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work func(contract.Record) (contract.ExecutionRef, error)) (contract.ExecutionRef, error) {
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if err := r.mu.Lock(last); err != nil {
+		return contract.ExecutionRef{}, err
+	}
+	defer r.mu.Unlock()
+	rec = r.next(ctx, rec)
+	execution, failed := work(rec)
+	if failed == nil {
+		return execution, nil
+	}
+	var result contract.RecordResult
+	if err := workflow.ExecuteLocalActivity(Local(last), contract.ActivityRecord, rec).Get(last, &result); err != nil {
+		return contract.ExecutionRef{}, err
+	}
+	return result.Execution, failed
+}
+
+// next makes a record the next one of this workflow.
+func (r *Recorder) next(ctx workflow.Context, rec contract.Record) contract.Record {
+	r.Seq++
+	rec.RunID, rec.Seq, rec.At = r.runID, r.Seq, workflow.Now(ctx)
+	rec.Task = int64(workflow.GetInfo(ctx).GetCurrentHistoryLength())
+	return rec
+}
+
+// BeginStopped handles a workflow that is stopped before it began its execution. A
+// first task of it that died may have begun it, in rows that no history knows; so it
+// begins it now, which comes to the same row, for its end to close.
+func (r *Recorder) BeginStopped(ctx workflow.Context, begin contract.Record) (contract.ExecutionRef, *contract.Failure) {
+	stopped := fault.Of(ctx.Err())
+	began, err := r.WriteLatest(ctx, func() contract.Record { return begin })
+	if err != nil {
+		return contract.ExecutionRef{}, fault.Of(err)
+	}
+	return began.Execution, stopped
+}
+
+// EventRecord is a record of one event.
+func EventRecord(kind contract.EventType, payload map[string]any) contract.Record {
+	return contract.Record{Events: []contract.EventDraft{{Type: kind, Payload: payload}}}
+}
+
+// HealEvent tells what became of a heal.
+func HealEvent(kind contract.EventType, d contract.Directive, result string) contract.EventDraft {
+	return contract.EventDraft{Type: kind, Payload: map[string]any{
+		"heal": d.Number, "heal_action": d.Action, "error_type": d.Class, "error_code": d.Code, "result": result,
+	}}
+}

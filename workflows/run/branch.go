@@ -1,0 +1,307 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+const (
+	// MaxPendingChecks is how many messages about the branch wait their turn. More
+	// than these come again: a check that is red stays red.
+	MaxPendingChecks = 32
+	// MaxCheckEvents is how many events a run writes about single messages that change
+	// nothing. Those after them are told by their number.
+	MaxCheckEvents = 100
+	// unreportedPause gathers what is told by its number.
+	unreportedPause = time.Minute
+	// maxHistoryEvents and MaxHistoryBytes are how long a history may grow by messages.
+	// Temporal terminates a workflow at 51,200 events or 50 MiB; what is left
+	// is enough for one repair more.
+	maxHistoryEvents = 40_000
+	// MaxHistoryBytes is the same bound in bytes.
+	MaxHistoryBytes = 40 << 20
+)
+
+// watchesBranch reports whether the run, as it is now, stays with what it released.
+func (r *run) watchesBranch() bool {
+	return r.in.Settings.Release.Stay > 0 && r.Status == contract.StatusDone && r.Commit != ""
+}
+
+// watchBranch waits for messages about the released branch until its time is
+// over, and mends what they say. The run is done meanwhile; it is at work again
+// while it mends. It returns the failure that the run ends with, if any.
+func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
+	if r.stopClock != nil {
+		r.stopClock() // the run's time ends with its release; repairs have bounds of their own
+	}
+	release := r.in.Settings.Release
+	until := workflow.Now(ctx).Add(release.Stay)
+	r.Watch.Until, r.Watch.MaxRepairs = &until, release.MaxRepairs
+	// Written as the release's completion, before which the run is not over yet.
+	if _, err := r.transition(ctx, flow.EventRecord(contract.EventStayStarted, map[string]any{
+		"branch": r.Branch, "commit": r.Commit, "deadline": until, "max_repairs": release.MaxRepairs,
+	})); err != nil {
+		return r.failureOf(err)
+	}
+	r.Watch.On = true
+	for {
+		r.Watch.Released = append(r.Watch.Released, r.Commit)
+		r.cleanUp(ctx)
+		m, err := r.nextMessage(ctx)
+		if m == nil || err != nil {
+			return r.failureOf(err)
+		}
+		if failure := r.fixCheck(ctx, *m); failure != nil {
+			return failure
+		}
+	}
+}
+
+// nextMessage waits for the next message that is to be mended, nil when the time
+// is over.
+func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) {
+	for {
+		left := r.Watch.Until.Sub(workflow.Now(ctx))
+		if len(r.Watch.Pending) == 0 {
+			if left <= 0 || historyFull(ctx) {
+				return nil, nil
+			}
+			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return len(r.Watch.Pending) > 0 || historyFull(ctx) }); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		m := r.Watch.Pending[0]
+		r.Watch.Pending = r.Watch.Pending[1:]
+		if why := r.outdated(m); why != "" {
+			r.ignore(ctx, m, contract.EventCheckIgnored, why)
+			continue
+		}
+		return &m, nil
+	}
+}
+
+// historyFull reports whether a run has had more messages than its history can hold.
+func historyFull(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetCurrentHistoryLength() > maxHistoryEvents || info.GetCurrentHistorySize() > MaxHistoryBytes
+}
+
+// outdated says why a message is about something else than what is released, if
+// it is. A check says anew what it finds in a new commit; a person does not
+// repeat a comment.
+func (r *run) outdated(m contract.CheckMessage) string {
+	if m.Commit == "" || m.About(r.Commit) {
+		return ""
+	}
+	if m.Kind == contract.CheckComment {
+		for _, c := range r.Watch.Released {
+			if m.About(c) {
+				return ""
+			}
+		}
+	}
+	return fmt.Sprintf("it is about commit %.12s, and %.12s is released", m.Commit, r.Commit)
+}
+
+// fixCheck heals what a message says as a failure of the tester, verifies it and
+// releases it to the branch.
+func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.Failure {
+	r.Watch.CheckName = m.Name
+	var taken contract.TakenCheck
+	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityTakeCheck, contract.TakeCheckInput{
+		RunID: r.in.RunID, Repo: r.in.Settings.Repo.URL, Branch: r.Branch, Most: r.Watch.MaxRepairs, Message: m,
+	}).Get(ctx, &taken)
+	switch {
+	case err != nil:
+		return r.failureOf(err)
+	case taken.Again:
+		r.Watch.CheckName = ""
+		r.ignore(ctx, m, contract.EventCheckIgnored, "it was taken before the run was done again")
+		return nil
+	case taken.ID == 0:
+		r.Watch.CheckName = ""
+		r.ignore(ctx, m, contract.EventCheckIgnored, "no change of the code mends it; let the check run again: "+taken.Failure.Message)
+		return nil
+	}
+	failure := &taken.Failure
+	r.heals.count[contract.PhaseTester], r.heals.tried = 0, map[string][]contract.HealAction{}
+	if taken.Repair == 0 {
+		failure.Message += fmt.Sprintf("; the branch has had the %d repairs that it may get (git.max_repairs)", r.Watch.MaxRepairs)
+		r.heals.count[contract.PhaseTester] = r.MaxRetries // a person is asked at once
+	} else {
+		r.Watch.Repairs++
+	}
+	r.Watch.Check = taken.ID
+	r.failed = failed{}
+	r.Phase, r.Status, r.Failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
+	if _, err := r.transition(ctx, flow.EventRecord(contract.EventCheckReceived, map[string]any{
+		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": r.Commit, "url": m.URL, "by": m.By, "repair": taken.Repair,
+		"status": r.Status, "error_type": failure.Class, "error_message": failure.Message,
+	})); err != nil {
+		return r.failureOf(err)
+	}
+	back, failure := r.heal(ctx, contract.PhaseTester, failure)
+	r.Watch.Check = 0
+	if failure == nil {
+		failure = r.runFrom(ctx, back)
+	}
+	if failure != nil {
+		return failure
+	}
+	r.Watch.CheckName = ""
+	return r.failureOf(r.flush(ctx))
+}
+
+// actionAfter returns what is to be done once a person said that it be tried
+// again, "" for the phase as it is. The tests here are green where a check of the
+// branch is red: they again would mend nothing.
+func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealAction {
+	if a.action == "" && r.Watch.Check != 0 && failure.Class == contract.ClassAssertion {
+		return contract.HealRepair
+	}
+	return a.action
+}
+
+// endWatch says how a run ends that stayed with its branch. What it released
+// stands in any case. A stop leaves the run done; what could not be mended makes
+// it failed, because the branch as it is is not what was asked for.
+func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
+	reason := "its time is over"
+	if historyFull(ctx) {
+		reason = "it was sent more messages than its history can hold; replay it, or start another run, to stay on"
+	}
+	var events []contract.EventDraft
+	switch {
+	case r.controls.stop != nil:
+		reason, failure = r.controls.stop.Message, nil
+		if r.Watch.CheckName != "" {
+			reason += "; " + r.Watch.CheckName + " was not mended"
+		}
+		r.Phase, r.Status = contract.PhaseReleaser, contract.StatusDone
+	case failure != nil:
+		mine := *failure
+		mine.Message = fmt.Sprintf("%s was not mended: %s; the branch %s stands at %.12s as it was released", r.Watch.CheckName, mine.Message, r.Branch, r.Commit)
+		failure, reason, r.Status = &mine, "what failed was not mended", contract.StatusFailed
+	}
+	r.PausedFrom, r.WaitingFor, r.Watch.Until = "", "", nil
+	events = append(events, contract.EventDraft{Type: contract.EventStayEnded, Payload: map[string]any{
+		"branch": r.Branch, "commit": r.Commit, "reason": reason, "repairs": r.Watch.Repairs, "ignored": r.Watch.Ignored + len(r.Watch.Pending),
+	}})
+	if failure != nil {
+		events = append(events, contract.EventDraft{Type: contract.EventRunFailed, Payload: failure})
+	}
+	return failure, events
+}
+
+// handleChecks registers the update and the signal by which messages come.
+func (r *run) handleChecks(ctx workflow.Context) error {
+	r.Watch.Seen = map[string]struct{}{}
+	update := func(ctx workflow.Context, m contract.CheckMessage) (contract.Ack, error) {
+		return r.receive(ctx, m.Cut()), nil
+	}
+	validator := func(_ workflow.Context, m contract.CheckMessage) error {
+		if why := r.unwanted(m); why != "" {
+			return flow.Rejected("%s", why)
+		}
+		return nil
+	}
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.UpdateCheck, update, workflow.UpdateHandlerOptions{Validator: validator}); err != nil {
+		return err
+	}
+	signals := workflow.GetSignalChannel(ctx, contract.UpdateCheck)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var m contract.CheckMessage
+			if !signals.Receive(ctx, &m) {
+				return
+			}
+			m = m.Cut()
+			if why := r.unwanted(m); why != "" {
+				r.ignore(ctx, m, contract.EventCheckIgnored, why)
+				continue
+			}
+			r.receive(ctx, m)
+		}
+	})
+	return nil
+}
+
+// unwanted says why a message cannot be taken now, "" if it can. It must not
+// change anything.
+func (r *run) unwanted(m contract.CheckMessage) string {
+	if _, came := r.Watch.Seen[m.ID]; came && m.ID != "" {
+		return "" // acknowledged again
+	}
+	if wrong := m.Wrong(); wrong != "" {
+		return "the message " + wrong
+	}
+	switch {
+	case r.in.Settings.Release.Stay <= 0:
+		return fmt.Sprintf("run %d does not stay with its branch; create runs with --stay for that", r.in.RunID)
+	case r.controls.stop != nil, r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
+		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
+	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
+		return fmt.Sprintf("run %d has released nothing yet; it is %s", r.in.RunID, r.Status)
+	case m.Failed() && len(r.Watch.Pending) >= MaxPendingChecks:
+		return fmt.Sprintf("%d messages wait already; send it again later", MaxPendingChecks)
+	}
+	return ""
+}
+
+// receive takes a message once. It may come while the release is at work, or
+// while another is mended: then it waits its turn.
+func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
+	if _, came := r.Watch.Seen[m.ID]; came {
+		r.Watch.Ignored++
+		return contract.Ack{Status: r.Status, Message: m.Name + " had come before"}
+	}
+	r.Watch.Seen[m.ID] = struct{}{}
+	if !m.Failed() {
+		r.ignore(ctx, m, contract.EventCheckPassed, "")
+		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; there is nothing to mend"}
+	}
+	if m.Commit == "" && m.Kind == contract.CheckRun {
+		m.Commit = r.Commit
+	}
+	if why := r.outdated(m); why != "" && r.Status == contract.StatusDone && r.Watch.On && r.Watch.CheckName == "" {
+		r.ignore(ctx, m, contract.EventCheckIgnored, why)
+		return contract.Ack{Status: r.Status, Message: m.Name + " is ignored: " + why}
+	}
+	r.Watch.Pending = append(r.Watch.Pending, m)
+	return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " is being looked at"}
+}
+
+// ignore says that a message changed nothing: the first ones one by one, those
+// of a flood by their number.
+func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contract.EventType, why string) {
+	r.Watch.Ignored++
+	if r.Watch.EventsWritten < MaxCheckEvents {
+		r.Watch.EventsWritten++
+		r.recordCheckEvent(ctx, kind, map[string]any{"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": m.Commit, "by": m.By, "reason": why})
+		return
+	}
+	if r.Watch.Unreported++; r.Watch.Unreported > 1 {
+		return // the one before waits to tell the number
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if workflow.Sleep(ctx, unreportedPause) != nil {
+			return // the run ends, and says how many there were
+		}
+		n := r.Watch.Unreported
+		r.Watch.Unreported = 0
+		r.recordCheckEvent(ctx, contract.EventCheckIgnored, map[string]any{"messages": n, "reason": "there are too many to name each"})
+	})
+}
+
+// recordCheckEvent writes an event about messages, as long as the run's workflow is at work.
+func (r *run) recordCheckEvent(ctx workflow.Context, kind contract.EventType, payload map[string]any) {
+	if _, err := r.transition(ctx, flow.EventRecord(kind, payload)); err != nil {
+		r.log.Error("Could not record what became of a message about the branch", "event", kind, "error", err)
+	}
+}

@@ -1,0 +1,220 @@
+package run
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// stepGraph carries out the plan's steps: each as soon as those it depends on
+// are done, at most Parallel at once, each a child workflow in a copy of the
+// workspace of its own. A step starts from the changes of the steps that it
+// depends on and nothing else, so what it sees does not depend on who was
+// faster.
+type stepGraph struct {
+	run     *run
+	order   []string
+	running int
+	ended   int // steps that ended; its change is what the loop waits for
+	done    map[string]contract.Change
+	failure *contract.Failure
+	cancel  workflow.CancelFunc
+}
+
+// build carries out the step graph and brings all changes together.
+func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
+	work, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	g := &stepGraph{run: r, order: r.Plan.Order(), done: r.done, cancel: cancel}
+	g.resetSteps()
+	if err := g.carryOut(work); err != nil && g.failure == nil {
+		return nil, r.failureOf(err)
+	}
+	switch {
+	case r.controls.stop != nil:
+		return nil, r.controls.stop
+	case g.failure != nil:
+		return nil, g.failure
+	}
+	return r.integrate(ctx, g)
+}
+
+// resetSteps readies the steps that are not done yet, which may have failed before.
+func (g *stepGraph) resetSteps() {
+	for _, id := range g.order {
+		view := g.run.Step(id)
+		if _, done := g.done[id]; done {
+			view.Status = contract.StepCompleted
+		} else {
+			view.Status = contract.StepPending
+		}
+	}
+}
+
+// carryOut starts steps as they become free until all are done, or one failed,
+// or the run was stopped, and none runs any more. A paused run starts nothing.
+func (g *stepGraph) carryOut(ctx workflow.Context) error {
+	for {
+		g.start(ctx)
+		if g.running == 0 && (g.failure != nil || len(g.done) == len(g.order)) {
+			return nil
+		}
+		ended, paused := g.ended, g.run.controls.paused
+		err := workflow.Await(ctx, func() bool { return g.ended != ended || (paused && !g.run.controls.paused) })
+		if err != nil {
+			// Cancelled: children are too, and are waited for.
+			last, done := workflow.NewDisconnectedContext(ctx)
+			defer done()
+			if waited := workflow.Await(last, func() bool { return g.running == 0 }); waited != nil {
+				return waited
+			}
+			return err
+		}
+	}
+}
+
+// start starts every step that is free to start.
+func (g *stepGraph) start(ctx workflow.Context) {
+	if g.failure != nil || ctx.Err() != nil || g.run.controls.paused {
+		return
+	}
+	for _, id := range g.order {
+		if g.running >= max(1, g.run.in.Settings.Parallel) {
+			return
+		}
+		step, _ := g.run.Plan.Step(id)
+		waits := slices.ContainsFunc(step.Dependencies, func(d string) bool { _, ok := g.done[d]; return !ok })
+		if view := g.run.Step(id); view.Status == contract.StepPending && !waits {
+			view.Status = contract.StepRunning
+			g.startStep(ctx, step)
+		}
+	}
+}
+
+func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
+	r := g.run
+	var needs []contract.Change
+	for _, id := range r.Plan.Requires(step.ID) {
+		needs = append(needs, g.done[id])
+	}
+	// What needs no merge is done here for nothing; the step merges the rest.
+	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
+	model, told := r.Models[contract.AgentBuilder], r.controls.revision
+	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
+		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
+		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
+		Talk: r.forkedConversation(step.ID), GoOn: r.heals.takeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
+	})
+	g.running++
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
+			g.syncStep(ctx, step.ID, told)
+		}
+		var result contract.StepResult
+		err := child.Get(ctx, &result)
+		g.running--
+		g.ended++
+		g.finish(step.ID, result, err)
+	})
+}
+
+// forkedConversation returns what the conversation of a forked step begins with. After a
+// first attempt it begins anew, as any other.
+func (r *run) forkedConversation(step string) *contract.ConversationFork {
+	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.executions[step].ID == 0 {
+		return f.Talk
+	}
+	return nil
+}
+
+// syncStep tells a step that has just started what was asked of the run while it
+// was on its way; from now on it is told at once.
+func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
+	r := g.run
+	r.reachable[id] = true
+	if r.controls.revision != told {
+		r.notifyStep(ctx, id)
+	}
+}
+
+// finish takes note of how a step ended. After the first failure no other
+// starts. If nothing can heal it, those under way are stopped too: their work
+// could not be released, and would be paid for.
+func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
+	r, view := g.run, g.run.Step(id)
+	delete(r.reachable, id)
+	view.Attempt, view.Turns = result.Attempt, result.Turns
+	r.executions[id], r.credits[id] = contract.ExecutionRef{ID: result.ExecutionID, Attempt: result.Attempt}, result.Credit
+	r.Usage = r.Usage.Add(result.Usage)
+	failure := result.Failure
+	if err != nil {
+		failure = fault.Of(err)
+	}
+	if result.Lost != "" {
+		r.heals.exclude(result.Lost)
+		r.affinityOf(contract.PhaseBuilder, id).Worker = ""
+	}
+	switch {
+	case failure == nil:
+		view.Status = contract.StepCompleted
+		g.done[id] = result.Change
+	case failure.Code == contract.CodeCancelled:
+		view.Status = contract.StepCancelled
+	default:
+		view.Status = contract.StepFailed
+	}
+	if failure != nil && g.failure == nil {
+		g.failure = failure
+		r.failed = failed{step: id, workspace: result.Change.To, from: result.Change.From}
+		if c := result.Conflict; c != nil {
+			r.failed = failed{step: c.Step, workspace: result.Change.From}
+		}
+		// Others go on while the failure may be healed: what they do is not paid
+		// for again then.
+		if r.MaxRetries <= 0 || fault.Final(failure) {
+			g.cancel()
+		}
+	}
+}
+
+// integrate brings the changes of all steps together, in plan order.
+func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Failure) {
+	r.changes, r.stages = nil, nil
+	for _, id := range g.order {
+		r.changes = append(r.changes, g.done[id])
+	}
+	base := r.in.Settings.Repo.Workspace()
+	head, rest := base, r.changes
+	for len(rest) > 0 && rest[0].From.Tree == head.Tree {
+		head, rest = rest[0].To.Of(base), rest[1:]
+		r.stages = append(r.stages, head.Slim())
+	}
+	if len(rest) > 0 {
+		result, err := flow.LocalFirst(ctx, r.affinityOf(contract.PhaseBuilder, ""), contract.ActivityIntegrate, len(rest), func(quick bool) any {
+			return contract.IntegrateInput{RunID: r.in.RunID, Workspace: head, Changes: rest, Quick: quick}
+		}, func(r contract.IntegrateResult) bool { return r.Cold })
+		if err != nil {
+			return nil, r.failureOf(err)
+		}
+		if c := result.Conflict; c != nil {
+			r.failed = failed{step: c.Step, workspace: result.Workspace}
+			return nil, flow.MergeConflict(*c)
+		}
+		head = result.Workspace
+		r.stages = append(r.stages, result.Stages...)
+	}
+	r.workspace = head
+	return buildOutput{Steps: len(r.changes), Tree: head.Tree, Patch: head.Patch, Usage: r.Usage}, nil
+}
+
+// buildOutput is what a run's builder_output shows.
+type buildOutput struct {
+	Steps int            `json:"steps"`
+	Tree  string         `json:"tree"`
+	Patch string         `json:"patch"`
+	Usage contract.Usage `json:"usage"`
+}

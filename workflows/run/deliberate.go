@@ -1,0 +1,175 @@
+package run
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/deliberation"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// planTogether gets the run's plan from a deliberation, where that was asked for
+// or the planner finds the goal too complex for itself alone. What was agreed on
+// is kept: an attempt that follows makes another plan of it, and pays for no other
+// deliberation.
+func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
+	if r.transcript != nil {
+		return r.askPlanner(ctx, execution)
+	}
+	if r.consensus == nil && r.in.Settings.PlanBy != contract.PlanByDeliberation {
+		alone, err := r.askPlanner(ctx, execution)
+		if over := r.in.Settings.Deliberation.GammaComplexityOver; err != nil || over <= 0 || alone.Plan.ComplexityScore <= over {
+			return alone, err
+		}
+		r.Usage = r.Usage.Add(alone.Usage)
+	}
+	if r.consensus == nil {
+		if err := r.deliberate(ctx, execution); err != nil {
+			return contract.PlanResult{}, err
+		}
+	}
+	if err := r.keepTranscript(ctx, execution); err != nil {
+		return contract.PlanResult{}, err
+	}
+	if failure := r.awaitUnpaused(ctx); failure != nil { // a paused run asks no model
+		return contract.PlanResult{}, fault.Restore(*failure)
+	}
+	if r.transcript.PlanID != 0 {
+		return contract.PlanResult{ID: r.transcript.PlanID, Plan: r.transcript.Plan}, nil
+	}
+	return r.askPlanner(ctx, execution)
+}
+
+// deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of
+// the run ends them; a pause lets what is under way come to its end, as everywhere.
+func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
+	settings := r.deliberationSettings()
+	r.knownMemberModels = settings.Models
+	result, err := deliberation.RunChild(ctx, contract.NewPipeline{RunID: r.in.RunID, ForRun: true, Execution: execution.ID, Attempt: 1, Settings: settings}, deliberation.Hooks{
+		StoppedBy: func() *contract.PipelineCommand { return r.controls.stopper },
+		Created:   func(contract.DeliberationInput) {},
+		Starting: func(child workflow.ChildWorkflowFuture) {
+			r.deliberation = child
+			r.syncDeliberationModels(ctx) // switched while its row was made
+		},
+	})
+	r.Usage = r.Usage.Add(result.Usage)
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !result.Consensus:
+		return noConsensus(result)
+	}
+	r.consensus = &result
+	return nil
+}
+
+// deliberationSettings are what a deliberation about the plan decides by: as the
+// run was started with, and with the models that its members use now.
+func (r *run) deliberationSettings() contract.DeliberationSettings {
+	s := *r.in.Settings.Deliberation
+	s.Models = r.memberModels()
+	return s
+}
+
+// syncDeliberationModels tells the deliberation that plans the run just now which models
+// its members are to use, where those are others than it was told of.
+func (r *run) syncDeliberationModels(ctx workflow.Context) {
+	if r.deliberation == nil || r.deliberation.IsReady() || deliberation.SameModels(r.knownMemberModels, r.memberModels()) {
+		return
+	}
+	r.knownMemberModels = r.memberModels()
+	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.controls.revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
+}
+
+// deliberates reports whether an agent is one that may deliberate about the plan.
+func (r *run) deliberates(agent contract.Agent) bool {
+	return r.in.Settings.Deliberation != nil && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent })
+}
+
+// everyModel is which agent uses which model from the next call on, those who
+// deliberate too.
+func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
+	if r.in.Settings.Deliberation == nil {
+		return r.Models
+	}
+	out := r.memberModels()
+	for _, agent := range workflow.DeterministicKeys(r.Models) {
+		out[agent] = r.Models[agent]
+	}
+	return out
+}
+
+// memberModels are the models of those who deliberate about the plan: the one that
+// a person switched a member to; else as the run was started with, but who used
+// the planner's uses the one that the planner was switched to since, by a person
+// or because its provider was away.
+func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
+	s := r.in.Settings.Deliberation
+	first, now := r.in.Settings.Models[contract.AgentPlanner], r.Models[contract.AgentPlanner]
+	models := map[contract.Agent]contract.ModelChoice{}
+	for _, m := range contract.Members() {
+		own := s.Models[m.Agent()]
+		if own.Provider == first.Provider && own.Model == first.Model && now.Model != "" {
+			own = now
+		}
+		if other, ok := r.switched[m.Agent()]; ok {
+			own = other
+		}
+		models[m.Agent()] = own
+	}
+	return models
+}
+
+// followPlanner gives those who were switched to the planner's model the planner's
+// next one.
+func (r *run) followPlanner(next contract.ModelChoice) {
+	planner := r.Models[contract.AgentPlanner]
+	for _, m := range contract.Members() {
+		if own, ok := r.switched[m.Agent()]; ok && own.Provider == planner.Provider && own.Model == planner.Model {
+			r.switched[m.Agent()] = next
+		}
+	}
+}
+
+// keepTranscript keeps what was said as artifacts of the run, and learns whether what
+// was agreed on is a plan as it is.
+func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionRef) error {
+	var minutes contract.MinutesResult
+	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityMinutes, contract.MinutesInput{
+		RunID: r.in.RunID, Execution: execution, Result: *r.consensus,
+	}).Get(ctx, &minutes)
+	if err == nil {
+		r.transcript = &minutes
+	}
+	return err
+}
+
+// noConsensus is the failure of a planner whose deliberation came to nothing. What
+// a person, a budget or a machine ended is not its plan's fault, and no heal tries
+// again what a person stopped.
+func noConsensus(result contract.DeliberationResult) error {
+	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed || f.Class == contract.ClassHuman) {
+		return fault.Restore(*f)
+	}
+	why := contract.ReasonNoConsensus
+	if result.AbortReason != "" {
+		why = string(result.AbortReason)
+	}
+	return fault.New(contract.ClassLogic, contract.CodeNoConsensus,
+		"the deliberation about the plan found no consensus in %d attempts (%s; the last is pipeline %d); see rgpt pipeline status %d",
+		result.Attempts, why, result.PipelineID, result.PipelineID)
+}
+
+// pipelineID returns the deliberation that the plan came from, 0 for none.
+func (r *run) pipelineID() int64 {
+	if r.consensus == nil {
+		return 0
+	}
+	return r.consensus.PipelineID
+}

@@ -1,0 +1,248 @@
+package run
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// kindEnvironment is the kind of question to a person about a repository that
+// cannot be set up.
+const kindEnvironment = contract.InterventionEnvironment
+
+// separateTask lets the planner begin in a workflow task of its own. A replay forgets
+// all of the task in which its phase began, and would prepare the run again.
+const separateTask = time.Millisecond
+
+// prepare gives a run what its commands need before anything is paid for: the
+// environment of its base commit, and the outcome of the project's own checks
+// there. What cannot be had is asked of a person.
+func (r *run) prepare(ctx workflow.Context) *contract.Failure {
+	if r.in.Settings.Environment == nil {
+		return nil
+	}
+	agent := environmentAgent{tries: environmentTries}
+	for {
+		problem, failure := r.tryToPrepare(ctx, &agent)
+		switch {
+		case failure != nil:
+			return failure
+		case problem == nil:
+			return r.failureOf(workflow.Sleep(ctx, separateTask))
+		case r.in.Settings.PrepareOnly: // whoever asked for it has the answer
+			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
+		}
+		if failure := r.solve(ctx, &agent, problem); failure != nil {
+			return failure
+		}
+	}
+}
+
+// tryToPrepare sets the base commit up and runs its checks once. It returns what
+// keeps the run from beginning, if anything does.
+func (r *run) tryToPrepare(ctx workflow.Context, agent *environmentAgent) (*setupProblem, *contract.Failure) {
+	if failure := r.awaitUnpaused(ctx); failure != nil {
+		return nil, failure
+	}
+	problem, failure := r.setUp(ctx)
+	if failure == nil && problem == nil && r.in.Settings.Environment.Baseline {
+		problem, failure = r.baseline(ctx)
+	}
+	if failure == nil {
+		failure = r.judgeSetup(ctx, agent, problem)
+	}
+	return problem, failure
+}
+
+// solve asks the environment agent, then a person, what to do about a problem. It
+// returns a failure when nobody helps.
+func (r *run) solve(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
+	if problem.agent && r.in.Settings.Environment.AgentTurns > 0 && agent.tries > 0 {
+		proposed, failure := r.askEnvironmentAgent(ctx, agent, problem)
+		if failure != nil || proposed {
+			return failure
+		}
+	}
+	return r.askAboutEnvironment(ctx, *problem)
+}
+
+// setupProblem is why a run cannot begin.
+type setupProblem struct {
+	contract.Question
+	class contract.Class
+	code  contract.Code
+	cause string // the end of what failed
+	agent bool   // an agent may find another set-up
+	ran   bool   // the checks of the baseline could run
+}
+
+// setUp gets the environment of the base commit.
+func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
+	s := r.in.Settings
+	if _, err := r.transition(ctx, flow.EventRecord(contract.EventEnvironmentStarted, nil)); err != nil {
+		return nil, r.failureOf(err)
+	}
+	var env contract.EnvironmentResult
+	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+flow.LongWork, contract.ActivityEnvironment, contract.EnvironmentInput{
+		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout,
+	}).Get(ctx, &env)
+	if err != nil {
+		return r.prepareFailed(ctx, err)
+	}
+	if env.Failure == nil {
+		_, err = r.transition(ctx, flow.EventRecord(contract.EventEnvironmentReady, map[string]any{
+			"environment": env.Digest, "kept": env.Kept, "bytes": env.Bytes, "files": env.Files, "duration_ms": env.DurationMS,
+			"summary": env.Summary, "missing": env.Missing,
+		}))
+		return nil, r.failureOf(err)
+	}
+	_, err = r.transition(ctx, flow.EventRecord(contract.EventEnvironmentError, map[string]any{
+		"error_type": env.Failure.Class, "error_code": env.Failure.Code, "error_message": env.Failure.Message, "cause": env.Failure.Cause,
+		"missing": env.Missing, "duration_ms": env.DurationMS, "advice": env.Advice,
+	}))
+	return &setupProblem{
+		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
+		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause, agent: true,
+	}, r.failureOf(err)
+}
+
+// prepareFailed records that preparing could not be carried out. A person may
+// know what to do about it, unless the run was stopped or can never succeed.
+func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *contract.Failure) {
+	failure := r.failureOf(err)
+	if ctx.Err() != nil {
+		return nil, failure
+	}
+	if _, err := r.transition(ctx, flow.EventRecord(contract.EventEnvironmentError, map[string]any{
+		"error_type": failure.Class, "error_code": failure.Code, "error_message": failure.Message,
+	})); err != nil {
+		return nil, r.failureOf(err)
+	}
+	if fault.Final(failure) || failure.Class == contract.ClassHuman {
+		return nil, failure
+	}
+	return &setupProblem{
+		Question: contract.Question{
+			Reason:         failure.Message,
+			ActionRequired: fmt.Sprintf("once the cause is fixed, let the run try again: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+		},
+		class: failure.Class, code: failure.Code,
+	}, nil
+}
+
+// baseline runs the checks that have no outcome on the base commit yet, stage
+// after stage as after a change, and says what all of them came to.
+func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) {
+	var b contract.BaselineResult
+	ask := func(done bool) error {
+		return r.affinityOf(contract.PhaseTester, "").Execute(ctx, flow.LongWork, contract.ActivityBaseline, contract.BaselineInput{
+			RunID: r.in.RunID, Workspace: r.in.Settings.Repo.Workspace(), Done: done,
+		}).Get(ctx, &b)
+	}
+	if err := ask(false); err != nil {
+		return r.prepareFailed(ctx, err)
+	}
+	if len(b.Stages) > 0 {
+		if _, err := r.transition(ctx, flow.EventRecord(contract.EventBaselineStarted, map[string]any{"checks": checkNames(b.Stages)})); err != nil {
+			return nil, r.failureOf(err)
+		}
+		if err := r.runBaseline(ctx, b); err != nil {
+			return r.prepareFailed(ctx, err)
+		}
+		if err := ask(true); err != nil {
+			return r.prepareFailed(ctx, err)
+		}
+	}
+	if _, err := r.transition(ctx, flow.EventRecord(contract.EventBaselineReady, map[string]any{
+		"summary": b.Summary, "red": b.Red, "unavailable": b.Unavailable, "duration_ms": b.DurationMS, "baseline": b.Key, "advice": b.Advice,
+	})); err != nil {
+		return nil, r.failureOf(err)
+	}
+	return r.problemOf(b), nil
+}
+
+func (r *run) runBaseline(ctx workflow.Context, b contract.BaselineResult) error {
+	for _, stage := range b.Stages {
+		if err := workflow.Await(ctx, func() bool { return !r.controls.paused }); err != nil {
+			return err
+		}
+		// A build that fails on the base ends nothing: where a change's build fails in the
+		// same way, its tests run all the same, and have to be compared with something.
+		if _, err := r.verifyFor(ctx, contract.VerifyInput{
+			Execution: contract.BaselineExecution(r.in.RunID), Workspace: r.in.Settings.Repo.Workspace(), Baseline: b.Key,
+		}, stage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkNames(stages [][]contract.Check) []string {
+	names := []string{}
+	for _, stage := range stages {
+		for _, c := range stage {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// problemOf says what of a baseline keeps the run from beginning: checks that
+// cannot even start and, where people want to be asked, checks that fail.
+func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
+	switch {
+	case len(b.Unavailable) > 0:
+		return &setupProblem{
+			Question: contract.Question{
+				Reason:         "checks of the project cannot run on the base commit: " + strings.Join(b.Unavailable, "; "),
+				ActionRequired: b.Advice,
+			},
+			class: contract.ClassConfig, code: contract.CodeMissing, agent: true,
+		}
+	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.controls.failingBaseAccepted && !r.in.Settings.PrepareOnly:
+		return &setupProblem{
+			Question: contract.Question{
+				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
+				ActionRequired: fmt.Sprintf("to go on all the same, with these failures known: rgpt run approve %d; to give up: rgpt run reject %d", r.in.RunID, r.in.RunID),
+			},
+			class: contract.ClassHuman, code: contract.CodeCheckFailed, ran: true,
+		}
+	}
+	return nil
+}
+
+// askAboutEnvironment asks a person, and waits. An approval lets the run try
+// again, or go on from a base commit that fails its checks; silence is a no.
+func (r *run) askAboutEnvironment(ctx workflow.Context, p setupProblem) *contract.Failure {
+	a, failure := r.askPerson(ctx, kindEnvironment, contract.PhasePlanner, p.Question, r.in.Settings.InterventionWait)
+	if failure != nil {
+		return failure
+	}
+	r.EndInterruption()
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
+	event := contract.EventInterventionResolved
+	switch {
+	case a.rejected:
+		note.Answer = "give_up"
+		failure = &contract.Failure{Class: p.class, Code: p.code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, flow.Because(a.reason), p.Reason)}
+	case a.expired:
+		event, note.Status, note.Answer = contract.EventInterventionExpired, "expired", "give_up"
+		failure = &contract.Failure{Class: p.class, Code: p.code, Message: fmt.Sprintf(
+			"nobody answered within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, p.Reason)}
+	default:
+		r.controls.failingBaseAccepted = r.controls.failingBaseAccepted || p.class == contract.ClassHuman
+	}
+	if _, err := r.transition(ctx, contract.Record{
+		Events:        []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}},
+		Interventions: []contract.InterventionNote{note},
+	}); err != nil {
+		return r.failureOf(err)
+	}
+	return failure
+}

@@ -1,0 +1,80 @@
+package run
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// environmentTries is how often the environment agent is asked in one run. What
+// it did not find the second time, a person has to say.
+const environmentTries = 2
+
+// environmentAgent is what a run knows of its environment agent.
+type environmentAgent struct {
+	tries    int
+	proposed int64 // the setup that is being tried; 0: none
+}
+
+// askEnvironmentAgent lets an agent look for a set-up that works, and reports
+// whether it proposed one. An agent that fails is no failure of the run: a person
+// is asked then.
+func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent, p *setupProblem) (bool, *contract.Failure) {
+	agent.tries--
+	settings := r.loopSettings()
+	settings.Budget.Turns = r.in.Settings.Environment.AgentTurns
+	var result contract.StepResult
+	err := workflow.ExecuteChildWorkflow(
+		flow.Child(ctx, contract.StepWorkflowID(r.in.RunID, contract.StepEnvironment), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
+			RunID: r.in.RunID, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Phase: contract.PhaseTester,
+			Workspace: r.in.Settings.Repo.Workspace(), Model: r.Models[contract.AgentRepair], Settings: settings,
+			Setup: &contract.SetupTask{Problem: p.Reason, Output: p.cause},
+		}).Get(ctx, &result)
+	if err != nil && ctx.Err() != nil {
+		return false, r.failureOf(err)
+	}
+	r.Usage = r.Usage.Add(result.Usage)
+	if err != nil || result.ExecutionID == 0 {
+		r.log.Warn("The environment agent failed; a person is asked", "error", err)
+		return false, nil
+	}
+	if f := result.Failure; f != nil {
+		p.Reason += "; the environment agent: " + f.Message
+	}
+	var proposal contract.ProposalResult
+	execution := contract.ExecutionRef{
+		ID: result.ExecutionID, RunID: r.in.RunID, Phase: contract.PhaseTester, Step: contract.StepEnvironment, Agent: contract.AgentEnvironment, Attempt: result.Attempt,
+	}
+	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, flow.LongWork, contract.ActivityProposal, contract.ProposalInput{Execution: execution}).Get(ctx, &proposal); err != nil {
+		return false, r.failureOf(err)
+	}
+	if proposal.Setup == 0 {
+		return false, nil
+	}
+	agent.proposed = proposal.Setup
+	_, err = r.transition(ctx, flow.EventRecord(contract.EventSetupProposed, map[string]any{"setup": proposal.Setup}))
+	return true, r.failureOf(err)
+}
+
+// judgeSetup says of a proposed setup whether the baseline could run with it.
+func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
+	ran := problem == nil && r.in.Settings.Environment.Baseline || problem != nil && problem.ran
+	if agent.proposed == 0 || !ran && (problem == nil || !problem.agent) {
+		return nil // nothing was proven: the machine failed, or there is no baseline
+	}
+	in := contract.JudgeSetupInput{RunID: r.in.RunID, Setup: agent.proposed, Proven: ran}
+	if !in.Proven {
+		in.Why = problem.Reason
+	}
+	agent.proposed = 0
+	var judged contract.JudgeSetupResult
+	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, flow.LongWork, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
+		return r.failureOf(err)
+	}
+	if judged.Unproven != "" {
+		in.Proven, in.Why = false, judged.Unproven
+	}
+	_, err := r.transition(ctx, flow.EventRecord(contract.EventSetupJudged, map[string]any{"setup": in.Setup, "proven": in.Proven, "why": in.Why}))
+	return r.failureOf(err)
+}

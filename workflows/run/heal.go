@@ -1,0 +1,675 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// heals is what a run knows of its self-heals.
+type heals struct {
+	number     int // of heals so far
+	underWay   int // the number of the heal that has started and not ended; 0: none
+	questions  int // to people so far
+	count      map[contract.Phase]int
+	tried      map[string][]contract.HealAction // by what failed and how
+	lessons    map[string][]int                 // heals that the next attempt is told of, by phase or step
+	strict     map[contract.Phase]bool
+	applied    []appliedHeal             // whose phase has not gone through yet
+	open       *appliedHeal              // carried out; what it came to is not applied yet
+	schema     map[contract.Phase]bool   // whose providers are sent the strict forms of schemas
+	compact    map[string]int            // how often contexts were halved, by phase or step
+	resumeFrom map[string]contract.GoOn  // steps whose next attempt goes on where the last one ended
+	affinities map[string]*flow.Affinity // where work is done, by phase or step
+	excluded   []string                  // workers whose machines failed
+	budgets    map[contract.Agent]*errorBudget
+}
+
+// appliedHeal is a heal whose phase is at work again.
+type appliedHeal struct {
+	contract.Directive
+	phase contract.Phase // that had failed
+	step  string         // of it, if it was one
+}
+
+func newHeals() heals {
+	return heals{
+		count: map[contract.Phase]int{}, tried: map[string][]contract.HealAction{}, lessons: map[string][]int{},
+		strict: map[contract.Phase]bool{}, budgets: map[contract.Agent]*errorBudget{}, schema: map[contract.Phase]bool{},
+		compact: map[string]int{}, resumeFrom: map[string]contract.GoOn{}, affinities: map[string]*flow.Affinity{},
+	}
+}
+
+// failed is the work that a phase failed in.
+type failed struct {
+	step      string             // of the builder
+	workspace contract.Workspace // where it was then
+	from      contract.Workspace // where the step had begun
+}
+
+// heal makes what it can of a phase's failure. It returns the phase from which
+// the run goes on, or the failure that it ends with.
+func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
+	if r.MaxRetries <= 0 || fault.Final(failure) {
+		return "", failure
+	}
+	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is no fault of theirs
+		r.recordFailure(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.failed.step)})
+	}
+	var asked contract.Command // by a person
+	for {
+		if end := r.awaitUnpaused(ctx); end != nil {
+			return "", end
+		}
+		if r.controls.stop != nil || ctx.Err() != nil {
+			return "", failure
+		}
+		if asked.Action == "" && r.heals.count[p] >= r.MaxRetries {
+			asked.Action = contract.HealAskPerson
+		}
+		d, err := r.selfHeal(ctx, p, failure, asked)
+		if err != nil {
+			return "", r.failureOf(err)
+		}
+		if end := r.awaitUnpaused(ctx); end != nil {
+			return "", end
+		}
+		d = r.askAnyway(p, failure, asked, d)
+		asked = contract.Command{}
+		switch {
+		case d.Ask != nil:
+			a, end := r.intervene(ctx, p, d)
+			if end != nil {
+				return "", end
+			}
+			r.heals.count[p], r.heals.tried = 0, map[string][]contract.HealAction{}
+			action := r.actionAfter(a, failure)
+			if action == "" {
+				return r.applyDirective(ctx, p, d)
+			}
+			r.markApplied() // it came to another heal
+			asked = contract.Command{Action: action, By: a.by, Reason: a.reason}
+		case d.Failed == "":
+			return r.applyDirective(ctx, p, d)
+		}
+	}
+}
+
+// askAnyway asks a person although the heal that should have asked came to
+// nothing: without this it would be begun again and again, and no budget counts
+// questions.
+func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
+	if d.Failed == "" || asked.Action != contract.HealAskPerson {
+		return d
+	}
+	d.Ask = fault.QuestionAbout(p, r.failed.step, failure)
+	d.Ask.Reason += "; and no heal could look at it: " + d.Failed
+	d.Failed = ""
+	return d
+}
+
+// selfHeal lets a child workflow heal a failure.
+func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract.Failure, asked contract.Command) (contract.Directive, error) {
+	var d contract.Directive
+	if r.Status != contract.StatusSelfHeal {
+		if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
+			return d, err
+		}
+	}
+	r.heals.number++
+	if _, err := r.transition(ctx, contract.Record{Events: []contract.EventDraft{
+		{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.Status, "heal": r.heals.number}},
+	}}); err != nil {
+		return d, err
+	}
+	s, agent := r.in.Settings, contract.AgentOf(p)
+	key := triedAt(flow.WorkKey(p, r.failed.step), failure)
+	in := contract.HealInput{
+		RunID: r.in.RunID, Number: r.heals.number, Phase: p, Step: r.failed.step, Execution: r.executionOf(p, r.failed.step),
+		Failure: *failure, Tried: r.heals.tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
+		Model: r.Models[agent], Repair: r.Models[contract.AgentRepair], Others: r.otherModels(),
+		PlanID: r.PlanID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
+		From: r.failed.from, Orders: r.instructionsFor(contract.AgentRepair), Generation: r.heals.budgetOf(contract.AgentRepair).generation,
+		Compacted: r.heals.compact[flow.WorkKey(p, r.failed.step)], Avoid: r.heals.excluded,
+		Check: r.Watch.Check,
+	}
+	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
+		contract.WorkflowSelfHeal, in)
+	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
+		r.heals.underWay = in.Number
+		if r.controls.revision != in.Orders.Seq { // something was asked of the run meanwhile
+			r.notifyHeal(ctx)
+		}
+	}
+	err := child.Get(ctx, &d)
+	r.heals.underWay = 0
+	if err != nil && ctx.Err() != nil {
+		return d, ctx.Err()
+	}
+	if err != nil {
+		// What could not even be begun counts as tried: the failure to be healed
+		// is what the run is about, not that of its healing.
+		d = contract.Directive{Number: in.Number, Action: asked.Action, Failed: fault.Of(err).Message, Class: failure.Class, Code: failure.Code}
+	}
+	if d.Failed == "" {
+		r.heals.open = &appliedHeal{d, p, r.failed.step}
+	}
+	r.Usage = r.Usage.Add(d.Usage)
+	r.LastHealAction = string(d.Action)
+	if d.Action != contract.HealAskPerson {
+		if !repeatable(d) {
+			r.heals.tried[key] = append(r.heals.tried[key], d.Action)
+		}
+		r.heals.count[p]++
+		r.RetryCount++
+	}
+	if d.Blame != nil {
+		r.recordFailure(ctx, contract.AgentRepair, *d.Blame)
+	}
+	return d, ctx.Err() // one that was stopped has begun, and counts
+}
+
+// repeatable reports whether the same action may be taken again at the same
+// failure, because it would not be the same: a repair that changed something,
+// from which the next one starts; another worker, since the next is another
+// again; a context that overflowed, which is halved again. The budget bounds them.
+func repeatable(d contract.Directive) bool {
+	return d.Failed == "" && (d.Action == contract.HealRepair || d.Worker != "" || d.Compact > 0 && d.Code == contract.CodeContextOverflow)
+}
+
+// triedAt names the failure at which actions count as tried. Other tests that
+// fail after a repair are another failure: then the repair got somewhere.
+func triedAt(work string, f *contract.Failure) string {
+	key := work + " " + string(f.Class)
+	if f.Class == contract.ClassAssertion {
+		key += " " + fault.WithoutNumbers(f.Message)
+	}
+	return key
+}
+
+// executionOf returns the last execution of a phase or of one of its steps.
+func (r *run) executionOf(p contract.Phase, step string) contract.ExecutionRef {
+	name := string(p)
+	if step != "" {
+		name = step
+	}
+	ref := r.executions[name]
+	ref.RunID, ref.Phase, ref.Step = r.in.RunID, p, step
+	if ref.ID == 0 { // it failed before it began: the phase tells
+		ref = r.executions[string(p)]
+	}
+	return ref
+}
+
+// repairFrom returns the workspace in which a repair of a phase starts.
+func (r *run) repairFrom(p contract.Phase) contract.Workspace {
+	if p == contract.PhaseBuilder && r.failed.workspace.Tree != "" {
+		return r.failed.workspace.Of(r.in.Settings.Repo.Workspace())
+	}
+	return r.workspace
+}
+
+// otherModels returns the models that a heal may change to: the configured
+// fallbacks, then those of the other agents.
+func (r *run) otherModels() []contract.ModelChoice {
+	others := slices.Clone(r.in.Settings.Fallbacks)
+	for _, agent := range workflow.DeterministicKeys(r.Models) {
+		m := r.Models[agent]
+		if !slices.ContainsFunc(others, func(o contract.ModelChoice) bool { return o.Provider == m.Provider && o.Model == m.Model }) {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// applyDirective applies a directive and returns the phase that is next.
+func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.Directive) (contract.Phase, *contract.Failure) {
+	back := d.Back
+	if back == "" {
+		back = p
+	}
+	if d.Wait > 0 {
+		if end := r.waitForQuota(ctx, p, d); end != nil {
+			return "", end
+		}
+	}
+	step := ""
+	if back == contract.PhaseBuilder {
+		step = r.failed.step
+	}
+	r.heals.lessons[flow.WorkKey(back, step)] = append(r.heals.lessons[flow.WorkKey(back, step)], d.Number)
+	if d.Strict {
+		r.heals.strict[back] = true
+	}
+	if d.Model != nil {
+		r.setModel(contract.AgentOf(back), *d.Model)
+	}
+	r.applyForm(back, step, d)
+	if d.Change != nil {
+		r.takeOver(p, *d.Change, *d.Credit)
+		if back == contract.PhaseReleaser {
+			back = contract.PhaseTester // nothing is released that was not verified
+		}
+	} else if step != "" {
+		r.undo(step)
+	}
+	if back == contract.PhasePlanner {
+		// Another plan has other steps: what was built for this one is void.
+		r.done, r.workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
+		r.heals.forgetSteps()
+	}
+	r.markApplied()
+	return back, nil
+}
+
+// markApplied takes note that the heal that was carried out last is applied.
+func (r *run) markApplied() {
+	if r.heals.open != nil {
+		r.heals.applied, r.heals.open = append(r.heals.applied, *r.heals.open), nil
+	}
+}
+
+// applyForm takes over what a directive says of how the next attempts ask and
+// where they work.
+func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) {
+	key := flow.WorkKey(back, step)
+	switch {
+	case d.Schema:
+		r.heals.schema[back] = true
+	case d.Code == contract.CodeBadRequest:
+		delete(r.heals.schema, back) // which this provider does not take
+	}
+	if d.Compact > 0 {
+		r.heals.compact[key] = d.Compact
+		if ended := r.executions[step]; step != "" && ended.ID != 0 && r.failed.workspace.Tree != "" {
+			r.heals.resumeFrom[step] = contract.GoOn{Execution: ended.ID, From: r.failed.from, At: r.failed.workspace}
+		}
+	}
+	if d.Worker != "" {
+		r.affinityOf(back, step).Worker = d.Worker
+		if r.Failure != nil {
+			r.heals.exclude(r.Failure.Worker)
+		}
+	}
+}
+
+// affinityOf returns where the work of a phase or step is done.
+func (r *run) affinityOf(p contract.Phase, step string) *flow.Affinity {
+	key := flow.WorkKey(p, step)
+	at := r.heals.affinities[key]
+	if at == nil {
+		at = &flow.Affinity{Queue: contract.QueueOf(p)}
+		at.OnLost = func(ctx workflow.Context, worker string) {
+			r.heals.exclude(worker)
+			r.log.Warn("The worker chosen for a phase did not take its work; any other may", "phase", p, "worker", worker)
+			if err := r.rows.Write(ctx, flow.WorkerLostRecord(key, worker, at.Queue)); err != nil {
+				r.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
+			}
+		}
+		r.heals.affinities[key] = at
+	}
+	return at
+}
+
+// exclude lets no heal of the run choose a worker any more.
+func (h *heals) exclude(worker string) {
+	if worker != "" && !slices.Contains(h.excluded, worker) {
+		h.excluded = append(h.excluded, worker)
+	}
+}
+
+// takeResume returns, once, where the next attempt of a step goes on.
+func (h *heals) takeResume(step string) *contract.GoOn {
+	from, ok := h.resumeFrom[step]
+	if !ok {
+		return nil
+	}
+	delete(h.resumeFrom, step)
+	return &from
+}
+
+// forgetSteps forgets what was learnt of the steps of a plan that is made anew:
+// those of the next one may have the same names.
+func (h *heals) forgetSteps() {
+	builder := string(contract.PhaseBuilder)
+	for _, key := range workflow.DeterministicKeys(h.lessons) {
+		if strings.HasPrefix(key, builder) {
+			delete(h.lessons, key)
+		}
+	}
+	for _, key := range workflow.DeterministicKeys(h.tried) {
+		if strings.HasPrefix(key, builder) {
+			delete(h.tried, key)
+		}
+	}
+	for _, key := range workflow.DeterministicKeys(h.compact) {
+		if strings.HasPrefix(key, builder) {
+			delete(h.compact, key)
+		}
+	}
+	for _, key := range workflow.DeterministicKeys(h.affinities) {
+		if strings.HasPrefix(key, builder+"/") {
+			delete(h.affinities, key)
+		}
+	}
+	h.resumeFrom = map[string]contract.GoOn{}
+	delete(h.strict, contract.PhaseBuilder)
+	delete(h.schema, contract.PhaseBuilder)
+}
+
+// undo forgets what a step that was done came to, because it does not go
+// together with other steps, and with it what was built on it.
+func (r *run) undo(step string) {
+	delete(r.done, step)
+	for _, id := range r.Plan.Order() {
+		if slices.Contains(r.Plan.Requires(id), step) {
+			delete(r.done, id)
+		}
+	}
+}
+
+// takeOver makes a patch part of the run's work. One of the builder stands for
+// the change of the step that failed.
+func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Credit) {
+	r.credits[c.Step] = credit
+	if p == contract.PhaseBuilder {
+		if r.failed.from.Tree != "" { // the repair went on where the step had ended
+			c.From = r.failed.from
+		}
+		r.done[c.Step] = c
+		r.Step(c.Step).Status = contract.StepCompleted
+		return
+	}
+	r.changes = append(r.changes, c)
+	r.workspace = c.To.Of(r.workspace)
+	r.stages = append(r.stages, c.To.Slim())
+}
+
+// setModel changes an agent's model for the rest of the run. Who was switched to
+// the planner's to deliberate about the plan uses the planner's still.
+func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
+	if agent == contract.AgentPlanner {
+		r.followPlanner(m)
+	}
+	next := map[contract.Agent]contract.ModelChoice{}
+	for _, a := range workflow.DeterministicKeys(r.Models) {
+		next[a] = r.Models[a]
+	}
+	next[agent] = m
+	r.Models = next
+}
+
+// openHealOutcomes says of the heals of which nobody knows whether they helped that
+// the run ended first: their phase never ran to its end, or never began.
+func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
+	const result = "the run ended first"
+	var notes []contract.HealNote
+	var events []contract.EventDraft
+	r.markApplied()
+	for _, a := range r.heals.applied {
+		notes = append(notes, contract.HealNote{
+			Number: a.Number, Status: contract.HealFailed, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
+		})
+		events = append(events, flow.HealEvent(contract.EventHealFailed, a.Directive, result))
+	}
+	r.heals.applied = nil
+	return notes, events
+}
+
+// healOutcomes says of the heals that were applied what became of them: those of a
+// phase that went through have helped, and those of a step that is done. When a
+// phase fails, no other has.
+func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contract.HealNote, []contract.EventDraft) {
+	var notes []contract.HealNote
+	var events []contract.EventDraft
+	var waiting []appliedHeal
+	for _, a := range r.heals.applied {
+		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(a.phase)+" went through"
+		_, done := r.done[a.step]
+		switch {
+		case failure != nil && a.phase == p && done && a.step != r.failed.step && a.Change == nil:
+			result = a.step + " went through"
+		case failure != nil:
+			status, kind, result = contract.HealFailed, contract.EventHealFailed, "the "+string(p)+" failed again: "+failure.Message
+		case a.phase != p:
+			waiting = append(waiting, a)
+			continue
+		}
+		notes = append(notes, contract.HealNote{
+			Number: a.Number, Status: status, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
+		})
+		events = append(events, flow.HealEvent(kind, a.Directive, result))
+	}
+	r.heals.applied = waiting
+	return notes, events
+}
+
+// The kinds of questions to people beside plan and release.
+const (
+	kindIntervention = contract.InterventionHelp
+	kindQuota        = contract.InterventionQuota
+)
+
+// reminderShare is the part of the time for an answer after which a person is
+// reminded: one half.
+const reminderShare = 2
+
+// intervene asks a person for help and waits. Silence until the deadline is a
+// no; it is broken once by a reminder.
+func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Directive) (*approval, *contract.Failure) {
+	a, failure := r.askPerson(ctx, kindIntervention, p, *d.Ask, r.in.Settings.InterventionWait)
+	if failure != nil {
+		return nil, failure
+	}
+	return a, r.recordHelp(ctx, d, a)
+}
+
+// askPerson asks a question and waits for its answer.
+func (r *run) askPerson(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, *contract.Failure) {
+	a, payload, err := r.question(ctx, kind, p, q, wait)
+	if err != nil {
+		return nil, r.failureOf(err)
+	}
+	if err := r.awaitAnswer(ctx, a, wait, flow.EventRecord(contract.EventInterventionReminded, payload)); err != nil {
+		return nil, r.failureOf(err)
+	}
+	return a, r.awaitUnpaused(ctx)
+}
+
+// awaitAnswer waits for the answer to a question, with one reminder on the way. No
+// answer until the deadline makes it expired.
+func (r *run) awaitAnswer(ctx workflow.Context, a *approval, wait time.Duration, reminder contract.Record) error {
+	given := func() bool { return a.answered() && !r.controls.paused }
+	early := wait / reminderShare
+	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
+	if err == nil && !answered && !a.answered() {
+		if _, err = r.transition(ctx, reminder); err == nil {
+			answered, err = workflow.AwaitWithTimeout(ctx, wait-early, given)
+		}
+	}
+	a.expired = err == nil && !answered && !a.answered()
+	return err
+}
+
+// question opens a question to a person: the run waits, and says so everywhere.
+func (r *run) question(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, map[string]any, error) {
+	r.heals.questions++
+	a := &approval{id: contract.InterventionID(r.in.RunID, r.heals.questions), kind: kind}
+	r.controls.approval = a
+	if err := r.Interrupt(contract.StatusWaitingForApproval, kind); err != nil {
+		return nil, nil, err
+	}
+	until := workflow.Now(ctx).Add(wait)
+	payload := map[string]any{"intervention_id": a.id, "kind": kind, "phase": p, "reason": q.Reason, "action_required": q.ActionRequired, "deadline": until}
+	_, err := r.transition(ctx, contract.Record{
+		Events: []contract.EventDraft{{Type: contract.EventInterventionRequested, Payload: payload}},
+		Interventions: []contract.InterventionNote{{
+			Number: r.heals.questions, Status: "open", Phase: p, Reason: q.Reason, ActionRequired: q.ActionRequired, Deadline: &until,
+		}},
+	})
+	return a, payload, err
+}
+
+// recordHelp takes note of what a person said to a request for help.
+func (r *run) recordHelp(ctx workflow.Context, d contract.Directive, a *approval) *contract.Failure {
+	r.EndInterruption()
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
+	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " says: try again"}}
+	event, failure := contract.EventInterventionResolved, (*contract.Failure)(nil)
+	switch {
+	case a.rejected:
+		note.Answer, heal.Status, heal.Output.Message = "give_up", contract.HealFailed, a.by+" gave up"
+		failure = &contract.Failure{Class: d.Class, Code: d.Code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, flow.Because(a.reason), d.Ask.Reason)}
+	case a.expired:
+		event, note.Status, note.Answer = contract.EventInterventionExpired, "expired", "give_up"
+		heal.Status, heal.Output.Message = contract.HealFailed, "nobody helped in time"
+		failure = &contract.Failure{Class: d.Class, Code: d.Code, Message: fmt.Sprintf(
+			"nobody helped within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, d.Ask.Reason)}
+	}
+	events := []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}}
+	if failure != nil {
+		r.heals.open = nil
+		events = append(events, flow.HealEvent(contract.EventHealFailed, d, heal.Output.Message))
+	}
+	if _, err := r.transition(ctx, contract.Record{
+		Events: events, Interventions: []contract.InterventionNote{note}, Heals: []contract.HealNote{heal},
+	}); err != nil {
+		return r.failureOf(err)
+	}
+	return failure
+}
+
+// waitForQuota waits on a durable timer until a limit's window is over. A
+// person can shorten the wait by an approval, or end the run by a no.
+func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
+	a, _, err := r.question(ctx, kindQuota, p, contract.Question{
+		Reason:         "waits for its window: " + d.Reason,
+		ActionRequired: "none: the run goes on at the deadline; approve to go on now, reject to give up",
+	}, d.Wait)
+	if err == nil {
+		_, err = workflow.AwaitWithTimeout(ctx, d.Wait, func() bool { return a.answered() && !r.controls.paused })
+	}
+	if err != nil {
+		return r.failureOf(err)
+	}
+	if failure := r.awaitUnpaused(ctx); failure != nil {
+		return failure
+	}
+	r.EndInterruption()
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
+	if !a.answered() {
+		a.expired, note.By = true, "the clock"
+	}
+	if a.rejected {
+		note.Answer = "give_up"
+	}
+	var failure *contract.Failure
+	var heals []contract.HealNote
+	events := []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{
+		"intervention_id": a.id, "by": note.By, "answer": note.Answer,
+	}}}
+	if a.rejected {
+		r.heals.open = nil
+		result := a.by + " did not want to wait"
+		heals = append(heals, contract.HealNote{
+			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
+		})
+		events = append(events, flow.HealEvent(contract.EventHealFailed, d, result))
+		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, flow.Because(a.reason)).Failure
+	}
+	_, err = r.transition(ctx, contract.Record{Interventions: []contract.InterventionNote{note}, Heals: heals, Events: events})
+	if err != nil {
+		return r.failureOf(err)
+	}
+	return failure
+}
+
+// errorBudget counts what an agent did wrong in a run.
+type errorBudget struct {
+	generation int // of the agent, from 1; a revoked one is followed by the next
+	errors     int
+	same       map[string]int
+}
+
+func (h *heals) budgetOf(agent contract.Agent) *errorBudget {
+	if h.budgets[agent] == nil {
+		h.budgets[agent] = &errorBudget{generation: 1, same: map[string]int{}}
+	}
+	return h.budgets[agent]
+}
+
+// spend counts a failure and says why the agent has to be revoked, if so.
+// Failures of machines are nobody's fault.
+func (c *errorBudget) spend(step string, f *contract.Failure, l contract.AgentLimits) (revoked string) {
+	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
+		return ""
+	}
+	kind := strings.Join([]string{step, string(f.Class), string(f.Code), fault.WithoutNumbers(f.Message)}, "|")
+	c.errors++
+	c.same[kind]++
+	violations := 0
+	if f.Class == contract.ClassSafety { // its single violations are counted where it works
+		violations = l.Violations + 1
+	}
+	switch l.Past(c.errors, c.same[kind], violations) {
+	case contract.OffenceViolations:
+		return "it went outside its allowed tools or paths"
+	case contract.OffenceRepeats:
+		return fmt.Sprintf("it repeated the same error %d times", l.Repeats)
+	case contract.OffenceErrors:
+		return fmt.Sprintf("it made %d errors", c.errors)
+	}
+	return ""
+}
+
+// recordFailure counts a failure for an agent. One that has used up a budget is
+// replaced by a fresh one, which finds in writing what was tried.
+func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contract.Blame) {
+	c := r.heals.budgetOf(agent)
+	why := c.spend(r.failed.step, &b.Failure, r.in.Settings.Agents)
+	if why == "" {
+		return
+	}
+	r.heals.budgets[agent] = &errorBudget{generation: c.generation + 1, same: map[string]int{}}
+	if err := r.handOff(ctx, agent, c.generation, why, b.Execution); err != nil {
+		r.log.Error("Could not hand off the work of a revoked agent; the next one begins without", "agent", agent, "error", err)
+	}
+}
+
+// handOff writes down what a revoked agent tried, and says why it was revoked.
+func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int, why string, last contract.ExecutionRef) error {
+	var handoff contract.HandoffResult
+	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityHandoff, contract.HandoffInput{
+		Execution: last, Agent: agent, Generation: generation, Reason: why,
+	}).Get(ctx, &handoff)
+	if err != nil {
+		return err
+	}
+	_, err = r.transition(ctx, contract.Record{Events: []contract.EventDraft{{Type: contract.EventAgentRevoked, Payload: map[string]any{
+		"agent": agent, "generation": generation, "reason": why, "handoff": handoff.Artifact,
+	}}}})
+	return err
+}
+
+// loopSettings bound the agent loops of this run.
+func (r *run) loopSettings() contract.LoopSettings {
+	s := r.in.Settings
+	return contract.LoopSettings{Agents: s.Agents, Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout()}
+}
+
+// lessonsOf says what the next attempt of a phase or step is told.
+func (r *run) lessonsOf(p contract.Phase, step string) contract.Lessons {
+	key := flow.WorkKey(p, step)
+	l := contract.Lessons{Heals: r.heals.lessons[key], Strict: r.heals.strict[p], Schema: r.heals.schema[p], Compact: r.heals.compact[key]}
+	if c := r.heals.budgets[contract.AgentOf(p)]; c != nil {
+		l.Generation = c.generation
+	}
+	return l
+}

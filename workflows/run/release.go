@@ -1,0 +1,46 @@
+package run
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// releaseOutput is what a run's releaser_output shows.
+type releaseOutput struct {
+	Branch string `json:"branch"`
+	Commit string `json:"commit"`
+	Pushed bool   `json:"pushed"`
+}
+
+// findProtected finds out which files of the run's work need an approval before
+// they are pushed.
+func (r *run) findProtected(ctx workflow.Context) error {
+	s := r.in.Settings.Release
+	r.protected = contract.ProtectedFiles{}
+	if !contract.Pushes(r.in.Settings.Repo, s) || len(s.Protected) == 0 {
+		return nil
+	}
+	return r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, flow.LongWork, contract.ActivityProtected, contract.ProtectedInput{
+		Workspace: r.workspace, Stages: r.stages, Patterns: s.Protected,
+	}).Get(ctx, &r.protected)
+}
+
+// releaseBranch makes the branch with the run's commits, the report and the zip.
+func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
+	credits := make([]contract.Credit, len(r.changes))
+	for i, c := range r.changes {
+		credits[i] = r.credits[c.Step]
+	}
+	var result contract.ReleaseResult
+	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, flow.LongWork, contract.ActivityRelease, contract.ReleaseInput{
+		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.workspace,
+		Credits: credits, Stages: r.stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
+	}).Get(ctx, &result)
+	if err != nil {
+		return nil, r.failureOf(err)
+	}
+	r.Branch, r.Commit = result.Branch, result.Commit
+	return releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}, result.Failure
+}

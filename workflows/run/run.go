@@ -1,0 +1,481 @@
+// Package run is the workflow of one orchestration: a goal, a repository, and the
+// phases that turn them into a released branch.
+package run
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
+)
+
+// Workflow is one orchestration of one goal against one repository: planner,
+// builder, tester, releaser, in this order, each a phase with its own agent.
+// Commands of people come in as updates and signals (run_handlers.go). The
+// result says how the run ended; an error of the workflow itself means that its
+// last state could not be written.
+func Workflow(ctx workflow.Context, in contract.RunInput) (contract.RunResult, error) {
+	r := newRun(ctx, in)
+	work, cancel := workflow.WithCancel(ctx)
+	r.cancel = cancel // a command may have come before the workflow's first task
+	if err := r.handle(ctx); err != nil {
+		return contract.RunResult{}, err
+	}
+	return r.run(ctx, work)
+}
+
+// run is the workflow's state: the run's own (pure) and what coordinates it.
+type run struct {
+	state.State
+	in        contract.RunInput
+	log       log.Logger
+	rows      *flow.Recorder
+	controls  controls // what people asked for: pause, stop, approvals
+	cancel    workflow.CancelFunc
+	stopClock workflow.CancelFunc // of the time that the run may take
+
+	completed         *contract.Record                 // of a phase, not written yet; see complete
+	executions        map[string]contract.ExecutionRef // the last of each phase and step, by name
+	reachable         map[string]bool                  // steps whose workflows have started
+	credits           map[string]contract.Credit       // by step
+	done              map[string]contract.Change       // by step
+	failed            failed                           // what the phase failed in
+	heals             heals
+	errorTypeShown    bool                                    // Temporal shows the class of a failure
+	transcript        *contract.MinutesResult                 // of the deliberation; nil: they are not kept yet
+	consensus         *contract.DeliberationResult            // that the plan is made of; nil: no deliberation agreed on anything
+	deliberation      workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
+	switched          map[contract.Agent]contract.ModelChoice // models of those who deliberate, as people chose them since
+	knownMemberModels map[contract.Agent]contract.ModelChoice // models of those who deliberate, as they know them
+	changes           []contract.Change                       // what the steps did, in plan order
+	workspace         contract.Workspace                      // all changes together
+	protected         contract.ProtectedFiles                 // that would be pushed and need an approval
+	stages            []contract.Workspace                    // after each change
+}
+
+func newRun(ctx workflow.Context, in contract.RunInput) *run {
+	r := &run{
+		State:      state.New(in),
+		in:         in,
+		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
+		rows:       flow.NewRecorder(ctx, in.RunID),
+		executions: map[string]contract.ExecutionRef{},
+		switched:   map[contract.Agent]contract.ModelChoice{},
+		reachable:  map[string]bool{},
+		credits:    map[string]contract.Credit{},
+		done:       map[string]contract.Change{},
+		heals:      newHeals(),
+		workspace:  in.Settings.Repo.Workspace(),
+	}
+	if f := in.Settings.Fork; f != nil {
+		r.keepSteps(f.Kept)
+	}
+	return r
+}
+
+// keepSteps takes over steps that are not done again.
+func (r *run) keepSteps(steps []contract.StepOutput) {
+	for _, s := range steps {
+		r.done[s.Step], r.credits[s.Step] = s.Change, s.Credit
+	}
+}
+
+// run passes through the phases. Work happens on a context of its own, which a
+// stop cancels; what must still be said afterwards is said on a disconnected one.
+func (r *run) run(ctx, work workflow.Context) (contract.RunResult, error) {
+	r.deadline(work)
+
+	failure := r.prepare(work)
+	if in := r.in.Settings; in.PrepareOnly && failure == nil {
+		failure = r.awaitUnpaused(work)
+	} else if failure == nil {
+		failure = r.runFrom(work, contract.PhasePlanner)
+	}
+	if failure == nil && r.watchesBranch() {
+		failure = r.watchBranch(work)
+	}
+	r.recordCancel(ctx)
+	r.cancel()
+	return r.finish(ctx, failure)
+}
+
+// runFrom passes through the phases in their order, from one on. A phase that
+// failed and was healed is passed again, from where the heal says. It returns the
+// failure that the run ends with, if any.
+func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Failure {
+	phases := contract.Phases()
+	for i := slices.Index(phases, first); i < len(phases); i++ {
+		failure := r.runPhase(ctx, phases[i])
+		if failure == nil {
+			if phases[i] == contract.PhasePlanner && r.in.Settings.PlanOnly {
+				return nil
+			}
+			continue
+		}
+		back, failure := r.heal(ctx, phases[i], failure)
+		if failure != nil {
+			return failure
+		}
+		i = slices.Index(phases, back) - 1
+	}
+	return nil
+}
+
+// recordCancel takes a cancellation that came from Temporal itself, rather than
+// as a command, for the stop that it is.
+func (r *run) recordCancel(ctx workflow.Context) {
+	if ctx.Err() != nil && r.controls.stop == nil {
+		r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "cancelled in Temporal; partial results are kept").Failure
+	}
+}
+
+// runPhase carries a phase through from running to completed, or says why it could not.
+func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure {
+	if failure := r.awaitStart(ctx, p); failure != nil {
+		return failure
+	}
+	if failure := r.separateCommands(ctx); failure != nil {
+		return failure
+	}
+	execution, err := r.begin(ctx, p)
+	if err != nil {
+		return r.failureOf(err)
+	}
+	r.failed = failed{}
+	output, failure := r.phaseWork(ctx, p, execution)
+	// What failed while the run was paused is not healed before it goes on.
+	if held := r.awaitUnpaused(ctx); failure == nil {
+		failure = held
+	}
+	if failure == nil {
+		return r.failureOf(r.complete(p, execution, output))
+	}
+	return r.fail(ctx, p, execution, failure)
+}
+
+// phaseWork does what a phase is there for. Its output is what the run shows of it.
+func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef) (any, *contract.Failure) {
+	switch p {
+	case contract.PhasePlanner:
+		return r.plan(ctx, execution)
+	case contract.PhaseBuilder:
+		return r.build(ctx)
+	case contract.PhaseTester:
+		return r.test(ctx, execution)
+	default:
+		return r.releaseBranch(ctx, execution)
+	}
+}
+
+// separateCommands parts what people asked for from the phase that begins then: they come
+// in tasks of their own. A replay forgets all of the task in which its phase
+// began, and would wait for the same answer again.
+func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
+	for r.controls.changed {
+		r.controls.changed = false
+		if err := workflow.Sleep(ctx, time.Millisecond); err != nil {
+			return r.failureOf(err)
+		}
+		if failure := r.awaitUnpaused(ctx); failure != nil { // somebody may have paused it meanwhile
+			return failure
+		}
+	}
+	return nil
+}
+
+// begin makes the run's phase running.
+func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionRef, error) {
+	r.Phase = p
+	if err := r.SetStatus(p.Running()); err != nil {
+		return contract.ExecutionRef{}, err
+	}
+	agent := contract.AgentOf(p)
+	result, err := r.transition(ctx, contract.Record{
+		Begin:  &contract.ExecutionBegin{Phase: p, Agent: agent, Model: r.Models[agent]},
+		Events: []contract.EventDraft{{Type: p.Started()}},
+	})
+	r.executions[string(p)] = result.Execution
+	if o := result.Replay; o != nil && err == nil {
+		err = r.replayed(ctx, p, *o)
+	}
+	return result.Execution, err
+}
+
+// replayed takes over what is different when a phase is done again by a replay,
+// and says so.
+func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.ReplayOrder) error {
+	if o.Model != nil {
+		r.setModel(contract.AgentOf(p), *o.Model)
+	}
+	// What became of the other heals was told before.
+	r.heals.applied = slices.DeleteFunc(r.heals.applied, func(a appliedHeal) bool { return !slices.Contains(o.Open, a.Number) })
+	kept := []string{}
+	if p == contract.PhaseBuilder {
+		r.done = map[string]contract.Change{}
+		r.keepSteps(o.Kept)
+		for _, s := range o.Kept {
+			kept = append(kept, s.Step)
+		}
+	}
+	_, err := r.transition(ctx, flow.EventRecord(contract.EventRunUpdated, map[string]any{
+		"replay": p, "step": o.Step, "model": o.Model, "kept_steps": kept, "by": o.By, "reason": o.Reason,
+	}))
+	return err
+}
+
+// complete makes the run's phase completed. That is written with what follows:
+// most often the next phase begins at once, and both are one record with two
+// events. Whatever the run would wait for first writes it (flush).
+func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output any) error {
+	if err := r.SetStatus(p.Completed()); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(output)
+	if err != nil {
+		return err
+	}
+	r.Failure = nil // what was healed is no failure of the run
+	notes, events := r.healOutcomes(p, nil)
+	r.completed = &contract.Record{
+		End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw},
+		Events: append([]contract.EventDraft{{Type: p.CompletedEvent(), Payload: output}}, events...),
+		Heals:  notes,
+	}
+	r.completed.EndEvents = len(r.completed.Events)
+	return nil
+}
+
+// flush writes a phase's completion that nothing followed yet.
+func (r *run) flush(ctx workflow.Context) error {
+	if r.completed == nil {
+		return nil
+	}
+	_, err := r.transition(ctx, contract.Record{})
+	return err
+}
+
+// fail makes the run's phase failed. A stop is no failure of the phase: its
+// execution is cancelled, and finish says the rest.
+func (r *run) fail(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef, failure *contract.Failure) *contract.Failure {
+	end := &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionFailed, Failure: failure}
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	r.recordCancel(ctx)
+	if r.controls.stop != nil {
+		end.Status = contract.ExecutionCancelled
+		if err := r.rows.Write(last, contract.Record{End: end}); err != nil {
+			r.log.Error("Could not record the end of a stopped phase", "phase", p, "error", err)
+		}
+		return failure
+	}
+	r.Failure = failure
+	if err := r.SetStatus(p.Error()); err != nil {
+		return r.failureOf(err)
+	}
+	notes, events := r.healOutcomes(p, failure)
+	_, err := r.transition(last, contract.Record{
+		End:    end,
+		Events: append([]contract.EventDraft{{Type: p.ErrorEvent(), Payload: failure}}, events...),
+		Heals:  notes,
+	})
+	if err != nil {
+		return r.failureOf(err)
+	}
+	return failure
+}
+
+// finish ends the run: done, failed or cancelled, with everything kept.
+func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.RunResult, error) {
+	last, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	var events []contract.EventDraft
+	switch {
+	case r.Watch.On:
+		failure, events = r.endWatch(ctx, failure)
+	case r.Status == contract.StatusDone:
+		failure = nil // released before anybody could stop it
+	case r.controls.stop != nil:
+		failure = r.controls.stop
+		r.Status, r.PausedFrom, r.WaitingFor = contract.StatusCancelled, "", ""
+		if r.controls.timedOut {
+			r.Status = contract.StatusFailed
+		}
+		events = []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}}
+	case failure != nil:
+		r.Status, r.PausedFrom, r.WaitingFor = contract.StatusFailed, "", ""
+		events = []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}}
+	default: // a plan, or an environment, and nothing more
+		r.Status = contract.StatusDone
+		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.Status}}}
+	}
+	r.Failure = failure
+	notes, healed := r.openHealOutcomes()
+	events = append(healed, events...)
+	if len(events) > 0 || len(notes) > 0 || r.completed != nil {
+		if _, err := r.transition(last, contract.Record{Events: events, Heals: notes}); err != nil {
+			return contract.RunResult{}, err
+		}
+	}
+	r.cleanUp(last)
+	if err := workflow.Await(last, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return contract.RunResult{}, err
+	}
+	return contract.RunResult{RunID: r.in.RunID, Status: r.Status, Branch: r.Branch, Commit: r.Commit, Failure: failure}, nil
+}
+
+// cleanUp removes the run's directories on the host that most likely has them;
+// each worker sweeps its own later. They are caches: what is left behind costs
+// disk space and nothing else, so a failure is only logged.
+func (r *run) cleanUp(ctx workflow.Context) {
+	options := flow.Remote(ctx, contract.QueueBuilder, flow.CleanUpTimeout)
+	options = workflow.WithScheduleToCloseTimeout(options, flow.CleanUpTimeout)
+	if err := workflow.ExecuteActivity(options, contract.ActivityCleanUp, r.in.RunID).Get(ctx, nil); err != nil {
+		r.log.Warn("Could not remove the run's working directories now; the worker's sweep will", "error", err)
+	}
+}
+
+// plan gets the run's plan: from the model, from a deliberation, or the one that
+// came with the run.
+func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
+	var result contract.PlanResult
+	var err error
+	switch {
+	case r.in.Settings.PlanGiven:
+		result, err = r.adopt(ctx, r.in.PlanID)
+	case r.in.Settings.Deliberation != nil:
+		result, err = r.planTogether(ctx, execution)
+	default:
+		result, err = r.askPlanner(ctx, execution)
+	}
+	if err != nil {
+		return nil, fault.Of(err)
+	}
+	r.SetPlan(result.ID, result.Plan)
+	r.Usage = r.Usage.Add(result.Usage)
+	return planOutput{
+		PlanID: result.ID, Steps: len(result.Plan.Steps), Complexity: result.Plan.ComplexityScore, Usage: result.Usage, PipelineID: r.pipelineID(),
+	}, nil
+}
+
+// askPlanner asks the planner's model for a plan: one that is made of what a
+// deliberation agreed on, if there was one.
+func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
+	s := r.in.Settings
+	var result contract.PlanResult
+	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+flow.ModelWait, contract.ActivityPlan, contract.PlanInput{
+		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
+		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.consensus,
+	}).Get(ctx, &result)
+	return result, err
+}
+
+// adopt reads a plan that a person gave or edited, and checks it.
+func (r *run) adopt(ctx workflow.Context, planID int64) (contract.PlanResult, error) {
+	var result contract.PlanResult
+	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityAdoptPlan, contract.AdoptPlanInput{
+		RunID: r.in.RunID, PlanID: planID,
+	}).Get(ctx, &result)
+	return result, err
+}
+
+// branchToRelease names the branch that must be free at the end, if the run
+// comes that far and has not released it before.
+func (r *run) branchToRelease() string {
+	if r.in.Settings.PlanOnly || r.Commit != "" {
+		return ""
+	}
+	return r.in.Settings.Release.Branch
+}
+
+// planOutput is what a run's planner_output holds beside the plan, which is
+// read from its own table.
+type planOutput struct {
+	PlanID     int64          `json:"plan_id"`
+	Steps      int            `json:"steps"`
+	Complexity float64        `json:"complexity_score"`
+	Usage      contract.Usage `json:"usage"`
+	PipelineID int64          `json:"pipeline_id,omitempty"` // of the deliberation that the plan came from
+}
+
+// deadline stops the run when its time is up.
+func (r *run) deadline(ctx workflow.Context) {
+	most := r.in.Settings.RunBudget.Time
+	if most <= 0 {
+		return
+	}
+	if r.in.Settings.Release.Stay > 0 {
+		ctx, r.stopClock = workflow.WithCancel(ctx)
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for left := most; left > 0; {
+			if err := workflow.NewTimer(ctx, left).Get(ctx, nil); err != nil {
+				return // the run ended first
+			}
+			left = r.timeLeft(ctx, most)
+		}
+		if ctx.Err() != nil {
+			return // it ended, or was released, while that was looked up
+		}
+		r.controls.timedOut = true
+		r.controls.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,
+			"the run took longer than the %s it may (execution.run.time); its partial results are kept", most).Failure
+		r.controls.stopper = &contract.PipelineCommand{By: contract.RunWorkflowID(r.in.RunID), Reason: "its time of " + most.String() + " is over (execution.run.time)"}
+		r.cancel()
+	})
+}
+
+// timeLeft returns what is left of a run's time when the timer says that it is
+// up. The timer of a run that is replayed is that of its first attempt.
+func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
+	var from time.Time
+	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
+	if err != nil {
+		r.log.Error("Could not see since when the run is at work; its first timer counts", "error", err)
+		return 0
+	}
+	return most - workflow.Now(ctx).Sub(from)
+}
+
+// transition writes the run's present state with what goes along, and shows it
+// in Temporal's search attributes.
+func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
+	attributes := []temporal.SearchAttributeUpdate{
+		flow.KeyPhase.ValueSet(string(r.Phase)),
+		flow.KeyStatus.ValueSet(string(r.Status)),
+	}
+	switch {
+	case r.Failure != nil:
+		attributes = append(attributes, flow.KeyErrorType.ValueSet(string(r.Failure.Class)))
+		r.errorTypeShown = true
+	case r.errorTypeShown: // healed
+		attributes = append(attributes, flow.KeyErrorType.ValueUnset())
+		r.errorTypeShown = false
+	}
+	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
+		return contract.RecordResult{}, err
+	}
+	return r.rows.WriteLatest(ctx, func() contract.Record {
+		if done := r.completed; done != nil {
+			r.completed = nil
+			rec.End, rec.EndEvents, rec.Events, rec.Heals = done.End, done.EndEvents, append(done.Events, rec.Events...), append(done.Heals, rec.Heals...)
+		}
+		rec.Run = r.RowChange()
+		return rec
+	})
+}
+
+// failureOf turns an error of the workflow's own work into a failure, nil for none.
+func (r *run) failureOf(err error) *contract.Failure {
+	if r.controls.stop != nil {
+		return r.controls.stop
+	}
+	return fault.Of(err)
+}

@@ -1,0 +1,172 @@
+// Package state is what a run knows about itself: its place in the lifecycle, its
+// plan, and how it watches its branch. It knows nothing of Temporal.
+package state
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// State is what a run knows about itself. It changes through its methods
+// only, which check each transition against the lifecycle.
+type State struct {
+	Phase          contract.Phase
+	Status         contract.Status
+	PausedFrom     contract.Status // the status that a pause or an approval interrupted
+	WaitingFor     string
+	RetryCount     int
+	LastHealAction string
+	MaxRetries     int
+	Models         map[contract.Agent]contract.ModelChoice
+	Failure        *contract.Failure
+	Plan           contract.Plan
+	PlanID         int64 // of the plan's row; plans are never overwritten
+	Steps          []contract.StepView
+	Usage          contract.Usage
+	Branch         string
+	Commit         string
+	Watch          Watch
+}
+
+// New returns the state of a run that has not begun.
+func New(in contract.RunInput) State {
+	return State{
+		Phase:      contract.PhasePlanner,
+		Status:     contract.StatusPending,
+		MaxRetries: in.Settings.MaxRetries,
+		Models:     in.Settings.Models,
+	}
+}
+
+// follows is the lifecycle of a run: which statuses may come after which.
+// Failed, cancelled, paused and waiting_for_approval may come after any that is
+// not terminal and stand in to.
+var follows = lifecycle()
+
+func lifecycle() map[contract.Status][]contract.Status {
+	next := map[contract.Status][]contract.Status{
+		// a run that only prepares ends before its first phase
+		contract.StatusPending: {contract.PhasePlanner.Running(), contract.StatusDone},
+	}
+	phases := contract.Phases()
+	for i, p := range phases {
+		next[p.Running()] = []contract.Status{p.Completed(), p.Error()}
+		next[p.Error()] = []contract.Status{contract.StatusSelfHeal}
+		if i+1 < len(phases) {
+			next[p.Completed()] = []contract.Status{phases[i+1].Running()}
+		}
+		// self-heal goes back to the phase that failed, or to an earlier one
+		next[contract.StatusSelfHeal] = append(next[contract.StatusSelfHeal], p.Running())
+	}
+	// a run that only plans ends with its plan
+	next[contract.PhasePlanner.Completed()] = append(next[contract.PhasePlanner.Completed()], contract.StatusDone)
+	return next
+}
+
+// canBecome reports whether the lifecycle lets one status follow another.
+func canBecome(from, to contract.Status) bool {
+	if from.Terminal() {
+		return false
+	}
+	switch to {
+	case contract.StatusFailed, contract.StatusCancelled, contract.StatusPaused, contract.StatusWaitingForApproval:
+		return from != to
+	default:
+		return slices.Contains(follows[from], to)
+	}
+}
+
+// SetStatus moves to the next status of the lifecycle.
+func (s *State) SetStatus(to contract.Status) error {
+	from := s.Status
+	if from == contract.StatusPaused || from == contract.StatusWaitingForApproval {
+		from = s.PausedFrom
+	}
+	if !canBecome(from, to) {
+		return fmt.Errorf("a run that is %s cannot become %s", s.Status, to)
+	}
+	s.Status, s.PausedFrom, s.WaitingFor = to, "", ""
+	return nil
+}
+
+// Interrupt interrupts the run: paused by a person, or waiting for an approval.
+func (s *State) Interrupt(status contract.Status, why string) error {
+	if !canBecome(s.Status, status) {
+		return fmt.Errorf("a run that is %s cannot become %s", s.Status, status)
+	}
+	if s.PausedFrom == "" {
+		s.PausedFrom = s.Status
+	}
+	s.Status, s.WaitingFor = status, why
+	return nil
+}
+
+// EndInterruption ends an interruption: the run is again what it was before.
+func (s *State) EndInterruption() {
+	if s.PausedFrom != "" {
+		s.Status, s.PausedFrom, s.WaitingFor = s.PausedFrom, "", ""
+	}
+}
+
+// RowChange returns what the run's row must show now.
+func (s *State) RowChange() *contract.RunChange {
+	return &contract.RunChange{
+		Phase: s.Phase, Status: s.Status, RetryCount: s.RetryCount, LastHealAction: s.LastHealAction, WaitingFor: s.WaitingFor,
+		Failure: s.Failure, Branch: s.Branch, Commit: s.Commit, PlanID: s.PlanID, Finished: s.Status.Terminal(),
+		Staying: s.Watch.On || s.Watch.Until != nil, StayingUntil: s.Watch.Until,
+	}
+}
+
+// View returns what the state query answers.
+func (s *State) View(runID int64, approval string) contract.RunView {
+	return contract.RunView{
+		RunID: runID, Phase: s.Phase, Status: s.Status, PausedFrom: s.PausedFrom,
+		WaitingFor: s.WaitingFor, ApprovalID: approval, PlanID: s.PlanID, RetryCount: s.RetryCount, MaxRetries: s.MaxRetries, LastHealAction: s.LastHealAction,
+		Models: s.Models, Steps: s.Steps, Failure: s.Failure, Branch: s.Branch, Commit: s.Commit, Usage: s.Usage,
+		Staying: s.Watch.view(),
+	}
+}
+
+// SetPlan takes over a plan; its steps start anew.
+func (s *State) SetPlan(id int64, p contract.Plan) {
+	s.PlanID, s.Plan = id, p
+	s.Steps = nil
+	for _, st := range p.Steps {
+		s.Steps = append(s.Steps, contract.StepView{
+			ID: st.ID, Name: st.Name, Dependencies: st.Dependencies, Status: contract.StepPending,
+		})
+	}
+}
+
+// Step returns the view of a step, to be changed in place.
+func (s *State) Step(id string) *contract.StepView {
+	i := slices.IndexFunc(s.Steps, func(v contract.StepView) bool { return v.ID == id })
+	return &s.Steps[i]
+}
+
+// Watch is what a run knows of its time with its branch after the release.
+type Watch struct {
+	On            bool
+	Until         *time.Time
+	MaxRepairs    int // repairs of the branch, across runs
+	Repairs       int // of this run
+	Pending       []contract.CheckMessage
+	Seen          map[string]struct{} // ids of messages that came
+	Released      []string            // commits that this run released
+	Check         int64               // row of the message whose failure is being healed, 0: none
+	CheckName     string              // of the message that is being mended
+	EventsWritten int                 // events about messages that changed nothing
+	Ignored       int                 // messages that changed nothing
+	Unreported    int                 // of them, since the last event with their number
+}
+
+// view is what the state query shows, nil for a run that does not stay.
+func (s *Watch) view() *contract.Staying {
+	if s.Until == nil {
+		return nil
+	}
+	return &contract.Staying{Until: *s.Until, Repairs: s.Repairs, Most: s.MaxRepairs, Waiting: len(s.Pending), Ignored: s.Ignored, Check: s.CheckName}
+}

@@ -1,0 +1,468 @@
+// Package selfheal is the workflow that decides how one failure of a run is healed.
+package selfheal
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// Workflow heals one failure of a run: it looks closer at the failure, chooses
+// the next action of its class that was not tried, carries it out, and answers
+// with a directive, which the run applies. An action that could not be carried
+// out is a directive too, which says so; the run asks for the next one.
+func Workflow(ctx workflow.Context, in contract.HealInput) (contract.Directive, error) {
+	h := &heal{in: in, failure: in.Failure, rows: flow.NewRecorder(ctx, in.RunID), instructions: in.Orders}
+	h.listen(ctx)
+	if err := h.diagnose(ctx); err != nil {
+		return contract.Directive{}, err
+	}
+	// A paused run begins no action.
+	if err := workflow.Await(ctx, func() bool { return !h.instructions.Paused }); err != nil {
+		return contract.Directive{}, err
+	}
+	h.lookForWorker(ctx)
+	action := h.choose()
+	if err := h.recordStart(ctx, action); err != nil {
+		return contract.Directive{}, err
+	}
+	d, err := h.act(ctx, action)
+	if err != nil {
+		d = contract.Directive{Failed: fault.Of(err).Message, Usage: d.Usage}
+	}
+	d.Number, d.Action, d.Class, d.Code = in.Number, action, h.failure.Class, h.failure.Code
+	return d, h.recordEnd(ctx, d)
+}
+
+type heal struct {
+	in           contract.HealInput
+	failure      contract.Failure // after a closer look
+	rootCause    string
+	rows         *flow.Recorder
+	output       contract.HealOutput
+	instructions contract.Orders              // of the run, the newest
+	agent        workflow.ChildWorkflowFuture // the Repair agent, while it is at work
+
+	worker string // another one than that which failed; empty: none
+}
+
+// listen takes what the run tells, and passes it on to the Repair agent.
+func (h *heal) listen(ctx workflow.Context) {
+	told := workflow.GetSignalChannel(ctx, contract.SignalOrders)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var o contract.Orders
+			if !told.Receive(ctx, &o) {
+				return
+			}
+			if o.Seq > h.instructions.Seq {
+				h.instructions = o
+				h.forward(ctx)
+			}
+		}
+	})
+}
+
+// forward tells the Repair agent, if it is at work, what the run wants now.
+func (h *heal) forward(ctx workflow.Context) {
+	if h.agent == nil {
+		return
+	}
+	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalOrders, h.instructions)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		// One that has just ended needs no orders any more.
+		if err := sent.Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Info("The Repair agent did not take its orders", "heal", h.in.Number, "error", err)
+		}
+	})
+}
+
+// disconnected makes a context for short work between two records, which a stop does
+// not interrupt. A workflow task that a cancellation meets may be thrown away
+// after its records were written; when it is done again it must come to the
+// same records, or rows would say what no history knows.
+func disconnected(ctx workflow.Context) (workflow.Context, workflow.CancelFunc) {
+	return workflow.NewDisconnectedContext(ctx)
+}
+
+// diagnose looks at what the failed execution left behind.
+func (h *heal) diagnose(ctx workflow.Context) error {
+	ctx, done := disconnected(ctx)
+	defer done()
+	var d contract.Diagnosis
+	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
+		Execution: h.in.Execution, Failure: h.in.Failure, Check: h.in.Check,
+	}).Get(ctx, &d)
+	h.failure, h.rootCause = d.Failure, d.RootCause
+	return err
+}
+
+// lookForWorker finds a worker that may do what another one failed at, if that
+// is what comes next for such a failure.
+func (h *heal) lookForWorker(ctx workflow.Context) {
+	row := fault.HealOf(h.failure.Class, h.failure.Code)
+	if h.in.Asked != "" {
+		row = []contract.HealAction{h.in.Asked}
+	}
+	if !slices.Contains(row, contract.HealOtherWorker) || h.in.Asked == "" && slices.Contains(h.in.Tried, contract.HealOtherWorker) {
+		return
+	}
+	ctx, done := disconnected(ctx)
+	defer done()
+	var found contract.WorkersResult
+	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityWorkers, contract.WorkersInput{Queue: contract.QueueOf(h.in.Phase)}).Get(ctx, &found)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("Could not look for another worker; the next action is tried", "run", h.in.RunID, "error", err)
+		return
+	}
+	h.worker = h.otherThanFailed(found.Workers)
+}
+
+// otherThanFailed picks the first worker that has not failed. Where it is not
+// known on which one the work failed, the only one there is must be it.
+func (h *heal) otherThanFailed(workers []string) string {
+	if h.in.Failure.Worker == "" && len(workers) < 2 {
+		return ""
+	}
+	for _, w := range workers {
+		if w != h.in.Failure.Worker && !slices.Contains(h.in.Avoid, w) {
+			return w
+		}
+	}
+	return ""
+}
+
+// choose returns what was asked for, or the next action that was not tried and
+// that makes sense here. A person is asked when there is none.
+func (h *heal) choose() contract.HealAction {
+	if h.in.Asked != "" {
+		return h.in.Asked
+	}
+	tried := slices.Clone(h.in.Tried)
+	for {
+		action, ok := fault.NextAction(&h.failure, tried)
+		if !ok {
+			return contract.HealAskPerson
+		}
+		if h.applies(action) {
+			return action
+		}
+		tried = append(tried, action)
+	}
+}
+
+// applies reports whether an action can change anything here.
+func (h *heal) applies(action contract.HealAction) bool {
+	if needsModel[action] && !h.in.Phase.UsesModel() {
+		return false
+	}
+	switch action {
+	case contract.HealLowerTemperature:
+		return h.in.Model.Temperature == nil || *h.in.Model.Temperature > 0
+	case contract.HealSaferModel:
+		return h.otherModel(false) != nil
+	case contract.HealOtherProvider:
+		return h.otherModel(true) != nil
+	case contract.HealStricterSchema, contract.HealCompactContext:
+		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the others ask no model
+	case contract.HealOtherWorker:
+		return h.worker != ""
+	case contract.HealRepair:
+		return h.in.Phase == contract.PhaseTester || h.in.Phase == contract.PhaseBuilder && h.in.Step != ""
+	case contract.HealRefineStep:
+		return h.in.Step != ""
+	case contract.HealRefinePlan:
+		return !h.in.PlanGiven
+	case contract.HealCreateDefaults:
+		return h.in.Phase == contract.PhaseTester
+	default:
+		return true
+	}
+}
+
+// needsModel are the actions that change how a model is asked, or which.
+var needsModel = map[contract.HealAction]bool{
+	contract.HealCorrectJSON: true, contract.HealRegenerate: true, contract.HealCompactContext: true, contract.HealStricterSchema: true,
+	contract.HealLowerTemperature: true, contract.HealSaferModel: true, contract.HealOtherProvider: true,
+}
+
+// otherModel returns the first model that is not the one that failed, at
+// another provider if that is asked for.
+func (h *heal) otherModel(provider bool) *contract.ModelChoice {
+	for _, m := range h.in.Others {
+		if m.Provider != h.in.Model.Provider || !provider && m.Model != h.in.Model.Model {
+			return &m
+		}
+	}
+	return nil
+}
+
+// recordStart writes that the heal is under way.
+func (h *heal) recordStart(ctx workflow.Context, action contract.HealAction) error {
+	h.output = contract.HealOutput{Words: h.in.Words, Before: map[string]any{"model": h.in.Model.Provider + "/" + h.in.Model.Model}}
+	if t := h.in.Model.Temperature; t != nil {
+		h.output.Before["temperature"] = *t
+	}
+	switch action {
+	case contract.HealStricterSchema:
+		h.output.Before["schema"], _ = h.schemas()
+	case contract.HealCompactContext:
+		h.output.Before["context"] = share(h.in.Compacted)
+	case contract.HealOtherWorker:
+		if h.output.Before["worker"] = "unknown"; h.in.Failure.Worker != "" {
+			h.output.Before["worker"] = h.in.Failure.Worker
+		}
+	default: // what else they change is the model
+	}
+	return h.rows.Write(ctx, contract.Record{
+		Heals: []contract.HealNote{{
+			Number: h.in.Number, Status: contract.HealStarted, Phase: h.in.Phase, Step: h.in.Step, ExecutionID: h.in.Execution.ID,
+			ErrorType: h.failure.Class, Code: h.failure.Code, Action: action, RootCause: h.rootCause, By: h.in.By, Output: h.output,
+		}},
+		Events: []contract.EventDraft{{Type: contract.EventHealStarted, Payload: map[string]any{
+			"heal": h.in.Number, "phase": h.in.Phase, "step": h.in.Step, "error_type": h.failure.Class, "error_code": h.failure.Code,
+			"heal_action": action, "root_cause": h.rootCause,
+		}}},
+	})
+}
+
+// schemas names the schemas that what failed is held to, as they are and in
+// their strict form.
+func (h *heal) schemas() (now, strict string) {
+	if h.in.Phase == contract.PhasePlanner {
+		return contract.PlanSchema, contract.StrictPlanSchema
+	}
+	return contract.ToolSchemas, contract.StrictToolSchemas
+}
+
+// share says which part of a context is left when it was halved that often.
+func share(halved int) string {
+	const whole = 100.0
+	return fmt.Sprintf("%g%%", whole/float64(int(1)<<halved))
+}
+
+// maxHalvings is how often a context is halved at most: less tells nothing.
+const maxHalvings = 6
+
+// act carries an action out.
+func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.Directive, error) {
+	again := contract.Directive{Back: h.in.Phase}
+	if err := workflow.Await(ctx, func() bool { return !h.instructions.Paused }); err != nil {
+		return again, err
+	}
+	if h.in.Asked != "" && !h.applies(action) {
+		again.Failed = fmt.Sprintf("%s makes no sense for this failure of the %s", action, h.in.Phase)
+		if action == contract.HealOtherWorker {
+			again.Failed = fmt.Sprintf("no other worker of the %s is up; start one (rgpt-worker), then try again", h.in.Phase)
+		}
+		return again, nil
+	}
+	switch action {
+	case contract.HealStricterSchema:
+		again.Strict, again.Schema = true, true
+		_, strict := h.schemas()
+		h.changed("once more, and the provider holds the answer to a schema with every bound in it", "schema", strict)
+	case contract.HealCompactContext:
+		again.Compact = min(h.in.Compacted+1, maxHalvings)
+		h.changed("once more, with "+share(again.Compact)+" of the context", "context", share(again.Compact))
+	case contract.HealOtherWorker:
+		if again.Worker = h.worker; h.worker == "" {
+			h.changed("once more, on whichever worker is free", "instructions", string(action))
+			break
+		}
+		h.changed("once more, on the worker "+h.worker, "worker", h.worker)
+	case contract.HealRerunStrict:
+		again.Strict = true
+		h.changed("once more, and a change counts only when the project builds with it", "strict", true)
+	case contract.HealLowerTemperature:
+		cold, model := 0.0, h.in.Model
+		model.Temperature = &cold
+		again.Model = &model
+		h.changed("once more at temperature 0", "temperature", cold)
+	case contract.HealSaferModel, contract.HealOtherProvider:
+		if again.Model = h.otherModel(action == contract.HealOtherProvider); again.Model == nil {
+			again.Failed = "no other model is configured; name some under models.fallback"
+			return again, nil
+		}
+		h.changed("once more with another model", "model", again.Model.Provider+"/"+again.Model.Model)
+	case contract.HealWait:
+		again.Wait, again.Reason = h.failure.Wait, h.failure.Message
+		if again.Wait == 0 { // nobody says how long
+			again.Wait = h.in.QuotaWait
+		}
+		h.changed(fmt.Sprintf("waits %s for the limit's window, then once more", again.Wait), "wait", again.Wait.String())
+	case contract.HealRefinePlan:
+		again.Back = contract.PhasePlanner
+		h.changed("the plan is made anew, with what was wrong with it", "back", again.Back)
+	case contract.HealRepair:
+		return h.repair(ctx)
+	case contract.HealCreateDefaults:
+		return h.createDefaults(ctx)
+	case contract.HealAskPerson:
+		again.Ask = fault.QuestionAbout(h.in.Phase, h.in.Step, &h.failure)
+		h.output.Message = "a person is asked: " + again.Ask.ActionRequired
+	default:
+		h.changed(actionMessages[action], "instructions", string(action))
+	}
+	return again, nil
+}
+
+// actionMessages says for people what the actions do that change nothing but what
+// the next attempt is told.
+var actionMessages = map[contract.HealAction]string{
+	contract.HealCorrectJSON:      "once more, with the answer that could not be used and what is wrong with it",
+	contract.HealRegenerate:       "once more, with constraints made of what went wrong",
+	contract.HealRefineStep:       "the step once more, with what was wrong with it",
+	contract.HealPolicyCorrection: "once more, with the rules that were broken; the rules stay",
+}
+
+// changed notes what an action changed.
+func (h *heal) changed(message, key string, value any) {
+	h.output.Message, h.output.After = message, map[string]any{key: value}
+}
+
+// repair lets the Repair agent patch the code, with the agent loop and tools
+// that the builder has. What it changed is judged before it counts.
+func (h *heal) repair(ctx workflow.Context) (contract.Directive, error) {
+	out := contract.Directive{Back: h.in.Phase}
+	result, err := h.runRepairAgent(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Usage = result.Usage
+	switch {
+	case result.Failure != nil:
+		out.Failed = "the Repair agent failed: " + result.Failure.Message
+		out.Blame = &contract.Blame{Failure: *result.Failure, Execution: h.executionOf(result)}
+		return out, nil //nolint:nilerr // a failed repair is a result
+	case result.Change.From.Tree == result.Change.To.Tree:
+		out.Failed = "the Repair agent changed nothing"
+		return out, nil
+	}
+	return h.takeOver(ctx, out, result)
+}
+
+// runRepairAgent runs the Repair agent to its end.
+func (h *heal) runRepairAgent(ctx workflow.Context) (contract.StepResult, error) {
+	model, told := h.in.Repair, h.instructions.Seq
+	if h.instructions.Model.Model != "" {
+		model = h.instructions.Model
+	}
+	child := workflow.ExecuteChildWorkflow(
+		flow.Child(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
+			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
+			Workspace: h.in.Workspace, Model: model, Settings: h.in.Settings, Lessons: contract.Lessons{Generation: h.in.Generation},
+			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check},
+		})
+	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
+		h.agent = child
+		if h.instructions.Seq != told { // something was asked of the run meanwhile
+			h.forward(ctx)
+		}
+	}
+	var result contract.StepResult
+	err := child.Get(ctx, &result)
+	h.agent = nil
+	return result, err
+}
+
+// executionOf returns the execution of the Repair agent.
+func (h *heal) executionOf(result contract.StepResult) contract.ExecutionRef {
+	return contract.ExecutionRef{
+		ID: result.ExecutionID, RunID: h.in.RunID, Phase: h.in.Phase, Step: contract.StepRepair, Agent: contract.AgentRepair, Attempt: result.Attempt,
+	}
+}
+
+// takeOver takes a repair over unless it breaks a rule.
+func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result contract.StepResult) (contract.Directive, error) {
+	execution, to := h.executionOf(result), result.Change.To.Of(h.in.Workspace)
+	h.changed("the Repair agent patched the code", "tree", to.Tree)
+	verdict, err := h.judge(ctx, execution, result.Change.From.Of(h.in.Workspace), to)
+	if err != nil || verdict.Refused != "" {
+		out.Failed = verdict.Refused
+		if err == nil {
+			out.Blame = &contract.Blame{Failure: refusal(verdict), Execution: execution}
+		}
+		return out, err
+	}
+	change, credit := result.Change, result.Credit
+	change.Step = fmt.Sprintf("heal-%d", h.in.Number)
+	if h.in.Phase == contract.PhaseBuilder {
+		change.Step = h.in.Step   // it stands for the step's own change
+		if h.in.From.Tree != "" { // the repair went on where the step had ended
+			change.From = h.in.From
+		}
+	}
+	credit.Step = change.Step
+	if h.in.Phase == contract.PhaseBuilder {
+		h.output.Change = &contract.StepOutput{Change: change, Credit: credit}
+	}
+	out.Change, out.Credit = &change, &credit
+	return out, nil
+}
+
+// refusal is what the Repair agent is to blame for when its patch is thrown
+// away: it left its paths, or broke a rule.
+func refusal(j contract.Judgement) contract.Failure {
+	if j.Code == contract.CodeForbidden {
+		return fault.New(contract.ClassSafety, j.Code, "%s", j.Refused).Failure
+	}
+	return fault.New(contract.ClassAssertion, j.Code, "%s", j.Refused).Failure
+}
+
+// judge says why a patch is refused, if it is, and keeps what it changed.
+func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
+	ctx, done := disconnected(ctx)
+	defer done()
+	judged, err := flow.LocalFirst(ctx, &flow.Affinity{Queue: contract.QueueRepair}, contract.ActivityJudge, 0, func(quick bool) any {
+		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, Quick: quick}
+	}, func(j contract.Judgement) bool { return j.Cold })
+	h.output.Diff, h.output.Before["tree"] = judged.Diff, from.Tree
+	return judged, err
+}
+
+// createDefaults makes missing configuration from what the repository documents.
+func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) {
+	out := contract.Directive{Back: h.in.Phase}
+	var made contract.DefaultsResult
+	err := workflow.ExecuteActivity(flow.Remote(ctx, contract.QueueRepair, flow.LongWork), contract.ActivityCreateDefaults, contract.DefaultsInput{
+		Execution: h.in.Execution, Workspace: h.in.Workspace, Wanted: h.failure.Message + "\n" + h.rootCause,
+	}).Get(ctx, &made)
+	if err != nil {
+		return out, err
+	}
+	if len(made.Made) == 0 {
+		out.Failed = "the repository documents no defaults for what is missing"
+		return out, nil
+	}
+	h.changed("made "+flow.ListFew(made.Made)+" from the examples beside them", "files", made.Made)
+	verdict, err := h.judge(ctx, h.in.Execution, h.in.Workspace, made.Workspace)
+	if err != nil || verdict.Refused != "" {
+		out.Failed = verdict.Refused
+		return out, err
+	}
+	step := fmt.Sprintf("heal-%d", h.in.Number)
+	out.Change = &contract.Change{Step: step, From: h.in.Workspace.Slim(), To: made.Workspace.Slim()}
+	out.Credit = &contract.Credit{Step: step}
+	return out, nil
+}
+
+// recordEnd writes what the heal came to. Whether it helped is known when the phase
+// has run again; the run writes that.
+func (h *heal) recordEnd(ctx workflow.Context, d contract.Directive) error {
+	note := contract.HealNote{
+		Number: h.in.Number, Status: contract.HealApplied, ErrorType: h.failure.Class, Action: d.Action, Output: h.output,
+	}
+	note.Output.Back, note.Output.Usage = d.Back, &d.Usage
+	var events []contract.EventDraft
+	if d.Failed != "" {
+		note.Status, note.Output.Result = contract.HealFailed, d.Failed
+		events = append(events, flow.HealEvent(contract.EventHealFailed, d, d.Failed))
+	}
+	return h.rows.Write(ctx, contract.Record{Heals: []contract.HealNote{note}, Events: events})
+}
