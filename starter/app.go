@@ -23,8 +23,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/trust"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 // app is what commands share: where they read and write, and the parts of the
@@ -177,7 +177,7 @@ func (a *app) parts(ctx context.Context, needs need) (*parts, error) {
 		return nil, err
 	}
 	if needs&needTemporal != 0 {
-		if p.Temporal, err = workerhost.Connect(ctx, p.Config.Temporal, quiet()); err != nil {
+		if p.Temporal, err = temporal.Connect(ctx, p.Config.Temporal, quiet()); err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
-	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
@@ -24,7 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 func newDoctor(a *app) *cobra.Command {
@@ -178,11 +177,11 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 		return append(checks, found("temporal", doctor.Warned("none was started or named", startAll+", or set TEMPORAL_ADDRESS")))
 	}
 	connect := func(ctx context.Context) (client.Client, error) {
-		return workerhost.Connect(ctx, cfg.Temporal, quiet())
+		return temporal.Connect(ctx, cfg.Temporal, quiet())
 	}
 	var queues []doctor.Queue
-	for _, role := range activities.Roles() {
-		queues = append(queues, doctor.Queue{Name: role.Queue, Workflows: role.Queue == contract.QueueRun || role.Queue == contract.QueueBuilder})
+	for _, role := range contract.WorkerRoles() {
+		queues = append(queues, doctor.Queue{Name: role.Queue, Workflows: role.Workflows})
 	}
 	return append(checks, doctor.Temporal(connect, cfg.Temporal.Address, cfg.Temporal.Namespace), doctor.Workers(connect, queues))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
 // house is what commands read and steer runs by: the parts of an installation
@@ -167,7 +167,7 @@ func (h here) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	c, unreachable := workerhost.Connect(limited, h.Config.Temporal, quiet())
+	c, unreachable := temporal.Connect(limited, h.Config.Temporal, quiet())
 	runs := *h.Runs
 	if unreachable == nil {
 		defer c.Close()

@@ -22,8 +22,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
 	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
 )
@@ -77,20 +77,20 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 		return err
 	}
 	defer blobs.Close()
-	temporal, err := workerhost.Connect(ctx, cfg.Temporal, service.Log)
+	client, err := temporal.Connect(ctx, cfg.Temporal, service.Log)
 	if err != nil {
 		return err
 	}
-	defer temporal.Close()
+	defer client.Close()
 	hooks := webhook.New(db, cfg.Server.Webhooks, service.Log)
-	board := health.New(db, temporal, cfg.Temporal.Namespace, cfg.Server.WatchInterval, service.Log)
+	board := health.New(db, client, cfg.Temporal.Namespace, cfg.Server.WatchInterval, service.Log)
 	beside, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { hooks.Run(beside) })
 	running.Go(func() { board.Watch(beside) })
 	defer func() { stop(); running.Wait() }()
 	handler := server.New(server.Options{
-		Store: db, Artifacts: blobs, Temporal: temporal, Runs: &control.Runs{Store: db, Temporal: temporal, Artifacts: blobs, Config: cfg, DataDir: dir}, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
+		Store: db, Artifacts: blobs, Temporal: client, Runs: &control.Runs{Store: db, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir}, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
 		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)

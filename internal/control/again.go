@@ -8,7 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // Again is what came of letting a run go on: it went on by an answer of its
@@ -58,7 +58,7 @@ func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Comma
 
 // Replay does a finished run again from a phase on.
 func (r *Runs) Replay(ctx context.Context, o rerun.Order) (rerun.Result, error) {
-	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: workerhost.Converter()}, r.Store, o)
+	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: temporal.Converter()}, r.Store, o)
 }
 
 // ModelFor returns the model that work of an agent of a run is done again with:

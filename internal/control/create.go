@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -167,7 +167,7 @@ func (r *Runs) start(ctx context.Context, c *Created) {
 		c.Notes = append(c.Notes, fmt.Sprintf("it waits for its turn: %d runs are at work (execution.concurrent_runs)", most))
 		return
 	}
-	if err := workerhost.Start(ctx, r.Temporal, r.Store, c.Run); err != nil {
+	if err := temporal.StartRun(ctx, r.Temporal, r.Store, c.Run); err != nil {
 		c.Waiting = fault.Of(err).Message
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
+	sdktemporal "go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // Pipelines does things with the pipelines of one installation: deliberations of
@@ -172,7 +172,7 @@ func (p *Pipelines) start(ctx context.Context, s *Spawned) {
 	if s.Pipeline.WorkflowID != "" {
 		return
 	}
-	if err := workerhost.StartPipeline(ctx, p.Temporal, p.Store, s.Pipeline); err != nil {
+	if err := temporal.StartPipeline(ctx, p.Temporal, p.Store, s.Pipeline); err != nil {
 		s.Waiting = fault.Of(err).Message
 	}
 }
@@ -385,7 +385,7 @@ func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.
 	c.ID = cmp.Or(c.ID, uuid.NewString())
 	c.Reason = telemetry.Redact(c.Reason)
 	ack, err := p.update(limited, id, name, c.ID, c)
-	var refusal *temporal.ApplicationError
+	var refusal *sdktemporal.ApplicationError
 	if again && errors.As(err, &refusal) {
 		// Temporal answers a refused update the same for good: the command is
 		// still the same one, under another update.
@@ -410,7 +410,7 @@ func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string,
 
 // untold says why a command had no effect.
 func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string, err error) error {
-	var app *temporal.ApplicationError
+	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) {
 		return refused("%s", app.Message())
 	}

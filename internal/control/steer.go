@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
+	sdktemporal "go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // answerTime is how long a run may take to answer a command.
@@ -38,13 +38,13 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	defer cancel()
 	if name == contract.UpdateStop && run.WorkflowID == "" && !run.Status.Terminal() {
 		// One that waits for its turn ends as all others do: by its workflow.
-		if err := workerhost.Start(ctx, r.Temporal, r.Store, run); err != nil {
+		if err := temporal.StartRun(ctx, r.Temporal, r.Store, run); err != nil {
 			return contract.Ack{}, err
 		}
 	}
 	c.ID = cmp.Or(c.ID, uuid.NewString())
 	ack, err := r.update(ctx, id, name, c.ID, c)
-	var app *temporal.ApplicationError
+	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) && r.caughtUp(ctx, id) {
 		// Temporal answers a refused update the same for good: the command is
 		// still the same one, under another update.
@@ -125,7 +125,7 @@ func silent(err error) bool {
 
 // steerError says why a command had no effect.
 func (r *Runs) steerError(ctx context.Context, id int64, name string, err error) error {
-	var app *temporal.ApplicationError
+	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) {
 		return refused("%s", app.Message())
 	}
@@ -179,7 +179,7 @@ func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contr
 	if run.WorkflowID != "" {
 		return r.Steer(ctx, id, contract.UpdateAdvance, c)
 	}
-	if err := workerhost.Start(ctx, r.Temporal, r.Store, run); err != nil {
+	if err := temporal.StartRun(ctx, r.Temporal, r.Store, run); err != nil {
 		return contract.Ack{}, err
 	}
 	return contract.Ack{Applied: true, Status: run.Status, Message: "was started"}, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
@@ -58,19 +59,19 @@ func (a *agents) run(ctx context.Context) error {
 	defer beside.Wait()
 	beside.Go(func() { _ = every(ctx, a.settings.ProbeInterval, func() { a.probe(ctx) }) })
 	beside.Go(func() { _ = every(ctx, forgetEvery, func() { a.forget(ctx) }) })
-	err := every(ctx, a.settings.Heartbeat, func() { a.say(ctx, a.beat(ctx)) })
+	err := every(ctx, a.settings.Heartbeat, func() { a.report(ctx, a.status(ctx)) })
 	// No heartbeat is under way any more that could overwrite this.
-	last := a.beat(ctx)
+	last := a.status(ctx)
 	for i := range last.Agents {
 		last.Agents[i].HealthStatus, last.Agents[i].Detail = contract.HealthOffline, "it was stopped"
 	}
-	a.say(ctx, last)
+	a.report(ctx, last)
 	return err
 }
 
 // say stores a heartbeat. It is not cut off when the worker stops: one that was
 // might still arrive, after the last one.
-func (a *agents) say(ctx context.Context, b store.Beat) {
+func (a *agents) report(ctx context.Context, b store.Beat) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatTime)
 	defer cancel()
 	err := a.store.Heartbeat(ctx, b)
@@ -83,15 +84,15 @@ func (a *agents) say(ctx context.Context, b store.Beat) {
 }
 
 // beat is what the agents say of themselves at this moment.
-func (a *agents) beat(ctx context.Context) store.Beat {
+func (a *agents) status(ctx context.Context) store.Beat {
 	b := store.Beat{
-		Worker: Identity(), Version: version.Version, StartedAt: a.started, Every: a.settings.Heartbeat, OfflineAfter: a.settings.OfflineAfter,
+		Worker: temporal.Identity(), Version: version.Version, StartedAt: a.started, Every: a.settings.Heartbeat, OfflineAfter: a.settings.OfflineAfter,
 	}
-	b.CPUUsage, b.MemoryUsage = a.used(ctx)
+	b.CPUUsage, b.MemoryUsage = a.usage(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, role := range a.roles {
-		one := store.AgentBeat{Name: role + "@" + Identity(), Type: role, HealthStatus: contract.HealthHealthy, Detail: a.lacking[role]}
+		one := store.AgentBeat{Name: role + "@" + temporal.Identity(), Type: role, HealthStatus: contract.HealthHealthy, Detail: a.lacking[role]}
 		if !a.probed {
 			one.HealthStatus, one.Detail = contract.HealthUnknown, "it has just started"
 		} else if one.Detail != "" {
@@ -105,7 +106,7 @@ func (a *agents) beat(ctx context.Context) store.Beat {
 
 // used returns how many cores this process used since it was last asked, and its
 // memory.
-func (a *agents) used(ctx context.Context) (cores float64, memory int64) {
+func (a *agents) usage(ctx context.Context) (cores float64, memory int64) {
 	if a.process == nil {
 		return 0, 0
 	}

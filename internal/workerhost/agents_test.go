@@ -28,6 +28,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // watched is a Temporal that sees this worker ask for work, or does not answer.
@@ -40,7 +41,7 @@ func (w *watched) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueTy
 	if w.away.Load() {
 		return nil, errors.New("dial tcp 10.0.0.1:7233: secret detail")
 	}
-	who := Identity()
+	who := temporal.Identity()
 	if w.deaf.Load() {
 		who = "another:1:aa"
 	}
@@ -132,8 +133,8 @@ func TestAWorkerThatStopsSaysSoAtOnce(t *testing.T) {
 	t.Parallel()
 	c := muster(t, "run", "builder")
 	a := c.await(t, "builder", is(contract.HealthHealthy))
-	require.Equal(t, "builder@"+Identity(), a.Name)
-	require.Equal(t, Identity(), a.Worker)
+	require.Equal(t, "builder@"+temporal.Identity(), a.Name)
+	require.Equal(t, temporal.Identity(), a.Worker)
 	require.Positive(t, a.MemoryUsage)
 	require.Empty(t, a.Detail)
 	c.await(t, "run", is(contract.HealthHealthy))
@@ -205,7 +206,7 @@ func TestWhatAgentsWorkOnIsToldWithTheirHeartbeats(t *testing.T) {
 	think := contract.ThinkInput{Execution: contract.ExecutionRef{ID: 7, RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
 	ended := begin("run-42/step/step-001", contract.QueueBuilder, contract.ActivityThink, think)
 	think.Execution.Step, think.Execution.Agent = "repair", contract.AgentRepair
-	begin("run-42/heal/1/step/repair", contract.QueueOfWorker(Identity()), contract.ActivityThink, think)(errors.New("failed"))
+	begin("run-42/heal/1/step/repair", contract.QueueOfWorker(temporal.Identity()), contract.ActivityThink, think)(errors.New("failed"))
 	begin("run-42", contract.QueueRun, contract.ActivityRecord, contract.Record{})(nil)
 	begin("run-43", contract.QueueBuilder, contract.ActivityCleanUp, int64(43))(context.Canceled)
 

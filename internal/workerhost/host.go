@@ -5,20 +5,16 @@ package workerhost
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
@@ -33,6 +29,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/workflows"
 )
@@ -48,7 +45,6 @@ type Options struct {
 }
 
 const (
-	connectTime = 60 * time.Second // for Temporal to answer when the worker starts
 	// stickyTime is how long Temporal waits for the worker that has a workflow
 	// in its cache before it gives the task to another. It bounds how long a
 	// run stands still when its worker dies.
@@ -67,7 +63,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer closeParts()
-	c, err := Connect(ctx, o.Config.Temporal, o.Log)
+	c, err := temporal.Connect(ctx, o.Config.Temporal, o.Log)
 	if err != nil {
 		return err
 	}
@@ -102,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	o.Log.Info("The worker is ready", "roles", roleNames(o), "worker", Identity())
+	o.Log.Info("The worker is ready", "roles", roleNames(o), "worker", temporal.Identity())
 	<-ctx.Done()
 	stop(workers)
 	err = group.Wait()
@@ -161,67 +157,6 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 	}, closeAll, nil
 }
 
-// Connect connects to Temporal, and waits a while for it to be there.
-func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
-	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Identity: Identity(), Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
-	if t.TLS.Enabled {
-		secure, err := tlsConfig(t.TLS)
-		if err != nil {
-			return nil, err
-		}
-		options.ConnectionOptions.TLS = secure
-	}
-	if t.APIKeyEnv != "" {
-		options.Credentials = client.NewAPIKeyStaticCredentials(os.Getenv(t.APIKeyEnv))
-	}
-	tracing, err := telemetry.TracingInterceptor()
-	if err != nil {
-		return nil, err
-	}
-	if loopback(t.Address) {
-		// What never leaves the machine is not worth compressing.
-		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
-	}
-	options.Interceptors = []interceptor.ClientInterceptor{tracing, &clientEdge{}}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	c, err := client.DialContext(ctx, options)
-	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
-			"Temporal at %s does not answer; see that it runs (rgpt dev status) and that temporal.address is right", t.Address)
-	}
-	return c, nil
-}
-
-// loopback reports whether an address is on this machine.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
-}
-
-func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
-	out := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file cannot be read")
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file %s holds no certificate", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.cert_file and key_file are no pair")
-		}
-		out.Certificates = []tls.Certificate{pair}
-	}
-	return out, nil
-}
-
 // start starts a Temporal worker for each role.
 func start(c client.Client, parts *activities.Activities, o Options) ([]worker.Worker, error) {
 	worker.SetStickyWorkflowCacheSize(o.Config.Worker.CachedWorkflows)
@@ -266,7 +201,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.Worker, error) {
 	options := workerOptions(o)
 	options.DisableWorkflowWorker, options.MaxConcurrentActivityTaskPollers = true, 1
-	w := worker.New(c, contract.QueueOfWorker(Identity()), options)
+	w := worker.New(c, contract.QueueOfWorker(temporal.Identity()), options)
 	for _, role := range activities.Roles() {
 		if has(o, role.Name) {
 			role.Register(parts, w)
@@ -288,23 +223,9 @@ func workerOptions(o Options) worker.Options {
 		MaxHeartbeatThrottleInterval:            beatThrottle,
 		DefaultHeartbeatThrottleInterval:        beatThrottle,
 		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{&edge{log: o.Log, worker: Identity(), tasks: o.tasks, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
+		Interceptors:                            []interceptor.WorkerInterceptor{temporal.NewSizeLimit(), &activityInterceptor{log: o.Log, worker: temporal.Identity(), tasks: o.tasks, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
 	}
 }
-
-// Identity names this process among all workers, for people too:
-// host:pid:3f9a. One that is started again is another, also in a container, in
-// which host and pid are the same each time.
-func Identity() string { return identity() }
-
-var identity = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "unknown"
-	}
-	const random = 4
-	return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), uuid.NewString()[:random])
-})
 
 // stop lets all roles end their activities at the same time.
 func stop(workers []worker.Worker) {

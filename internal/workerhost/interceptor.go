@@ -13,12 +13,13 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// edge is where activities and workflows meet Temporal: it lets the hearts of
-// activities beat, logs, turns their errors into application errors whose type
-// is the class, and keeps what is too large out of histories.
-type edge struct {
+// activityInterceptor is where activities meet Temporal: it sends their heartbeats,
+// logs, turns their errors into application errors whose type is the class, and
+// keeps results that are too large out of histories.
+type activityInterceptor struct {
 	interceptor.WorkerInterceptorBase
 	log    *slog.Logger
 	worker string // identity
@@ -28,11 +29,11 @@ type edge struct {
 	stopTime time.Duration // that activities have when the worker is told to stop
 }
 
-func (e *edge) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityEdge{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, most: e.most, stopTime: e.stopTime}
+func (e *activityInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &activityInbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, most: e.most, stopTime: e.stopTime}
 }
 
-type activityEdge struct {
+type activityInbound struct {
 	interceptor.ActivityInboundInterceptorBase
 	log    *slog.Logger
 	worker string
@@ -42,21 +43,21 @@ type activityEdge struct {
 	stopTime time.Duration
 }
 
-func (e *activityEdge) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (_ any, err error) {
+func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (_ any, err error) {
 	info := activity.GetInfo(ctx)
 	ctx, release := endBeforeStop(ctx, e.stopTime)
 	defer release()
 	ended := e.tasks.begin(info, in.Args)
 	defer func() { ended(err) }()
 	before := answersOf(ctx, info)
-	stopBeat := beat(ctx, info, before)
+	stopBeat := sendHeartbeats(ctx, info, before)
 	defer stopBeat()
 	var result any
 	if err = quarantined(info, before, e.most); err == nil {
 		result, err = e.Next.ExecuteActivity(ctx, in)
 	}
 	if err == nil {
-		err = fits("result of "+info.ActivityType.Name, result)
+		err = temporal.CheckSize("result of "+info.ActivityType.Name, result)
 	}
 	if err == nil {
 		return result, nil
@@ -129,7 +130,7 @@ func stopping(ctx context.Context) bool {
 // beat lets the heart of an activity beat while it works, a few times within its
 // time-out; the start of an activity counts as its first beat. The returned function ends it and waits until
 // it has: a beat after the end would be an error in Temporal's log.
-func beat(ctx context.Context, info activity.Info, before answers) func() {
+func sendHeartbeats(ctx context.Context, info activity.Info, before answers) func() {
 	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
 		return func() {}
 	}

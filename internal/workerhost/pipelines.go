@@ -9,27 +9,12 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
-
-// StartPipeline starts the workflow of a pipeline, once however often it is
-// called, and notes that it runs.
-func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p store.Pipeline) error {
-	workflow := contract.PipelineWorkflowID(p.ID)
-	started, err := startOnce(ctx, c, workflow, contract.WorkflowDeliberation, p.Input(),
-		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(p.Tenant),
-		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(p.RunID),
-		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.PipelineSpawned)),
-	)
-	if err != nil {
-		return err
-	}
-	return db.MarkPipelineStarted(ctx, p.ID, workflow, started)
-}
 
 // reconcilePipelines starts the workflows of pipelines whose creator vanished
 // between the row and the start, and ends the rows of those whose workflow ended
@@ -43,7 +28,7 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 			return
 		}
 		for _, p := range waiting {
-			if err := StartPipeline(ctx, c, db, p); err != nil {
+			if err := temporal.StartPipeline(ctx, c, db, p); err != nil {
 				log.Warn("Could not start a pipeline that had no workflow", "pipeline", p.ID, "error", err)
 				continue
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 const (
@@ -130,7 +131,7 @@ func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.
 		}
 		known := false
 		for _, one := range queue.GetPollers() {
-			known = known || one.GetIdentity() == Identity() && time.Since(one.GetLastAccessTime().AsTime()) < polledWithin
+			known = known || one.GetIdentity() == temporal.Identity() && time.Since(one.GetLastAccessTime().AsTime()) < polledWithin
 		}
 		if !known {
 			return doctor.Failed("it has not seen this worker ask "+role.Queue+" for work", "if it stays so, start the worker again")

@@ -12,7 +12,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
@@ -21,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 const (
@@ -47,50 +47,6 @@ const (
 	cacheAge = 14 * 24 * time.Hour
 )
 
-// Start starts the workflow of a run, once however often it is called, and notes
-// that it runs.
-func Start(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
-	spec, err := setup.ReadRunSpec(run)
-	if err != nil {
-		return err
-	}
-	settings := run.Settings
-	settings.Release.Branch = spec.Branch(run.ID)
-	workflow := contract.RunWorkflowID(run.ID)
-	started, err := startOnce(ctx, c, workflow, contract.WorkflowRun,
-		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings},
-		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
-		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(run.Project),
-		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
-		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
-	)
-	if err != nil {
-		return err
-	}
-	return db.MarkStarted(ctx, run.ID, workflow, started)
-}
-
-// startOnce starts the one workflow that ever has an id, with what Temporal shows
-// of it, and returns its workflow run id. Called twice, at the same time or after
-// a crash in between, it starts one; of one that has ended already it returns "".
-func startOnce(ctx context.Context, c client.Client, id, kind string, input any, shown ...temporal.SearchAttributeUpdate) (workflowRunID string, err error) {
-	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                       id,
-		TaskQueue:                contract.QueueRun,
-		WorkflowTaskTimeout:      contract.TaskTimeout,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes:    temporal.NewSearchAttributes(shown...),
-	}, kind, input)
-	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("start the workflow %s: %w", id, err)
-	}
-	return started.GetRunID(), nil
-}
-
 // giveTurns starts the runs that waited for their turn as others end, of which most
 // may be at work at the same time.
 func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, log *slog.Logger) error {
@@ -103,7 +59,7 @@ func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, 
 		for _, id := range ids {
 			run, err := db.Run(ctx, id)
 			if err == nil {
-				err = Start(ctx, c, db, run)
+				err = temporal.StartRun(ctx, c, db, run)
 			}
 			if err != nil { // it waits no longer, so reconcile starts it
 				log.Warn("Could not start a run whose turn it is; it will be tried again", "run", id, "error", err)
@@ -126,7 +82,7 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 			log.Warn("Could not free what abandoned model calls hold", "error", err)
 		}
 		for _, run := range runs {
-			if err := Start(ctx, c, db, run); err != nil {
+			if err := temporal.StartRun(ctx, c, db, run); err != nil {
 				log.Warn("Could not start a run that had no workflow", "run", run.ID, "error", err)
 				continue
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // text is what an activity answers or is given.
@@ -44,7 +44,7 @@ func carryOut(t *testing.T, flow func(workflow.Context) (text, error)) (int, err
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&edge{log: slog.New(slog.DiscardHandler)}}})
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{temporal.NewSizeLimit(), &activityInterceptor{log: slog.New(slog.DiscardHandler)}}})
 	ran := 0
 	env.RegisterActivityWithOptions(func(_ context.Context, n int) (text, error) { ran++; return sized(n), nil }, activity.RegisterOptions{Name: "make"})
 	env.RegisterActivityWithOptions(func(context.Context, text) error { ran++; return nil }, activity.RegisterOptions{Name: "take"})
@@ -99,44 +99,4 @@ func TestWhatIsTooLargeForAHistoryIsRefusedByNameWhereverItWouldEnter(t *testing
 			}
 		})
 	}
-}
-
-// deaf is a client that takes everything.
-type deaf struct {
-	interceptor.ClientOutboundInterceptorBase
-	taken int
-}
-
-func (d *deaf) ExecuteWorkflow(context.Context, *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
-	d.taken++
-	return nil, nil
-}
-
-func (d *deaf) SignalWorkflow(context.Context, *interceptor.ClientSignalWorkflowInput) error {
-	d.taken++
-	return nil
-}
-
-func (d *deaf) UpdateWorkflow(context.Context, *interceptor.ClientUpdateWorkflowInput) (client.WorkflowUpdateHandle, error) {
-	d.taken++
-	return nil, nil
-}
-
-func TestWhatIsTooLargeNeverLeavesAClient(t *testing.T) {
-	t.Parallel()
-	inner := &deaf{}
-	c := (&clientEdge{}).InterceptClient(inner)
-	send := func(n int) []error {
-		_, started := c.ExecuteWorkflow(t.Context(), &interceptor.ClientExecuteWorkflowInput{Options: &client.StartWorkflowOptions{ID: "run-1"}, Args: []any{sized(n)}})
-		_, updated := c.UpdateWorkflow(t.Context(), &interceptor.ClientUpdateWorkflowInput{UpdateName: "stop", Args: []any{sized(n)}})
-		return []error{started, updated, c.SignalWorkflow(t.Context(), &interceptor.ClientSignalWorkflowInput{SignalName: "stop", Arg: sized(n)})}
-	}
-	for _, err := range send(tooLong) {
-		require.True(t, fault.Is(err, contract.CodeTooLarge), "%v", err)
-	}
-	require.Zero(t, inner.taken)
-	for _, err := range send(full) {
-		require.NoError(t, err)
-	}
-	require.Equal(t, 3, inner.taken)
 }

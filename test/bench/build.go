@@ -33,7 +33,7 @@ func measureBuild(ctx context.Context, bin string) (buildResult, error) {
 	if r.StarterMS, err = rebuild(ctx, "starter/main.go", "./starter"); err != nil {
 		return r, err
 	}
-	r.WorkflowMS, err = rebuild(ctx, "workflows/run.go", "./starter", "./workers")
+	r.WorkflowMS, err = rebuild(ctx, "workflows/run/run.go", "./starter", "./workers")
 	return r, err
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // The aims of deliberations. They are printed beside what was measured; nothing
@@ -292,7 +292,7 @@ func (h *house) spawn(ctx context.Context, topic string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p.ID, workerhost.StartPipeline(ctx, h.temporal, h.store, p)
+	return p.ID, temporal.StartPipeline(ctx, h.temporal, h.store, p)
 }
 
 // decided waits for a pipeline's workflow, and for those that recover it.

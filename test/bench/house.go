@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 // house is a running stack with what the bench needs of it.
@@ -119,7 +119,7 @@ func (h *house) open(ctx context.Context) error {
 	if h.store, err = store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: 8, ApplicationName: "bench"}); err != nil {
 		return err
 	}
-	if h.temporal, err = workerhost.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler)); err != nil {
+	if h.temporal, err = temporal.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	if h.council, err = setup.Deliberation(cfg, ""); err != nil {
@@ -171,7 +171,7 @@ func (h *house) createFor(ctx context.Context, goal string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return run.ID, workerhost.Start(ctx, h.temporal, h.store, run)
+	return run.ID, temporal.StartRun(ctx, h.temporal, h.store, run)
 }
 
 // await waits for a run to end well.

@@ -18,13 +18,13 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -180,7 +180,7 @@ func (d *disturbed) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := workerhost.StartPipeline(ctx, d.client, d.db, p); err != nil {
+	if err := temporal.StartPipeline(ctx, d.client, d.db, p); err != nil {
 		return err
 	}
 	d.chain = []int64{p.ID}
@@ -372,7 +372,7 @@ func (d *disturbed) later(what string, do func() error) {
 // refuses what is forged.
 func (d *disturbed) gone(err error) error {
 	var over *serviceerror.NotFound
-	var refused *temporal.ApplicationError
+	var refused *sdktemporal.ApplicationError
 	var ending *serviceerror.WorkflowNotReady // it ended while the update was on its way
 	if errors.As(err, &over) || errors.As(err, &refused) || errors.As(err, &ending) {
 		return nil

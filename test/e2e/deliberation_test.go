@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -89,7 +89,7 @@ func (w *world) spawn(t *testing.T, name string, change ...func(*contract.Delibe
 	}
 	p, _, err := w.Store(t).SpawnPipeline(t.Context(), store.NewPipelineRow{Task: contract.DeliberationTask{TaskID: "t1", Objective: harness.Goal(name)}, Settings: s})
 	require.NoError(t, err)
-	require.NoError(t, workerhost.StartPipeline(t.Context(), w.Temporal(t), w.Store(t), p))
+	require.NoError(t, temporal.StartPipeline(t.Context(), w.Temporal(t), w.Store(t), p))
 	return p.ID
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
-	"github.com/rocketgpt/orchestrator/internal/workerhost"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 func run(ready string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	c, err := workerhost.Connect(ctx, config.Temporal{Address: os.Getenv("TEMPORAL_ADDRESS"), Namespace: os.Getenv("TEMPORAL_NAMESPACE")}, slog.Default())
+	c, err := temporal.Connect(ctx, config.Temporal{Address: os.Getenv("TEMPORAL_ADDRESS"), Namespace: os.Getenv("TEMPORAL_NAMESPACE")}, slog.Default())
 	if err != nil {
 		return err
 	}

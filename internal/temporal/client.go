@@ -1,0 +1,102 @@
+// Package temporal is how the product's processes reach Temporal: the client, what
+// turns values into histories, the limit on their size, and the start of workflows.
+package temporal
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// connectTimeout is how long Connect waits for Temporal to answer.
+const connectTimeout = 60 * time.Second
+
+// Connect connects to Temporal, and waits a while for it to be there.
+func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
+	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Identity: Identity(), Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
+	if t.TLS.Enabled {
+		secure, err := tlsConfig(t.TLS)
+		if err != nil {
+			return nil, err
+		}
+		options.ConnectionOptions.TLS = secure
+	}
+	if t.APIKeyEnv != "" {
+		options.Credentials = client.NewAPIKeyStaticCredentials(os.Getenv(t.APIKeyEnv))
+	}
+	tracing, err := telemetry.TracingInterceptor()
+	if err != nil {
+		return nil, err
+	}
+	if loopback(t.Address) {
+		// What never leaves the machine is not worth compressing.
+		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
+	options.Interceptors = []interceptor.ClientInterceptor{tracing, &clientInterceptor{}}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	c, err := client.DialContext(ctx, options)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable,
+			"Temporal at %s does not answer; see that it runs (rgpt dev status) and that temporal.address is right", t.Address)
+	}
+	return c, nil
+}
+
+// loopback reports whether an address is on this machine.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
+}
+
+func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
+	out := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file cannot be read")
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.ca_file %s holds no certificate", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "temporal.tls.cert_file and key_file are no pair")
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
+
+// Identity names this process among all workers, for people too:
+// host:pid:3f9a. One that is started again is another, also in a container, in
+// which host and pid are the same each time.
+func Identity() string { return identity() }
+
+var identity = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	const random = 4
+	return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), uuid.NewString()[:random])
+})

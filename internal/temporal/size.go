@@ -1,0 +1,155 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// CheckSize says why values cannot go into a history: they take more than
+// contract.PayloadLimit, or are not JSON at all.
+func CheckSize(what string, values ...any) error {
+	payloads, err := encoded(values)
+	if err != nil {
+		return fmt.Errorf("encode the %s: %w", what, err)
+	}
+	if n := proto.Size(payloads); n > contract.PayloadLimit {
+		return fault.New(contract.ClassRuntime, contract.CodeTooLarge,
+			"the %s takes %d bytes, more than the %d that a workflow's history takes in one piece; use fewer steps, checks or shorter names", what, n, contract.PayloadLimit)
+	}
+	return nil
+}
+
+// encoded returns values as a history holds them. Results of local activities
+// come that way already.
+func encoded(values []any) (*commonpb.Payloads, error) {
+	if len(values) == 1 {
+		if done, ok := values[0].(*commonpb.Payloads); ok {
+			return done, nil
+		}
+	}
+	return Converter().ToPayloads(values...)
+}
+
+// refused is fits for workflow code, which meets failures as they cross Temporal.
+func checkSize(what string, values ...any) error {
+	return fault.ToTemporal(CheckSize(what, values...), 1)
+}
+
+// sizeLimit keeps what is too large out of the histories of a worker's workflows.
+type sizeLimit struct {
+	interceptor.WorkerInterceptorBase
+}
+
+// NewSizeLimit returns the interceptor by which a worker's workflows fail where
+// they would write more than contract.PayloadLimit into their history at once.
+func NewSizeLimit() interceptor.WorkerInterceptor { return &sizeLimit{} }
+
+// InterceptWorkflow puts the limit around a workflow and the commands it gives.
+func (*sizeLimit) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &workflowInbound{interceptor.WorkflowInboundInterceptorBase{Next: next}}
+}
+
+type workflowInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (e *workflowInbound) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
+	return e.Next.Init(&workflowOutbound{interceptor.WorkflowOutboundInterceptorBase{Next: outbound}})
+}
+
+func (e *workflowInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	result, err := e.Next.ExecuteWorkflow(ctx, in)
+	if err == nil {
+		err = checkSize("result of workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID, result)
+	}
+	return result, err
+}
+
+type workflowOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (e *workflowOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	if err := checkSize("input of "+name, args...); err != nil {
+		return failedFuture(ctx, err)
+	}
+	return e.Next.ExecuteActivity(ctx, name, args...)
+}
+
+func (e *workflowOutbound) ExecuteChildWorkflow(ctx workflow.Context, name string, args ...any) workflow.ChildWorkflowFuture {
+	if err := checkSize("input of "+name, args...); err != nil {
+		return failedChild{failedFuture(ctx, err)}
+	}
+	return e.Next.ExecuteChildWorkflow(ctx, name, args...)
+}
+
+func (e *workflowOutbound) SignalExternalWorkflow(ctx workflow.Context, workflowID, runID, name string, arg any) workflow.Future {
+	if err := checkSize("signal "+name, arg); err != nil {
+		return failedFuture(ctx, err)
+	}
+	return e.Next.SignalExternalWorkflow(ctx, workflowID, runID, name, arg)
+}
+
+func (e *workflowOutbound) NewContinueAsNewError(ctx workflow.Context, workflowFunc any, args ...any) error {
+	if err := checkSize("state that workflow "+workflow.GetInfo(ctx).WorkflowExecution.ID+" continues with", args...); err != nil {
+		return err
+	}
+	return e.Next.NewContinueAsNewError(ctx, workflowFunc, args...)
+}
+
+func failedFuture(ctx workflow.Context, err error) workflow.Future {
+	future, set := workflow.NewFuture(ctx)
+	set.SetError(err)
+	return future
+}
+
+// failedChild is a child workflow that was never started.
+type failedChild struct{ workflow.Future }
+
+func (f failedChild) GetChildWorkflowExecution() workflow.Future { return f }
+
+func (f failedChild) SignalChildWorkflow(workflow.Context, string, any) workflow.Future { return f }
+
+// clientEdge keeps what is too large out of histories where it comes from
+// outside: inputs of runs, and what people and services tell them.
+type clientInterceptor struct {
+	interceptor.ClientInterceptorBase
+}
+
+func (*clientInterceptor) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
+	return &clientOutbound{interceptor.ClientOutboundInterceptorBase{Next: next}}
+}
+
+type clientOutbound struct {
+	interceptor.ClientOutboundInterceptorBase
+}
+
+func (e *clientOutbound) ExecuteWorkflow(ctx context.Context, in *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
+	if err := CheckSize("input of workflow "+in.Options.ID, in.Args...); err != nil {
+		return nil, err
+	}
+	return e.Next.ExecuteWorkflow(ctx, in)
+}
+
+func (e *clientOutbound) SignalWorkflow(ctx context.Context, in *interceptor.ClientSignalWorkflowInput) error {
+	if err := CheckSize("signal "+in.SignalName, in.Arg); err != nil {
+		return err
+	}
+	return e.Next.SignalWorkflow(ctx, in)
+}
+
+func (e *clientOutbound) UpdateWorkflow(ctx context.Context, in *interceptor.ClientUpdateWorkflowInput) (client.WorkflowUpdateHandle, error) {
+	if err := CheckSize("update "+in.UpdateName, in.Args...); err != nil {
+		return nil, err
+	}
+	return e.Next.UpdateWorkflow(ctx, in)
+}

@@ -1,0 +1,63 @@
+package temporal
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// sized is a value that takes about n bytes in a history.
+func sized(n int) string { return strings.Repeat("x", n) }
+
+// tooLong is more than a history takes; full is as much as it takes.
+const (
+	tooLong = contract.PayloadLimit + 1
+	full    = contract.PayloadLimit - 64
+)
+
+// deaf is a client that takes everything.
+type deaf struct {
+	interceptor.ClientOutboundInterceptorBase
+	taken int
+}
+
+func (d *deaf) ExecuteWorkflow(context.Context, *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
+	d.taken++
+	return nil, nil
+}
+
+func (d *deaf) SignalWorkflow(context.Context, *interceptor.ClientSignalWorkflowInput) error {
+	d.taken++
+	return nil
+}
+
+func (d *deaf) UpdateWorkflow(context.Context, *interceptor.ClientUpdateWorkflowInput) (client.WorkflowUpdateHandle, error) {
+	d.taken++
+	return nil, nil
+}
+
+func TestWhatIsTooLargeNeverLeavesAClient(t *testing.T) {
+	t.Parallel()
+	inner := &deaf{}
+	c := (&clientInterceptor{}).InterceptClient(inner)
+	send := func(n int) []error {
+		_, started := c.ExecuteWorkflow(t.Context(), &interceptor.ClientExecuteWorkflowInput{Options: &client.StartWorkflowOptions{ID: "run-1"}, Args: []any{sized(n)}})
+		_, updated := c.UpdateWorkflow(t.Context(), &interceptor.ClientUpdateWorkflowInput{UpdateName: "stop", Args: []any{sized(n)}})
+		return []error{started, updated, c.SignalWorkflow(t.Context(), &interceptor.ClientSignalWorkflowInput{SignalName: "stop", Arg: sized(n)})}
+	}
+	for _, err := range send(tooLong) {
+		require.True(t, fault.Is(err, contract.CodeTooLarge), "%v", err)
+	}
+	require.Zero(t, inner.taken)
+	for _, err := range send(full) {
+		require.NoError(t, err)
+	}
+	require.Equal(t, 3, inner.taken)
+}

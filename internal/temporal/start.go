@@ -1,0 +1,73 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+)
+
+// StartRun starts the workflow of a run, once however often it is called, and notes
+// that it runs.
+func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.Run) error {
+	spec, err := setup.ReadRunSpec(run)
+	if err != nil {
+		return err
+	}
+	settings := run.Settings
+	settings.Release.Branch = spec.Branch(run.ID)
+	workflow := contract.RunWorkflowID(run.ID)
+	started, err := startOnce(ctx, c, workflow, contract.WorkflowRun,
+		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings},
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(run.Project),
+		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
+	)
+	if err != nil {
+		return err
+	}
+	return db.MarkStarted(ctx, run.ID, workflow, started)
+}
+
+// StartPipeline starts the workflow of a pipeline, once however often it is
+// called, and notes that it runs.
+func StartPipeline(ctx context.Context, c client.Client, db *store.Store, p store.Pipeline) error {
+	workflow := contract.PipelineWorkflowID(p.ID)
+	started, err := startOnce(ctx, c, workflow, contract.WorkflowDeliberation, p.Input(),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(p.Tenant),
+		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(p.RunID),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.PipelineSpawned)),
+	)
+	if err != nil {
+		return err
+	}
+	return db.MarkPipelineStarted(ctx, p.ID, workflow, started)
+}
+
+// startOnce starts the one workflow that ever has an id, with what Temporal shows
+// of it, and returns its workflow run id. Called twice, at the same time or after
+// a crash in between, it starts one; of one that has ended already it returns "".
+func startOnce(ctx context.Context, c client.Client, id, kind string, input any, shown ...temporal.SearchAttributeUpdate) (workflowRunID string, err error) {
+	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                       id,
+		TaskQueue:                contract.QueueRun,
+		WorkflowTaskTimeout:      contract.TaskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		TypedSearchAttributes:    temporal.NewSearchAttributes(shown...),
+	}, kind, input)
+	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("start the workflow %s: %w", id, err)
+	}
+	return started.GetRunID(), nil
+}
