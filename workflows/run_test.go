@@ -435,7 +435,7 @@ func TestOfTwoEditedPlansThatArriveTogetherOneCountsAndTheOtherChangesNothing(t 
 	if ann.err != nil {
 		winner, steps, loser = 12, []string{"bob-1", "bob-2"}, ann
 	}
-	require.ErrorContains(t, loser.err, "somebody was faster")
+	require.ErrorContains(t, loser.err, "another command was accepted first")
 	var opened []string
 	for id, in := range w.opened {
 		opened = append(opened, id)

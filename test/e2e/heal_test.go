@@ -284,7 +284,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionReminded))
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionExpired))
 				require.Equal(t, "expired", run.Interventions[0].Status)
-				require.Contains(t, run.Failure.Message, "nobody helped within 2s")
+				require.Contains(t, run.Failure.Message, "nobody answered within 2s")
 			},
 		},
 		"never-mended": {

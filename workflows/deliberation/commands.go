@@ -13,36 +13,29 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// pipelineCommand is one thing that a person or service can ask of a pipeline, as
-// an update and as a signal of the same name.
-type pipelineCommand struct {
-	name string
-	// check says why the command makes no sense now; it changes nothing.
-	check func(d *deliberation, c contract.PipelineCommand) error
-	// apply changes the state and says what happened.
-	apply func(d *deliberation, ctx workflow.Context, c contract.PipelineCommand) string
-}
-
-// pipelineCommands in a fixed order: registration must be the same at each replay.
-var pipelineCommands = []pipelineCommand{
-	{contract.UpdateContinue, (*deliberation).checkContinue, (*deliberation).applyContinue},
-	{contract.UpdateStop, nil, (*deliberation).applyStop},
-	{contract.UpdateSwitchModel, (*deliberation).checkSwitchModel, (*deliberation).applySwitchModel},
-	{contract.UpdateRevoke, (*deliberation).checkMember, (*deliberation).applyRevoke},
-	{contract.UpdateRecordError, (*deliberation).checkError, (*deliberation).applyError},
-	{contract.UpdateFailureContext, (*deliberation).checkContext, (*deliberation).applyContext},
-}
-
-// handle registers the query, the updates and the signals, and listens to the
-// members.
+// handle registers the query, the commands of people and services, and listens to
+// the members.
 func (d *deliberation) handle(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, contract.QueryBlackboard, func() (contract.DeliberationView, error) { return d.View(), nil }); err != nil {
 		return err
 	}
-	for _, c := range pipelineCommands {
-		if err := d.handleCommand(ctx, c); err != nil {
-			return err
-		}
+	commands := flow.Commands[contract.PipelineCommand, contract.PipelineAck]{
+		ID:      func(c contract.PipelineCommand) string { return c.ID },
+		Accepts: d.accepts,
+		Repeated: func(name string, _ contract.PipelineCommand) contract.PipelineAck {
+			return contract.PipelineAck{Status: d.Status, Message: name + " had been applied before"}
+		},
+		Refused: d.refuse,
+	}
+	if err := commands.Register(ctx, nil,
+		d.command(contract.UpdateContinue, d.checkContinue, d.applyContinue),
+		d.command(contract.UpdateStop, nil, d.applyStop),
+		d.command(contract.UpdateSwitchModel, d.checkSwitchModel, d.applySwitchModel),
+		d.command(contract.UpdateRevoke, d.checkMember, d.applyRevoke),
+		d.command(contract.UpdateRecordError, d.checkError, d.applyError),
+		d.command(contract.UpdateFailureContext, d.checkContext, d.applyContext),
+	); err != nil {
+		return err
 	}
 	if err := d.acceptMoveUpdates(ctx); err != nil {
 		return err
@@ -61,59 +54,40 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 	return nil
 }
 
-func (d *deliberation) handleCommand(ctx workflow.Context, c pipelineCommand) error {
-	update := func(ctx workflow.Context, args contract.PipelineCommand) (contract.PipelineAck, error) {
-		return d.apply(ctx, c, args), nil
+// command is a command that changes the state and says in words what happened.
+func (d *deliberation) command(name string, check func(contract.PipelineCommand) error, apply func(workflow.Context, contract.PipelineCommand) string) flow.Command[contract.PipelineCommand, contract.PipelineAck] {
+	return flow.Command[contract.PipelineCommand, contract.PipelineAck]{
+		Name: name, Check: check,
+		Apply: func(ctx workflow.Context, c contract.PipelineCommand) (contract.PipelineAck, error) {
+			message := apply(ctx, c)
+			d.dirty = true
+			return contract.PipelineAck{Applied: true, Status: d.Status, Message: message}, nil
+		},
 	}
-	validator := func(_ workflow.Context, args contract.PipelineCommand) error { return d.validate(c, args) }
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, c.name, update, workflow.UpdateHandlerOptions{Validator: validator}); err != nil {
-		return err
-	}
-	signals := workflow.GetSignalChannel(ctx, c.name)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			var args contract.PipelineCommand
-			if !signals.Receive(ctx, &args) {
-				return
-			}
-			if err := d.validate(c, args); err != nil {
-				d.refuse(c, args, fault.Of(err))
-				continue
-			}
-			d.apply(ctx, c, args)
-		}
-	})
-	return nil
 }
 
-// refuse says why a signal had no effect. It cannot be answered, so that is
-// recorded, as long as the pipeline is not over.
-func (d *deliberation) refuse(c pipelineCommand, args contract.PipelineCommand, why *contract.Failure) {
-	d.log.Warn("Refused a signal", "signal", c.name, "reason", why.Message)
+// refuse records why a signal had no effect, as long as the pipeline is not over.
+func (d *deliberation) refuse(_ workflow.Context, name string, args contract.PipelineCommand, err error) {
+	why := fault.Of(err)
+	d.log.Warn("Refused a signal", "signal", name, "reason", why.Message)
 	if d.Ending.Finished {
 		return
 	}
 	d.RecordRefusal(contract.Error{
-		ID: fault.Clip(args.ID, state.KeyLength), Class: why.Class, Code: why.Code, Message: fault.Clip(c.name+": "+why.Message, contract.TextHead),
+		ID: fault.Clip(args.ID, state.KeyLength), Class: why.Class, Code: why.Code, Message: fault.Clip(name+": "+why.Message, contract.TextHead),
 	}, 1)
 }
 
-// validate says why a command cannot be accepted. It must not change anything.
-func (d *deliberation) validate(c pipelineCommand, args contract.PipelineCommand) error {
-	if d.applied(args) {
-		return nil // acknowledged again
-	}
+// accepts says why no command of a name can be accepted now.
+func (d *deliberation) accepts(name string, args contract.PipelineCommand) error {
 	if len(args.Reason) > flow.MaxReason || len(args.Context) > flow.MaxReason || len(args.By) > flow.MaxReason || len(args.ID) > flow.MaxReason {
-		return flow.Rejected("the words of %s are more than the %d bytes allowed", c.name, flow.MaxReason)
+		return flow.Rejected("a text of %s is longer than the %d bytes allowed", name, flow.MaxReason)
 	}
-	passedOn := d.recovering() && (c.name == contract.UpdateStop || c.name == contract.UpdateSwitchModel)
+	passedOn := d.recovering() && (name == contract.UpdateStop || name == contract.UpdateSwitchModel)
 	if d.Ending.Finished && !passedOn {
-		return flow.Rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.Input.PipelineID, d.Status, d.recoveryNote(), c.name)
+		return flow.Rejected("pipeline %d has ended (%s)%s; %s changes nothing any more", d.Input.PipelineID, d.Status, d.recoveryNote(), name)
 	}
-	if c.check == nil {
-		return nil
-	}
-	return c.check(d, args)
+	return nil
 }
 
 // recovering reports whether the pipeline's recovery is under way, or about to be.
@@ -125,23 +99,6 @@ func (d *deliberation) recoveryNote() string {
 		return ""
 	}
 	return fmt.Sprintf(" and is recovered by pipeline %d", d.Ending.RecoveredBy)
-}
-
-// apply applies a command once.
-func (d *deliberation) apply(ctx workflow.Context, c pipelineCommand, args contract.PipelineCommand) contract.PipelineAck {
-	if d.applied(args) {
-		return contract.PipelineAck{Status: d.Status, Message: c.name + " had been applied before"}
-	}
-	d.seen[args.ID] = struct{}{}
-	words := c.apply(d, ctx, args)
-	d.dirty = true
-	return contract.PipelineAck{Applied: true, Status: d.Status, Message: words}
-}
-
-// applied reports whether a command with this id has been applied.
-func (d *deliberation) applied(c contract.PipelineCommand) bool {
-	_, done := d.seen[c.ID]
-	return done && c.ID != ""
 }
 
 // checkModels says why members cannot use models.

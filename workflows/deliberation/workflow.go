@@ -70,7 +70,6 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 		State:   state.New(in, workflow.Now(ctx)),
 		log:     log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "run", in.RunID),
 		members: map[contract.Member]*memberHandle{},
-		seen:    map[string]struct{}{},
 	}
 	d.rows = newRecordWriter(ctx, d.State)
 	return d

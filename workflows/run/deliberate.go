@@ -1,8 +1,6 @@
 package run
 
 import (
-	"slices"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -85,56 +83,6 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 	}
 	r.knownMemberModels = r.memberModels()
 	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.controls.revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
-}
-
-// deliberates reports whether an agent is one that may deliberate about the plan.
-func (r *run) deliberates(agent contract.Agent) bool {
-	return r.in.Settings.Deliberation != nil && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent })
-}
-
-// everyModel is which agent uses which model from the next call on, those who
-// deliberate too.
-func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
-	if r.in.Settings.Deliberation == nil {
-		return r.Models
-	}
-	out := r.memberModels()
-	for _, agent := range workflow.DeterministicKeys(r.Models) {
-		out[agent] = r.Models[agent]
-	}
-	return out
-}
-
-// memberModels are the models of those who deliberate about the plan: the one that
-// a person switched a member to; else as the run was started with, but who used
-// the planner's uses the one that the planner was switched to since, by a person
-// or because its provider was away.
-func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
-	s := r.in.Settings.Deliberation
-	first, now := r.in.Settings.Models[contract.AgentPlanner], r.Models[contract.AgentPlanner]
-	models := map[contract.Agent]contract.ModelChoice{}
-	for _, m := range contract.Members() {
-		own := s.Models[m.Agent()]
-		if own.Provider == first.Provider && own.Model == first.Model && now.Model != "" {
-			own = now
-		}
-		if other, ok := r.switched[m.Agent()]; ok {
-			own = other
-		}
-		models[m.Agent()] = own
-	}
-	return models
-}
-
-// followPlanner gives those who were switched to the planner's model the planner's
-// next one.
-func (r *run) followPlanner(next contract.ModelChoice) {
-	planner := r.Models[contract.AgentPlanner]
-	for _, m := range contract.Members() {
-		if own, ok := r.switched[m.Agent()]; ok && own.Provider == planner.Provider && own.Model == planner.Model {
-			r.switched[m.Agent()] = next
-		}
-	}
 }
 
 // keepTranscript keeps what was said as artifacts of the run, and learns whether what

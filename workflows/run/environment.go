@@ -12,10 +12,6 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// kindEnvironment is the kind of question to a person about a repository that
-// cannot be set up.
-const kindEnvironment = contract.InterventionEnvironment
-
 // separateTask lets the planner begin in a workflow task of its own. A replay forgets
 // all of the task in which its phase began, and would prepare the run again.
 const separateTask = time.Millisecond
@@ -218,31 +214,20 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 }
 
 // askAboutEnvironment asks a person, and waits. An approval lets the run try
-// again, or go on from a base commit that fails its checks; silence is a no.
+// again, or go on from a base commit that fails its checks.
 func (r *run) askAboutEnvironment(ctx workflow.Context, p setupProblem) *contract.Failure {
-	a, failure := r.askPerson(ctx, kindEnvironment, contract.PhasePlanner, p.Question, r.in.Settings.InterventionWait)
+	a, failure := r.ask(ctx, question{kind: contract.InterventionEnvironment, phase: contract.PhasePlanner, wait: r.in.Settings.InterventionWait, problem: &p.Question})
 	if failure != nil {
 		return failure
 	}
-	r.EndInterruption()
-	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
-	event := contract.EventInterventionResolved
-	switch {
-	case a.rejected:
-		note.Answer = "give_up"
-		failure = &contract.Failure{Class: p.class, Code: p.code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, flow.Because(a.reason), p.Reason)}
-	case a.expired:
-		event, note.Status, note.Answer = contract.EventInterventionExpired, "expired", "give_up"
-		failure = &contract.Failure{Class: p.class, Code: p.code, Message: fmt.Sprintf(
-			"nobody answered within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, p.Reason)}
-	default:
-		r.controls.failingBaseAccepted = r.controls.failingBaseAccepted || p.class == contract.ClassHuman
+	if a.granted && p.class == contract.ClassHuman {
+		r.controls.failingBaseAccepted = true
 	}
+	note, kind := r.resolution(a)
 	if _, err := r.transition(ctx, contract.Record{
-		Events:        []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}},
-		Interventions: []contract.InterventionNote{note},
+		Events: []contract.EventDraft{a.resolved(kind, note)}, Interventions: []contract.InterventionNote{note},
 	}); err != nil {
 		return r.failureOf(err)
 	}
-	return failure
+	return r.notHelped(a, p.class, p.code, p.Reason)
 }

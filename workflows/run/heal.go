@@ -1,10 +1,8 @@
 package run
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -216,19 +214,6 @@ func (r *run) repairFrom(p contract.Phase) contract.Workspace {
 	return r.workspace
 }
 
-// otherModels returns the models that a heal may change to: the configured
-// fallbacks, then those of the other agents.
-func (r *run) otherModels() []contract.ModelChoice {
-	others := slices.Clone(r.in.Settings.Fallbacks)
-	for _, agent := range workflow.DeterministicKeys(r.Models) {
-		m := r.Models[agent]
-		if !slices.ContainsFunc(others, func(o contract.ModelChoice) bool { return o.Provider == m.Provider && o.Model == m.Model }) {
-			others = append(others, m)
-		}
-	}
-	return others
-}
-
 // applyDirective applies a directive and returns the phase that is next.
 func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.Directive) (contract.Phase, *contract.Failure) {
 	back := d.Back
@@ -392,20 +377,6 @@ func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Cred
 	r.stages = append(r.stages, c.To.Slim())
 }
 
-// setModel changes an agent's model for the rest of the run. Who was switched to
-// the planner's to deliberate about the plan uses the planner's still.
-func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
-	if agent == contract.AgentPlanner {
-		r.followPlanner(m)
-	}
-	next := map[contract.Agent]contract.ModelChoice{}
-	for _, a := range workflow.DeterministicKeys(r.Models) {
-		next[a] = r.Models[a]
-	}
-	next[agent] = m
-	r.Models = next
-}
-
 // openHealOutcomes says of the heals of which nobody knows whether they helped that
 // the run ended first: their phase never ran to its end, or never began.
 func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
@@ -449,213 +420,6 @@ func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contr
 	}
 	r.heals.applied = waiting
 	return notes, events
-}
-
-// The kinds of questions to people beside plan and release.
-const (
-	kindIntervention = contract.InterventionHelp
-	kindQuota        = contract.InterventionQuota
-)
-
-// reminderShare is the part of the time for an answer after which a person is
-// reminded: one half.
-const reminderShare = 2
-
-// intervene asks a person for help and waits. Silence until the deadline is a
-// no; it is broken once by a reminder.
-func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Directive) (*approval, *contract.Failure) {
-	a, failure := r.askPerson(ctx, kindIntervention, p, *d.Ask, r.in.Settings.InterventionWait)
-	if failure != nil {
-		return nil, failure
-	}
-	return a, r.recordHelp(ctx, d, a)
-}
-
-// askPerson asks a question and waits for its answer.
-func (r *run) askPerson(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, *contract.Failure) {
-	a, payload, err := r.question(ctx, kind, p, q, wait)
-	if err != nil {
-		return nil, r.failureOf(err)
-	}
-	if err := r.awaitAnswer(ctx, a, wait, flow.EventRecord(contract.EventInterventionReminded, payload)); err != nil {
-		return nil, r.failureOf(err)
-	}
-	return a, r.awaitUnpaused(ctx)
-}
-
-// awaitAnswer waits for the answer to a question, with one reminder on the way. No
-// answer until the deadline makes it expired.
-func (r *run) awaitAnswer(ctx workflow.Context, a *approval, wait time.Duration, reminder contract.Record) error {
-	given := func() bool { return a.answered() && !r.controls.paused }
-	early := wait / reminderShare
-	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
-	if err == nil && !answered && !a.answered() {
-		if _, err = r.transition(ctx, reminder); err == nil {
-			answered, err = workflow.AwaitWithTimeout(ctx, wait-early, given)
-		}
-	}
-	a.expired = err == nil && !answered && !a.answered()
-	return err
-}
-
-// question opens a question to a person: the run waits, and says so everywhere.
-func (r *run) question(ctx workflow.Context, kind string, p contract.Phase, q contract.Question, wait time.Duration) (*approval, map[string]any, error) {
-	r.heals.questions++
-	a := &approval{id: contract.InterventionID(r.in.RunID, r.heals.questions), kind: kind}
-	r.controls.approval = a
-	if err := r.Interrupt(contract.StatusWaitingForApproval, kind); err != nil {
-		return nil, nil, err
-	}
-	until := workflow.Now(ctx).Add(wait)
-	payload := map[string]any{"intervention_id": a.id, "kind": kind, "phase": p, "reason": q.Reason, "action_required": q.ActionRequired, "deadline": until}
-	_, err := r.transition(ctx, contract.Record{
-		Events: []contract.EventDraft{{Type: contract.EventInterventionRequested, Payload: payload}},
-		Interventions: []contract.InterventionNote{{
-			Number: r.heals.questions, Status: "open", Phase: p, Reason: q.Reason, ActionRequired: q.ActionRequired, Deadline: &until,
-		}},
-	})
-	return a, payload, err
-}
-
-// recordHelp takes note of what a person said to a request for help.
-func (r *run) recordHelp(ctx workflow.Context, d contract.Directive, a *approval) *contract.Failure {
-	r.EndInterruption()
-	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
-	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " says: try again"}}
-	event, failure := contract.EventInterventionResolved, (*contract.Failure)(nil)
-	switch {
-	case a.rejected:
-		note.Answer, heal.Status, heal.Output.Message = "give_up", contract.HealFailed, a.by+" gave up"
-		failure = &contract.Failure{Class: d.Class, Code: d.Code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, flow.Because(a.reason), d.Ask.Reason)}
-	case a.expired:
-		event, note.Status, note.Answer = contract.EventInterventionExpired, "expired", "give_up"
-		heal.Status, heal.Output.Message = contract.HealFailed, "nobody helped in time"
-		failure = &contract.Failure{Class: d.Class, Code: d.Code, Message: fmt.Sprintf(
-			"nobody helped within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, d.Ask.Reason)}
-	}
-	events := []contract.EventDraft{{Type: event, Payload: map[string]any{"intervention_id": a.id, "by": a.by, "answer": note.Answer, "reason": a.reason}}}
-	if failure != nil {
-		r.heals.open = nil
-		events = append(events, flow.HealEvent(contract.EventHealFailed, d, heal.Output.Message))
-	}
-	if _, err := r.transition(ctx, contract.Record{
-		Events: events, Interventions: []contract.InterventionNote{note}, Heals: []contract.HealNote{heal},
-	}); err != nil {
-		return r.failureOf(err)
-	}
-	return failure
-}
-
-// waitForQuota waits on a durable timer until a limit's window is over. A
-// person can shorten the wait by an approval, or end the run by a no.
-func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
-	a, _, err := r.question(ctx, kindQuota, p, contract.Question{
-		Reason:         "waits for its window: " + d.Reason,
-		ActionRequired: "none: the run goes on at the deadline; approve to go on now, reject to give up",
-	}, d.Wait)
-	if err == nil {
-		_, err = workflow.AwaitWithTimeout(ctx, d.Wait, func() bool { return a.answered() && !r.controls.paused })
-	}
-	if err != nil {
-		return r.failureOf(err)
-	}
-	if failure := r.awaitUnpaused(ctx); failure != nil {
-		return failure
-	}
-	r.EndInterruption()
-	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: "retry", Words: a.reason}
-	if !a.answered() {
-		a.expired, note.By = true, "the clock"
-	}
-	if a.rejected {
-		note.Answer = "give_up"
-	}
-	var failure *contract.Failure
-	var heals []contract.HealNote
-	events := []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{
-		"intervention_id": a.id, "by": note.By, "answer": note.Answer,
-	}}}
-	if a.rejected {
-		r.heals.open = nil
-		result := a.by + " did not want to wait"
-		heals = append(heals, contract.HealNote{
-			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
-		})
-		events = append(events, flow.HealEvent(contract.EventHealFailed, d, result))
-		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, flow.Because(a.reason)).Failure
-	}
-	_, err = r.transition(ctx, contract.Record{Interventions: []contract.InterventionNote{note}, Heals: heals, Events: events})
-	if err != nil {
-		return r.failureOf(err)
-	}
-	return failure
-}
-
-// errorBudget counts what an agent did wrong in a run.
-type errorBudget struct {
-	generation int // of the agent, from 1; a revoked one is followed by the next
-	errors     int
-	same       map[string]int
-}
-
-func (h *heals) budgetOf(agent contract.Agent) *errorBudget {
-	if h.budgets[agent] == nil {
-		h.budgets[agent] = &errorBudget{generation: 1, same: map[string]int{}}
-	}
-	return h.budgets[agent]
-}
-
-// spend counts a failure and says why the agent has to be revoked, if so.
-// Failures of machines are nobody's fault.
-func (c *errorBudget) spend(step string, f *contract.Failure, l contract.AgentLimits) (revoked string) {
-	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
-		return ""
-	}
-	kind := strings.Join([]string{step, string(f.Class), string(f.Code), fault.WithoutNumbers(f.Message)}, "|")
-	c.errors++
-	c.same[kind]++
-	violations := 0
-	if f.Class == contract.ClassSafety { // its single violations are counted where it works
-		violations = l.Violations + 1
-	}
-	switch l.Past(c.errors, c.same[kind], violations) {
-	case contract.OffenceViolations:
-		return "it went outside its allowed tools or paths"
-	case contract.OffenceRepeats:
-		return fmt.Sprintf("it repeated the same error %d times", l.Repeats)
-	case contract.OffenceErrors:
-		return fmt.Sprintf("it made %d errors", c.errors)
-	}
-	return ""
-}
-
-// recordFailure counts a failure for an agent. One that has used up a budget is
-// replaced by a fresh one, which finds in writing what was tried.
-func (r *run) recordFailure(ctx workflow.Context, agent contract.Agent, b contract.Blame) {
-	c := r.heals.budgetOf(agent)
-	why := c.spend(r.failed.step, &b.Failure, r.in.Settings.Agents)
-	if why == "" {
-		return
-	}
-	r.heals.budgets[agent] = &errorBudget{generation: c.generation + 1, same: map[string]int{}}
-	if err := r.handOff(ctx, agent, c.generation, why, b.Execution); err != nil {
-		r.log.Error("Could not hand off the work of a revoked agent; the next one begins without", "agent", agent, "error", err)
-	}
-}
-
-// handOff writes down what a revoked agent tried, and says why it was revoked.
-func (r *run) handOff(ctx workflow.Context, agent contract.Agent, generation int, why string, last contract.ExecutionRef) error {
-	var handoff contract.HandoffResult
-	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityHandoff, contract.HandoffInput{
-		Execution: last, Agent: agent, Generation: generation, Reason: why,
-	}).Get(ctx, &handoff)
-	if err != nil {
-		return err
-	}
-	_, err = r.transition(ctx, contract.Record{Events: []contract.EventDraft{{Type: contract.EventAgentRevoked, Payload: map[string]any{
-		"agent": agent, "generation": generation, "reason": why, "handoff": handoff.Artifact,
-	}}}})
-	return err
 }
 
 // loopSettings bound the agent loops of this run.

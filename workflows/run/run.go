@@ -39,6 +39,7 @@ type run struct {
 	log       log.Logger
 	rows      *flow.Recorder
 	controls  controls // what people asked for: pause, stop, approvals
+	commands  flow.Commands[contract.Command, contract.Ack]
 	cancel    workflow.CancelFunc
 	stopClock workflow.CancelFunc // of the time that the run may take
 

@@ -1,0 +1,116 @@
+package flow
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Command is one thing that people and services can ask of a workflow: as an
+// update, which is answered, and as a signal of the same name. A holds its
+// arguments, R its answer.
+type Command[A, R any] struct {
+	Name string
+	// Check says why the command makes no sense now, nil if it does. It changes
+	// nothing. A command without it always makes sense.
+	Check func(A) error
+	// Prepare fetches what Apply needs, if anything. It may take time, in which
+	// another command may be accepted first; it changes nothing that counts.
+	Prepare func(workflow.Context, A) error
+	// Apply changes the state and records what happened.
+	Apply func(workflow.Context, A) (R, error)
+}
+
+// Commands applies the commands of one workflow: each at most once, by its ID.
+type Commands[A, R any] struct {
+	// ID returns the ID that a command's sender chose; empty for none.
+	ID func(A) string
+	// Accepts says why no command of this name can be accepted now, whatever its
+	// own Check says. It changes nothing.
+	Accepts func(name string, args A) error
+	// Repeated answers a command that was applied before.
+	Repeated func(name string, args A) R
+	// Refused records why a signal had no effect: its sender gets no answer.
+	Refused func(ctx workflow.Context, name string, args A, why error)
+
+	applied map[string]struct{}
+}
+
+// Register registers commands, in an order that must be the same at each replay.
+// The IDs are those of commands that an earlier run of the workflow applied.
+func (c *Commands[A, R]) Register(ctx workflow.Context, ids []string, table ...Command[A, R]) error {
+	c.applied = map[string]struct{}{}
+	for _, id := range ids {
+		c.applied[id] = struct{}{}
+	}
+	for _, cmd := range table {
+		if err := c.register(ctx, cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Applied returns the IDs of the commands that were applied, sorted.
+func (c *Commands[A, R]) Applied() []string {
+	return workflow.DeterministicKeys(c.applied)
+}
+
+func (c *Commands[A, R]) register(ctx workflow.Context, cmd Command[A, R]) error {
+	update := func(ctx workflow.Context, args A) (R, error) { return c.apply(ctx, cmd, args) }
+	validator := func(_ workflow.Context, args A) error { return c.validate(cmd, args) }
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, cmd.Name, update, workflow.UpdateHandlerOptions{Validator: validator}); err != nil {
+		return err
+	}
+	signals := workflow.GetSignalChannel(ctx, cmd.Name)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var args A
+			if !signals.Receive(ctx, &args) {
+				return
+			}
+			err := c.validate(cmd, args)
+			if err == nil {
+				_, err = c.apply(ctx, cmd, args)
+			}
+			if err != nil {
+				c.Refused(ctx, cmd.Name, args, err)
+			}
+		}
+	})
+	return nil
+}
+
+// validate says why a command cannot be accepted.
+func (c *Commands[A, R]) validate(cmd Command[A, R], args A) error {
+	if c.wasApplied(args) {
+		return nil // acknowledged again
+	}
+	if err := c.Accepts(cmd.Name, args); err != nil || cmd.Check == nil {
+		return err
+	}
+	return cmd.Check(args)
+}
+
+// apply applies a command once.
+func (c *Commands[A, R]) apply(ctx workflow.Context, cmd Command[A, R], args A) (R, error) {
+	if cmd.Prepare != nil && !c.wasApplied(args) {
+		var none R
+		if err := cmd.Prepare(ctx, args); err != nil {
+			return none, err
+		}
+		if err := c.validate(cmd, args); err != nil {
+			return none, Rejected("another command was accepted first: %s", fault.Of(err).Message)
+		}
+	}
+	if c.wasApplied(args) {
+		return c.Repeated(cmd.Name, args), nil
+	}
+	c.applied[c.ID(args)] = struct{}{}
+	return cmd.Apply(ctx, args)
+}
+
+func (c *Commands[A, R]) wasApplied(args A) bool {
+	_, done := c.applied[c.ID(args)]
+	return done && c.ID(args) != ""
+}

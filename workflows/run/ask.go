@@ -1,0 +1,394 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+// reminderShare is the part of the time for an answer after which a person is
+// reminded: one half.
+const reminderShare = 2
+
+// question is something that a run asks a person: to approve its plan or its
+// release, or to help with a problem.
+type question struct {
+	kind  string // contract.ApprovalPlan, …; contract.InterventionHelp, …
+	phase contract.Phase
+	wait  time.Duration
+	// problem is what an intervention is about; nil for an approval.
+	problem *contract.Question
+	// optional lets the run go on when nobody answers. The answer to every other
+	// question is no then.
+	optional bool
+}
+
+// approval is a question that was asked, and its answer.
+type approval struct {
+	id       string
+	kind     string
+	action   contract.HealAction // heal: what to do
+	granted  bool
+	rejected bool
+	expired  bool
+	by       string
+	reason   string
+	planID   int64 // of the plan that was approved as a person edited it
+}
+
+func (a *approval) answered() bool { return a.granted || a.rejected || a.expired }
+
+// intervention reports whether the question asks for help rather than approval.
+func (a *approval) intervention() bool {
+	return a.kind == contract.InterventionHelp || a.kind == contract.InterventionQuota || a.kind == contract.InterventionEnvironment
+}
+
+// payload is what events say of an approval's answer.
+func (a *approval) payload() map[string]any {
+	out := map[string]any{"approval_id": a.id, "kind": a.kind, "by": a.by, "reason": a.reason}
+	if a.planID != 0 {
+		out["plan_id"] = a.planID
+	}
+	return out
+}
+
+// consent is an approval that was given: to what, and by whom.
+type consent struct{ subject, by string }
+
+// ask asks a person and waits for the answer, or for the end of the time for it.
+// The run is waiting_for_approval meanwhile, and says so everywhere. A paused run
+// goes on waiting until it is resumed.
+func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
+	a, reminder, err := r.open(ctx, q)
+	if err == nil {
+		err = r.awaitAnswer(ctx, a, q, reminder)
+	}
+	if err != nil {
+		return nil, r.failureOf(err)
+	}
+	if failure := r.awaitUnpaused(ctx); failure != nil {
+		return nil, failure
+	}
+	r.EndInterruption()
+	return a, nil
+}
+
+// open records that a question is asked. It returns the record that reminds of it.
+func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record, error) {
+	until := workflow.Now(ctx).Add(q.wait)
+	var asked, reminder contract.Record
+	a := &approval{kind: q.kind}
+	if q.problem == nil {
+		a.id = fmt.Sprintf("run-%d/%s", r.in.RunID, q.kind)
+		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
+		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
+		if q.kind == contract.ApprovalRelease && r.protected.Total > 0 {
+			notes["reason"] = "protected files would be pushed: " + r.protected.Words()
+			payload["reason"], payload["protected"] = notes["reason"], r.protected
+		}
+		asked, reminder = flow.EventRecord(contract.EventApprovalRequested, payload), flow.EventRecord(contract.EventApprovalReminded, payload)
+		asked.Notes = notes
+	} else {
+		r.heals.questions++
+		a.id = contract.InterventionID(r.in.RunID, r.heals.questions)
+		reason, action := q.problem.Reason, q.problem.ActionRequired
+		payload := map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
+		asked, reminder = flow.EventRecord(contract.EventInterventionRequested, payload), flow.EventRecord(contract.EventInterventionReminded, payload)
+		asked.Interventions = []contract.InterventionNote{{
+			Number: r.heals.questions, Status: "open", Phase: q.phase, Reason: reason, ActionRequired: action, Deadline: &until,
+		}}
+	}
+	r.controls.approval = a
+	if err := r.Interrupt(contract.StatusWaitingForApproval, q.kind); err != nil {
+		return a, reminder, err
+	}
+	_, err := r.transition(ctx, asked)
+	return a, reminder, err
+}
+
+// awaitAnswer waits for the answer to a question, with one reminder on the way
+// where silence is a no.
+func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminder contract.Record) error {
+	given := func() bool { return a.answered() && !r.controls.paused }
+	early := q.wait
+	if !q.optional {
+		early = q.wait / reminderShare
+	}
+	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
+	if err == nil && !answered && !a.answered() && !q.optional {
+		if _, err = r.transition(ctx, reminder); err == nil {
+			answered, err = workflow.AwaitWithTimeout(ctx, q.wait-early, given)
+		}
+	}
+	a.expired = err == nil && !answered && !a.answered()
+	return err
+}
+
+// askApproval asks a person to approve the plan or the release. It returns the
+// failure that the run ends with where that is not given.
+func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
+	a, failure := r.ask(ctx, question{kind: kind, phase: r.Phase, wait: r.in.Settings.ApprovalWait})
+	if failure != nil {
+		return failure
+	}
+	r.controls.approval = nil
+	switch {
+	case a.rejected: // recorded when the answer came, as a yes is
+		return r.notApproved(a)
+	case a.granted:
+		r.controls.approved[a.kind] = consent{r.subject(a.kind), a.by}
+		return nil
+	}
+	rec := flow.EventRecord(contract.EventApprovalExpired, a.payload())
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": "expired"}
+	r.addNotApproved(&rec, a)
+	if _, err := r.transition(ctx, rec); err != nil {
+		return r.failureOf(err)
+	}
+	return r.notApproved(a)
+}
+
+// hasApproval reports whether a person has approved just this before: a phase
+// that is healed and runs again asks again only for what has changed.
+func (r *run) hasApproval(kind string) bool {
+	return r.controls.approved[kind].subject == r.subject(kind)
+}
+
+// approverOf names the person who approved just this, "" where nobody did.
+func (r *run) approverOf(kind string) string {
+	if !r.hasApproval(kind) {
+		return ""
+	}
+	return r.controls.approved[kind].by
+}
+
+// subject names what an approval is about: the plan, or the tree to release.
+func (r *run) subject(kind string) string {
+	if kind == contract.ApprovalPlan {
+		return fmt.Sprint("plan ", r.PlanID)
+	}
+	return "tree " + r.workspace.Tree
+}
+
+// addNotApproved adds to a record what people find afterwards of an approval that
+// was not given: why the run ended, and what they can do next.
+func (r *run) addNotApproved(rec *contract.Record, a *approval) {
+	r.heals.questions++
+	note, kind := r.resolution(a)
+	note.Phase, note.Reason, note.ActionRequired, note.Answer = r.Phase, r.notApproved(a).Message, r.adviceNotApproved(a.kind), answerGiveUp
+	rec.Interventions = append(rec.Interventions, note)
+	rec.Events = append(rec.Events, contract.EventDraft{Type: kind, Payload: map[string]any{
+		"intervention_id": contract.InterventionID(r.in.RunID, note.Number), "kind": a.kind, "approval_id": a.id, "phase": note.Phase,
+		"reason": note.Reason, "action_required": note.ActionRequired, "by": a.by, "answer": note.Answer,
+	}})
+}
+
+// notApproved is the failure of a run whose plan or release was not approved.
+func (r *run) notApproved(a *approval) *contract.Failure {
+	if a.rejected {
+		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, flow.Because(a.reason)).Failure
+	}
+	return &fault.New(contract.ClassHuman, contract.CodeApprovalExpired,
+		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
+}
+
+// adviceNotApproved says what people can do with a run that was not approved.
+func (r *run) adviceNotApproved(kind string) string {
+	if kind == contract.ApprovalPlan {
+		return fmt.Sprintf("to be asked again, about a new plan: rgpt run resume %d; for another goal or a plan of your own start a new run", r.in.RunID)
+	}
+	return fmt.Sprintf("to be asked again, after another test: rgpt run resume %d; to build or plan again: rgpt run replay %d --phase builder, or planner",
+		r.in.RunID, r.in.RunID)
+}
+
+// What an intervention came to.
+const (
+	answerRetry  = "retry"
+	answerGiveUp = "give_up"
+)
+
+// resolution is what rows and events say of an intervention's answer.
+func (r *run) resolution(a *approval) (contract.InterventionNote, contract.EventType) {
+	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: answerRetry, Words: a.reason}
+	switch {
+	case a.rejected:
+		note.Answer = answerGiveUp
+	case a.expired:
+		note.Status, note.Answer = "expired", answerGiveUp
+		return note, contract.EventInterventionExpired
+	}
+	return note, contract.EventInterventionResolved
+}
+
+// resolved is the event of an intervention that was answered, or was not in time.
+func (a *approval) resolved(kind contract.EventType, note contract.InterventionNote) contract.EventDraft {
+	return contract.EventDraft{Type: kind, Payload: map[string]any{"intervention_id": a.id, "by": note.By, "answer": note.Answer, "reason": a.reason}}
+}
+
+// notHelped is the failure of a problem that nobody helped with, nil where
+// somebody did.
+func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, problem string) *contract.Failure {
+	switch {
+	case a.rejected:
+		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf("%s gave up%s: %s", a.by, flow.Because(a.reason), problem)}
+	case a.expired:
+		return &contract.Failure{Class: class, Code: code, Message: fmt.Sprintf(
+			"nobody answered within %s (execution.intervention.wait): %s", r.in.Settings.InterventionWait, problem)}
+	}
+	return nil
+}
+
+// intervene asks a person for help with a failure. It returns the answer, or the
+// failure that the run ends with.
+func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Directive) (*approval, *contract.Failure) {
+	a, failure := r.ask(ctx, question{kind: contract.InterventionHelp, phase: p, wait: r.in.Settings.InterventionWait, problem: d.Ask})
+	if failure != nil {
+		return nil, failure
+	}
+	note, kind := r.resolution(a)
+	rec := contract.Record{Events: []contract.EventDraft{a.resolved(kind, note)}, Interventions: []contract.InterventionNote{note}}
+	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " says: try again"}}
+	if failure = r.notHelped(a, d.Class, d.Code, d.Ask.Reason); failure != nil {
+		r.heals.open = nil
+		heal.Status, heal.Output.Message = contract.HealFailed, "nobody answered in time"
+		if a.rejected {
+			heal.Output.Message = a.by + " gave up"
+		}
+		rec.Events = append(rec.Events, flow.HealEvent(contract.EventHealFailed, d, heal.Output.Message))
+	}
+	rec.Heals = []contract.HealNote{heal}
+	if _, err := r.transition(ctx, rec); err != nil {
+		return a, r.failureOf(err)
+	}
+	return a, failure
+}
+
+// waitForQuota waits on a durable timer until a limit's window is over. A person
+// can shorten the wait by an approval, or end the run by a rejection.
+func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
+	a, failure := r.ask(ctx, question{kind: contract.InterventionQuota, phase: p, wait: d.Wait, optional: true, problem: &contract.Question{
+		Reason:         "waits for its window: " + d.Reason,
+		ActionRequired: "none: the run goes on at the deadline; approve to go on now, reject to give up",
+	}})
+	if failure != nil {
+		return failure
+	}
+	note, _ := r.resolution(a)
+	if a.expired {
+		note.Status, note.Answer, note.By = "resolved", answerRetry, "the clock"
+	}
+	rec := contract.Record{Interventions: []contract.InterventionNote{note}, Events: []contract.EventDraft{a.resolved(contract.EventInterventionResolved, note)}}
+	if a.rejected {
+		r.heals.open = nil
+		result := a.by + " did not want to wait"
+		rec.Heals = append(rec.Heals, contract.HealNote{
+			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
+		})
+		rec.Events = append(rec.Events, flow.HealEvent(contract.EventHealFailed, d, result))
+		failure = &fault.New(contract.ClassInfra, contract.CodeQuotaExhausted, "%s did not want to wait for the provider's limit%s", a.by, flow.Because(a.reason)).Failure
+	}
+	if _, err := r.transition(ctx, rec); err != nil {
+		return r.failureOf(err)
+	}
+	return failure
+}
+
+// checkAnswer says why an answer cannot be taken now.
+func (r *run) checkAnswer(c contract.Command) error {
+	a := r.controls.approval
+	switch {
+	case a == nil:
+		return flow.Rejected("run %d waits for no approval; it is %s", r.in.RunID, r.Status)
+	case c.ApprovalID != "" && c.ApprovalID != a.id:
+		return flow.Rejected("run %d waits for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
+	case a.answered():
+		return flow.Rejected("approval %s has been answered", a.id)
+	}
+	return nil
+}
+
+func (r *run) checkApprove(c contract.Command) error {
+	if err := r.checkAnswer(c); err != nil {
+		return err
+	}
+	a := r.controls.approval
+	switch {
+	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
+		return flow.Rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
+	case a.kind == contract.ApprovalRelease && r.protected.Total > 0 && contract.Nameless(c.By):
+		return flow.Rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.protected.Words())
+	}
+	return nil
+}
+
+// readEdited reads the plan that a person edited and wants approved. It counts
+// once the approval is accepted: of two people who answer at the same time, the
+// second is refused and that plan changes nothing.
+func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
+	if c.PlanID == 0 {
+		return nil
+	}
+	plan, err := r.adopt(ctx, c.PlanID)
+	if err != nil {
+		return flow.Rejected("plan %d cannot be approved: %s", c.PlanID, fault.Of(err).Message)
+	}
+	r.controls.edited[c.PlanID] = plan
+	return nil
+}
+
+func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.Record, string) {
+	a := r.controls.approval
+	a.granted, a.by, a.reason, a.planID = true, c.By, c.Reason, c.PlanID
+	if c.PlanID != 0 {
+		r.SetPlan(c.PlanID, r.controls.edited[c.PlanID].Plan)
+	}
+	return r.answer(contract.EventApprovalGranted, "granted"), "approval " + a.id + " granted"
+}
+
+func (r *run) applyReject(_ workflow.Context, c contract.Command) (contract.Record, string) {
+	a := r.controls.approval
+	a.rejected, a.by, a.reason = true, c.By, c.Reason
+	rec := r.answer(contract.EventApprovalRejected, "rejected")
+	if !a.intervention() {
+		r.addNotApproved(&rec, a)
+	}
+	return rec, "approval " + a.id + " rejected"
+}
+
+func (r *run) checkHeal(c contract.Command) error {
+	if a := r.controls.approval; a == nil || a.answered() || a.kind != contract.InterventionHelp {
+		return flow.Rejected("run %d asks for no help; it is %s and heals itself", r.in.RunID, r.Status)
+	}
+	if c.Action != "" && !c.Action.Valid() {
+		return flow.Rejected("unknown heal action %q", c.Action)
+	}
+	return r.checkAnswer(c)
+}
+
+// applyHeal answers a request for help with the action to take.
+func (r *run) applyHeal(_ workflow.Context, c contract.Command) (contract.Record, string) {
+	a := r.controls.approval
+	a.granted, a.by, a.reason, a.action = true, c.By, c.Reason, c.Action
+	return r.answer(contract.EventApprovalGranted, "granted"), "is being healed"
+}
+
+// answer ends the wait for the open question, unless the run is paused as well,
+// and returns the record of the answer.
+func (r *run) answer(event contract.EventType, status string) contract.Record {
+	a := r.controls.approval
+	if !r.controls.paused {
+		r.EndInterruption()
+	}
+	if a.intervention() {
+		// What it came to is written by whoever asked.
+		return flow.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
+	}
+	rec := flow.EventRecord(event, a.payload())
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason}
+	return rec
+}

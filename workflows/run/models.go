@@ -1,0 +1,143 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+)
+
+func (r *run) checkSwitchModel(c contract.Command) error {
+	if c.Model == nil || c.Model.Provider == "" || c.Model.Model == "" {
+		return flow.Rejected("switch_model needs a provider and a model")
+	}
+	if known := r.providers(); !slices.Contains(known, c.Model.Provider) {
+		return flow.Rejected("run %d has no model provider %q; it was started with %s", r.in.RunID, c.Model.Provider, flow.ListFew(known))
+	}
+	_, known := r.Models[c.Agent]
+	switch isMember := slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == c.Agent }); {
+	case c.Agent == "", known:
+		return nil
+	case !isMember:
+		return flow.Rejected("no agent is called %q", fault.Clip(string(c.Agent), flow.MaxName))
+	case !r.deliberates(c.Agent):
+		return flow.Rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
+	case r.consensus != nil:
+		return flow.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is not asked any more; to deliberate anew: rgpt run replay %d --phase planner",
+			r.in.RunID, r.consensus.PipelineID, c.Agent, r.in.RunID)
+	}
+	return nil
+}
+
+// providers names the providers that the run was started with: those that are
+// configured, and that its models use anyway.
+func (r *run) providers() []string {
+	known := slices.Clone(r.in.Settings.Providers)
+	for _, agent := range workflow.DeterministicKeys(r.Models) {
+		known = append(known, r.Models[agent].Provider)
+	}
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
+func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contract.Record, string) {
+	for _, agent := range workflow.DeterministicKeys(r.Models) {
+		if c.Agent == "" || c.Agent == agent {
+			r.setModel(agent, *c.Model)
+		}
+	}
+	for _, m := range contract.Members() {
+		if r.deliberates(m.Agent()) && (c.Agent == "" || c.Agent == m.Agent()) {
+			r.switched[m.Agent()] = *c.Model
+		}
+	}
+	r.notifyAgents(ctx)
+	r.syncDeliberationModels(ctx)
+	whom := "all agents"
+	if c.Agent != "" {
+		whom = "the " + string(c.Agent)
+	}
+	return flow.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
+		fmt.Sprintf("%s use %s of %s from the next call on", whom, c.Model.Model, c.Model.Provider)
+}
+
+// setModel changes an agent's model for the rest of the run. Who was switched to
+// the planner's to deliberate about the plan uses the planner's still.
+func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
+	if agent == contract.AgentPlanner {
+		r.followPlanner(m)
+	}
+	next := map[contract.Agent]contract.ModelChoice{}
+	for _, a := range workflow.DeterministicKeys(r.Models) {
+		next[a] = r.Models[a]
+	}
+	next[agent] = m
+	r.Models = next
+}
+
+// otherModels returns the models that a heal may change to: the configured
+// fallbacks, then those of the other agents.
+func (r *run) otherModels() []contract.ModelChoice {
+	others := slices.Clone(r.in.Settings.Fallbacks)
+	for _, agent := range workflow.DeterministicKeys(r.Models) {
+		m := r.Models[agent]
+		if !slices.ContainsFunc(others, func(o contract.ModelChoice) bool { return o.Provider == m.Provider && o.Model == m.Model }) {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// deliberates reports whether an agent is one that may deliberate about the plan.
+func (r *run) deliberates(agent contract.Agent) bool {
+	return r.in.Settings.Deliberation != nil && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent })
+}
+
+// everyModel is which agent uses which model from the next call on, those who
+// deliberate too.
+func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
+	if r.in.Settings.Deliberation == nil {
+		return r.Models
+	}
+	out := r.memberModels()
+	for _, agent := range workflow.DeterministicKeys(r.Models) {
+		out[agent] = r.Models[agent]
+	}
+	return out
+}
+
+// memberModels are the models of those who deliberate about the plan: the one that
+// a person switched a member to; else as the run was started with, but who used
+// the planner's uses the one that the planner was switched to since, by a person
+// or because its provider was away.
+func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
+	s := r.in.Settings.Deliberation
+	first, now := r.in.Settings.Models[contract.AgentPlanner], r.Models[contract.AgentPlanner]
+	models := map[contract.Agent]contract.ModelChoice{}
+	for _, m := range contract.Members() {
+		own := s.Models[m.Agent()]
+		if own.Provider == first.Provider && own.Model == first.Model && now.Model != "" {
+			own = now
+		}
+		if other, ok := r.switched[m.Agent()]; ok {
+			own = other
+		}
+		models[m.Agent()] = own
+	}
+	return models
+}
+
+// followPlanner gives those who were switched to the planner's model the planner's
+// next one.
+func (r *run) followPlanner(next contract.ModelChoice) {
+	planner := r.Models[contract.AgentPlanner]
+	for _, m := range contract.Members() {
+		if own, ok := r.switched[m.Agent()]; ok && own.Provider == planner.Provider && own.Model == planner.Model {
+			r.switched[m.Agent()] = next
+		}
+	}
+}

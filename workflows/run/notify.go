@@ -1,0 +1,45 @@
+package run
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// notifyAgents tells the steps and the heal that are under way how things are to
+// be from now on.
+func (r *run) notifyAgents(ctx workflow.Context) {
+	r.controls.revision++
+	r.notifyHeal(ctx)
+	for _, s := range r.Steps {
+		if r.reachable[s.ID] {
+			r.notifyStep(ctx, s.ID)
+		}
+	}
+}
+
+func (r *run) notifyStep(ctx workflow.Context, step string) {
+	r.notify(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
+}
+
+// notifyHeal tells a heal that is under way, which passes it on to the Repair agent.
+func (r *run) notifyHeal(ctx workflow.Context) {
+	if n := r.heals.underWay; n > 0 {
+		r.notify(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
+	}
+}
+
+// instructionsFor says how things are to be from now on for an agent.
+func (r *run) instructionsFor(agent contract.Agent) contract.Orders {
+	return contract.Orders{Seq: r.controls.revision, Paused: r.controls.paused, Model: r.Models[agent]}
+}
+
+func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {
+	orders := r.instructionsFor(agent)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		// What has just ended needs no orders any more.
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalOrders, orders).Get(ctx, nil); err != nil {
+			r.log.Info("A child did not take its orders", "workflow", id, "error", err)
+		}
+	})
+}
