@@ -39,6 +39,10 @@ func (s DeliberationSettings) AgentLimits() AgentLimits {
 	return AgentLimits{Errors: s.ErrorLimit, Repeats: s.RepeatLimit, Violations: s.ViolationLimit}
 }
 
+// MaxUpdates is how many commands and messages a workflow takes before it continues
+// as new. Temporal refuses more than 2,000 updates of one workflow run.
+const MaxUpdates = 1500
+
 // TaskTimeout is how long a worker may hold a workflow task. It bounds how long
 // a run stands still when a worker dies while it holds one.
 const TaskTimeout = 3 * time.Second

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -200,6 +201,10 @@ type RunInput struct {
 	Project  string   `json:"project"`
 	PlanID   int64    `json:"plan_id,omitempty"` // of the plan that came with the run, where Settings.PlanGiven
 	Settings Settings `json:"settings"`
+
+	// Continued is what a run knew when its workflow continued as new; empty at its
+	// start. Only the run's workflow reads it.
+	Continued json.RawMessage `json:"continued,omitempty"`
 }
 
 // RunResult is what a run's workflow returns.

@@ -50,7 +50,6 @@ type deliberation struct {
 	stop        *contract.Failure         // asked for
 	stopper     *contract.PipelineCommand // that asked for it; nil: it was cancelled, or nobody continued it
 	continued   bool                      // asked for
-	seen        map[string]struct{}       // ids of commands already applied
 	shownStatus contract.PipelineStatus
 	announced   bool                         // the end said that a recovery follows
 	recovery    workflow.CancelFunc          // of the deliberation that recovers this one
@@ -124,20 +123,10 @@ func (d *deliberation) recordCancel(ctx workflow.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	runSignalHandlers(ctx) // a stop that came together with it says who wants it, and why
+	flow.RunSignalHandlers(ctx) // a stop that came together with it says who wants it, and why
 	if d.stop == nil {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "the deliberation was cancelled; partial results are kept").Failure
 	}
-}
-
-// runSignalHandlers lets the coroutines that signals of this workflow task woke go
-// first. It takes no time, and is no command.
-func runSignalHandlers(ctx workflow.Context) {
-	own, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	heard := false
-	workflow.Go(own, func(workflow.Context) { heard = true }) // the last in the row
-	_ = workflow.Await(own, func() bool { return heard })     // nothing cancels it
 }
 
 // open spawns the members and lets them do their opening work.

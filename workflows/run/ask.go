@@ -9,6 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
 // reminderShare is the part of the time for an answer after which a person is
@@ -57,9 +58,6 @@ func (a *approval) payload() map[string]any {
 	return out
 }
 
-// consent is an approval that was given: to what, and by whom.
-type consent struct{ subject, by string }
-
 // ask asks a person and waits for the answer, or for the end of the time for it.
 // The run is waiting_for_approval meanwhile, and says so everywhere. A paused run
 // goes on waiting until it is resumed.
@@ -87,20 +85,20 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 		a.id = fmt.Sprintf("run-%d/%s", r.in.RunID, q.kind)
 		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
 		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
-		if q.kind == contract.ApprovalRelease && r.protected.Total > 0 {
-			notes["reason"] = "protected files would be pushed: " + r.protected.Words()
-			payload["reason"], payload["protected"] = notes["reason"], r.protected
+		if q.kind == contract.ApprovalRelease && r.Protected.Total > 0 {
+			notes["reason"] = "protected files would be pushed: " + r.Protected.Words()
+			payload["reason"], payload["protected"] = notes["reason"], r.Protected
 		}
 		asked, reminder = flow.EventRecord(contract.EventApprovalRequested, payload), flow.EventRecord(contract.EventApprovalReminded, payload)
 		asked.Notes = notes
 	} else {
-		r.heals.questions++
-		a.id = contract.InterventionID(r.in.RunID, r.heals.questions)
+		r.Heals.Questions++
+		a.id = contract.InterventionID(r.in.RunID, r.Heals.Questions)
 		reason, action := q.problem.Reason, q.problem.ActionRequired
 		payload := map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
 		asked, reminder = flow.EventRecord(contract.EventInterventionRequested, payload), flow.EventRecord(contract.EventInterventionReminded, payload)
 		asked.Interventions = []contract.InterventionNote{{
-			Number: r.heals.questions, Status: "open", Phase: q.phase, Reason: reason, ActionRequired: action, Deadline: &until,
+			Number: r.Heals.Questions, Status: "open", Phase: q.phase, Reason: reason, ActionRequired: action, Deadline: &until,
 		}}
 	}
 	r.controls.approval = a
@@ -141,7 +139,7 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	case a.rejected: // recorded when the answer came, as a yes is
 		return r.notApproved(a)
 	case a.granted:
-		r.controls.approved[a.kind] = consent{r.subject(a.kind), a.by}
+		r.Approved[a.kind] = state.Consent{Subject: r.subject(a.kind), By: a.by}
 		return nil
 	}
 	rec := flow.EventRecord(contract.EventApprovalExpired, a.payload())
@@ -156,7 +154,7 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 // hasApproval reports whether a person has approved just this before: a phase
 // that is healed and runs again asks again only for what has changed.
 func (r *run) hasApproval(kind string) bool {
-	return r.controls.approved[kind].subject == r.subject(kind)
+	return r.Approved[kind].Subject == r.subject(kind)
 }
 
 // approverOf names the person who approved just this, "" where nobody did.
@@ -164,7 +162,7 @@ func (r *run) approverOf(kind string) string {
 	if !r.hasApproval(kind) {
 		return ""
 	}
-	return r.controls.approved[kind].by
+	return r.Approved[kind].By
 }
 
 // subject names what an approval is about: the plan, or the tree to release.
@@ -172,13 +170,13 @@ func (r *run) subject(kind string) string {
 	if kind == contract.ApprovalPlan {
 		return fmt.Sprint("plan ", r.PlanID)
 	}
-	return "tree " + r.workspace.Tree
+	return "tree " + r.Workspace.Tree
 }
 
 // addNotApproved adds to a record what people find afterwards of an approval that
 // was not given: why the run ended, and what they can do next.
 func (r *run) addNotApproved(rec *contract.Record, a *approval) {
-	r.heals.questions++
+	r.Heals.Questions++
 	note, kind := r.resolution(a)
 	note.Phase, note.Reason, note.ActionRequired, note.Answer = r.Phase, r.notApproved(a).Message, r.adviceNotApproved(a.kind), answerGiveUp
 	rec.Interventions = append(rec.Interventions, note)
@@ -214,7 +212,7 @@ const (
 
 // resolution is what rows and events say of an intervention's answer.
 func (r *run) resolution(a *approval) (contract.InterventionNote, contract.EventType) {
-	note := contract.InterventionNote{Number: r.heals.questions, Status: "resolved", By: a.by, Answer: answerRetry, Words: a.reason}
+	note := contract.InterventionNote{Number: r.Heals.Questions, Status: "resolved", By: a.by, Answer: answerRetry, Words: a.reason}
 	switch {
 	case a.rejected:
 		note.Answer = answerGiveUp
@@ -254,7 +252,7 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	rec := contract.Record{Events: []contract.EventDraft{a.resolved(kind, note)}, Interventions: []contract.InterventionNote{note}}
 	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " says: try again"}}
 	if failure = r.notHelped(a, d.Class, d.Code, d.Ask.Reason); failure != nil {
-		r.heals.open = nil
+		r.Heals.Open = nil
 		heal.Status, heal.Output.Message = contract.HealFailed, "nobody answered in time"
 		if a.rejected {
 			heal.Output.Message = a.by + " gave up"
@@ -284,7 +282,7 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 	}
 	rec := contract.Record{Interventions: []contract.InterventionNote{note}, Events: []contract.EventDraft{a.resolved(contract.EventInterventionResolved, note)}}
 	if a.rejected {
-		r.heals.open = nil
+		r.Heals.Open = nil
 		result := a.by + " did not want to wait"
 		rec.Heals = append(rec.Heals, contract.HealNote{
 			Number: d.Number, Status: contract.HealFailed, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Result: result},
@@ -320,8 +318,8 @@ func (r *run) checkApprove(c contract.Command) error {
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return flow.Rejected("approval %s is about the %s; the plan cannot be edited any more", a.id, a.kind)
-	case a.kind == contract.ApprovalRelease && r.protected.Total > 0 && contract.Nameless(c.By):
-		return flow.Rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.protected.Words())
+	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
+		return flow.Rejected("approval %s is about protected files (%s), which only a person with a name can approve", a.id, r.Protected.Words())
 	}
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
 const (
@@ -39,27 +41,37 @@ func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
 	if r.stopClock != nil {
 		r.stopClock() // the run's time ends with its release; repairs have bounds of their own
 	}
-	release := r.in.Settings.Release
-	until := workflow.Now(ctx).Add(release.Stay)
-	r.Watch.Until, r.Watch.MaxRepairs = &until, release.MaxRepairs
-	// Written as the release's completion, before which the run is not over yet.
-	if _, err := r.transition(ctx, flow.EventRecord(contract.EventStayStarted, map[string]any{
-		"branch": r.Branch, "commit": r.Commit, "deadline": until, "max_repairs": release.MaxRepairs,
-	})); err != nil {
-		return r.failureOf(err)
+	if !r.Watch.On {
+		if err := r.startWatch(ctx); err != nil {
+			return r.failureOf(err)
+		}
 	}
-	r.Watch.On = true
 	for {
-		r.Watch.Released = append(r.Watch.Released, r.Commit)
+		if n := len(r.Watch.Released); n == 0 || r.Watch.Released[n-1] != r.Commit {
+			r.Watch.Released = append(r.Watch.Released, r.Commit)
+		}
 		r.cleanUp(ctx)
 		m, err := r.nextMessage(ctx)
 		if m == nil || err != nil {
 			return r.failureOf(err)
 		}
-		if failure := r.fixCheck(ctx, *m); failure != nil {
+		if failure := r.fixCheck(ctx, *m); failure != nil || r.continued != nil {
 			return failure
 		}
 	}
+}
+
+// startWatch says that the run watches its branch from now on. That is written as
+// the release's completion, before which the run is not over yet.
+func (r *run) startWatch(ctx workflow.Context) error {
+	release := r.in.Settings.Release
+	until := workflow.Now(ctx).Add(release.Stay)
+	r.Watch.Until, r.Watch.MaxRepairs = &until, release.MaxRepairs
+	_, err := r.transition(ctx, flow.EventRecord(contract.EventStayStarted, map[string]any{
+		"branch": r.Branch, "commit": r.Commit, "deadline": until, "max_repairs": release.MaxRepairs,
+	}))
+	r.Watch.On = err == nil
+	return err
 }
 
 // nextMessage waits for the next message that is to be mended, nil when the time
@@ -71,7 +83,15 @@ func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) 
 			if left <= 0 || historyFull(ctx) {
 				return nil, nil
 			}
-			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return len(r.Watch.Pending) > 0 || historyFull(ctx) }); err != nil {
+			if r.mustContinue(ctx) && ctx.Err() == nil {
+				if err := r.continueAsNew(ctx, ""); err != nil || r.continued != nil {
+					return nil, err
+				}
+				continue
+			}
+			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool {
+				return len(r.Watch.Pending) > 0 || historyFull(ctx) || r.mustContinue(ctx)
+			}); err != nil {
 				return nil, err
 			}
 			continue
@@ -130,15 +150,15 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 		return nil
 	}
 	failure := &taken.Failure
-	r.heals.count[contract.PhaseTester], r.heals.tried = 0, map[string][]contract.HealAction{}
+	r.Heals.Count[contract.PhaseTester], r.Heals.Tried = 0, map[string][]contract.HealAction{}
 	if taken.Repair == 0 {
 		failure.Message += fmt.Sprintf("; the branch has had the %d repairs that it may get (git.max_repairs)", r.Watch.MaxRepairs)
-		r.heals.count[contract.PhaseTester] = r.MaxRetries // a person is asked at once
+		r.Heals.Count[contract.PhaseTester] = r.MaxRetries // a person is asked at once
 	} else {
 		r.Watch.Repairs++
 	}
 	r.Watch.Check = taken.ID
-	r.failed = failed{}
+	r.Failed = state.FailedWork{}
 	r.Phase, r.Status, r.Failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
 	if _, err := r.transition(ctx, flow.EventRecord(contract.EventCheckReceived, map[string]any{
 		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": r.Commit, "url": m.URL, "by": m.By, "repair": taken.Repair,
@@ -151,9 +171,14 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 	if failure == nil {
 		failure = r.runFrom(ctx, back)
 	}
-	if failure != nil {
+	if failure != nil || r.continued != nil {
 		return failure
 	}
+	return r.checkFixed(ctx)
+}
+
+// checkFixed ends the work on a check: its fix is released.
+func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
 	r.Watch.CheckName = ""
 	return r.failureOf(r.flush(ctx))
 }
@@ -199,45 +224,36 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 	return failure, events
 }
 
-// handleChecks registers the update and the signal by which messages come.
-func (r *run) handleChecks(ctx workflow.Context) error {
-	r.Watch.Seen = map[string]struct{}{}
-	update := func(ctx workflow.Context, m contract.CheckMessage) (contract.Ack, error) {
-		return r.receive(ctx, m.Cut()), nil
-	}
-	validator := func(_ workflow.Context, m contract.CheckMessage) error {
-		if why := r.unwanted(m); why != "" {
-			return flow.Rejected("%s", why)
-		}
-		return nil
-	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.UpdateCheck, update, workflow.UpdateHandlerOptions{Validator: validator}); err != nil {
-		return err
-	}
-	signals := workflow.GetSignalChannel(ctx, contract.UpdateCheck)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			var m contract.CheckMessage
-			if !signals.Receive(ctx, &m) {
-				return
-			}
-			m = m.Cut()
+// handleChecks registers the update and the signal by which messages come. The IDs
+// are those of messages that came before the workflow continued as new.
+func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
+	r.checks = flow.Commands[contract.CheckMessage, contract.Ack]{
+		ID: func(m contract.CheckMessage) string { return m.ID },
+		Accepts: func(_ string, m contract.CheckMessage) error {
 			if why := r.unwanted(m); why != "" {
-				r.ignore(ctx, m, contract.EventCheckIgnored, why)
-				continue
+				return flow.Rejected("%s", why)
 			}
-			r.receive(ctx, m)
-		}
+			return nil
+		},
+		Repeated: func(_ string, m contract.CheckMessage) contract.Ack {
+			r.Watch.Ignored++
+			return contract.Ack{Status: r.Status, Message: m.Cut().Name + " had come before"}
+		},
+		Refused: func(ctx workflow.Context, _ string, m contract.CheckMessage, why error) {
+			r.ignore(ctx, m.Cut(), contract.EventCheckIgnored, fault.Of(why).Message)
+		},
+	}
+	return r.checks.Register(ctx, ids, flow.Command[contract.CheckMessage, contract.Ack]{
+		Name: contract.UpdateCheck,
+		Apply: func(ctx workflow.Context, m contract.CheckMessage) (contract.Ack, error) {
+			return r.receive(ctx, m.Cut()), nil
+		},
 	})
-	return nil
 }
 
 // unwanted says why a message cannot be taken now, "" if it can. It must not
 // change anything.
 func (r *run) unwanted(m contract.CheckMessage) string {
-	if _, came := r.Watch.Seen[m.ID]; came && m.ID != "" {
-		return "" // acknowledged again
-	}
 	if wrong := m.Wrong(); wrong != "" {
 		return "the message " + wrong
 	}
@@ -254,14 +270,9 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	return ""
 }
 
-// receive takes a message once. It may come while the release is at work, or
+// receive takes a message. It may come while the release is at work, or
 // while another is mended: then it waits its turn.
 func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
-	if _, came := r.Watch.Seen[m.ID]; came {
-		r.Watch.Ignored++
-		return contract.Ack{Status: r.Status, Message: m.Name + " had come before"}
-	}
-	r.Watch.Seen[m.ID] = struct{}{}
 	if !m.Failed() {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
 		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; there is nothing to mend"}

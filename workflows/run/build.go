@@ -8,6 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
 // stepGraph carries out the plan's steps: each as soon as those it depends on
@@ -29,7 +30,7 @@ type stepGraph struct {
 func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	g := &stepGraph{run: r, order: r.Plan.Order(), done: r.done, cancel: cancel}
+	g := &stepGraph{run: r, order: r.Plan.Order(), done: r.Done, cancel: cancel}
 	g.resetSteps()
 	if err := g.carryOut(work); err != nil && g.failure == nil {
 		return nil, r.failureOf(err)
@@ -103,11 +104,11 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	}
 	// What needs no merge is done here for nothing; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
-	model, told := r.Models[contract.AgentBuilder], r.controls.revision
+	model, told := r.Models[contract.AgentBuilder], r.Revision
 	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
-		Talk: r.forkedConversation(step.ID), GoOn: r.heals.takeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
+		Talk: r.forkedConversation(step.ID), GoOn: r.Heals.TakeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
 	})
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -125,7 +126,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 // forkedConversation returns what the conversation of a forked step begins with. After a
 // first attempt it begins anew, as any other.
 func (r *run) forkedConversation(step string) *contract.ConversationFork {
-	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.executions[step].ID == 0 {
+	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.Executions[step].ID == 0 {
 		return f.Talk
 	}
 	return nil
@@ -136,7 +137,7 @@ func (r *run) forkedConversation(step string) *contract.ConversationFork {
 func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
 	r := g.run
 	r.reachable[id] = true
-	if r.controls.revision != told {
+	if r.Revision != told {
 		r.notifyStep(ctx, id)
 	}
 }
@@ -148,14 +149,14 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.Step(id)
 	delete(r.reachable, id)
 	view.Attempt, view.Turns = result.Attempt, result.Turns
-	r.executions[id], r.credits[id] = contract.ExecutionRef{ID: result.ExecutionID, Attempt: result.Attempt}, result.Credit
+	r.Executions[id], r.Credits[id] = contract.ExecutionRef{ID: result.ExecutionID, Attempt: result.Attempt}, result.Credit
 	r.Usage = r.Usage.Add(result.Usage)
 	failure := result.Failure
 	if err != nil {
 		failure = fault.Of(err)
 	}
 	if result.Lost != "" {
-		r.heals.exclude(result.Lost)
+		r.Heals.Exclude(result.Lost)
 		r.affinityOf(contract.PhaseBuilder, id).Worker = ""
 	}
 	switch {
@@ -169,9 +170,9 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	}
 	if failure != nil && g.failure == nil {
 		g.failure = failure
-		r.failed = failed{step: id, workspace: result.Change.To, from: result.Change.From}
+		r.Failed = state.FailedWork{Step: id, Workspace: result.Change.To, From: result.Change.From}
 		if c := result.Conflict; c != nil {
-			r.failed = failed{step: c.Step, workspace: result.Change.From}
+			r.Failed = state.FailedWork{Step: c.Step, Workspace: result.Change.From}
 		}
 		// Others go on while the failure may be healed: what they do is not paid
 		// for again then.
@@ -183,15 +184,15 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 
 // integrate brings the changes of all steps together, in plan order.
 func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Failure) {
-	r.changes, r.stages = nil, nil
+	r.Changes, r.Stages = nil, nil
 	for _, id := range g.order {
-		r.changes = append(r.changes, g.done[id])
+		r.Changes = append(r.Changes, g.done[id])
 	}
 	base := r.in.Settings.Repo.Workspace()
-	head, rest := base, r.changes
+	head, rest := base, r.Changes
 	for len(rest) > 0 && rest[0].From.Tree == head.Tree {
 		head, rest = rest[0].To.Of(base), rest[1:]
-		r.stages = append(r.stages, head.Slim())
+		r.Stages = append(r.Stages, head.Slim())
 	}
 	if len(rest) > 0 {
 		result, err := flow.LocalFirst(ctx, r.affinityOf(contract.PhaseBuilder, ""), contract.ActivityIntegrate, len(rest), func(quick bool) any {
@@ -201,14 +202,14 @@ func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Fail
 			return nil, r.failureOf(err)
 		}
 		if c := result.Conflict; c != nil {
-			r.failed = failed{step: c.Step, workspace: result.Workspace}
+			r.Failed = state.FailedWork{Step: c.Step, Workspace: result.Workspace}
 			return nil, flow.MergeConflict(*c)
 		}
 		head = result.Workspace
-		r.stages = append(r.stages, result.Stages...)
+		r.Stages = append(r.Stages, result.Stages...)
 	}
-	r.workspace = head
-	return buildOutput{Steps: len(r.changes), Tree: head.Tree, Patch: head.Patch, Usage: r.Usage}, nil
+	r.Workspace = head
+	return buildOutput{Steps: len(r.Changes), Tree: head.Tree, Patch: head.Patch, Usage: r.Usage}, nil
 }
 
 // buildOutput is what a run's builder_output shows.

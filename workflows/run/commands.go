@@ -15,18 +15,18 @@ type controls struct {
 	stop     *contract.Failure
 	stopper  *contract.PipelineCommand // what a deliberation that plans the run is told of the stop; nil: nothing
 	timedOut bool
-	revision int64                         // Seq of the last orders that the steps were told
 	approval *approval                     // the one that the run waits for
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	changed  bool                          // a command was applied since the last phase began
-	approved map[string]consent            // what was approved, by kind
-
-	failingBaseAccepted bool // a person lets the run go on from a base commit that fails its checks
 }
 
 // handle registers queries, updates and signals.
-func (r *run) handle(ctx workflow.Context) error {
-	r.controls.edited, r.controls.approved = map[int64]contract.PlanResult{}, map[string]consent{}
+func (r *run) handle(ctx workflow.Context, before *snapshot) error {
+	r.controls.edited = map[int64]contract.PlanResult{}
+	var commands, checks []string
+	if before != nil {
+		commands, checks = before.Commands, before.Checks
+	}
 	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.RunView, error) {
 		id := ""
 		if a := r.controls.approval; a != nil && !a.answered() {
@@ -54,7 +54,7 @@ func (r *run) handle(ctx workflow.Context) error {
 	}
 	approve := r.command(contract.UpdateApprove, r.checkApprove, r.applyApprove)
 	approve.Prepare = r.readEdited
-	if err := r.commands.Register(ctx, nil,
+	if err := r.commands.Register(ctx, commands,
 		approve,
 		r.command(contract.UpdateReject, r.checkAnswer, r.applyReject),
 		r.command(contract.UpdatePause, r.checkPause, r.applyPause),
@@ -66,7 +66,7 @@ func (r *run) handle(ctx workflow.Context) error {
 	); err != nil {
 		return err
 	}
-	return r.handleChecks(ctx)
+	return r.handleChecks(ctx, checks)
 }
 
 // command is a command that changes the state and says what happened: as a record
@@ -103,7 +103,7 @@ func (r *run) refuse(ctx workflow.Context, name string, args contract.Command, w
 // and of the plan. Steps that never began have none.
 func (r *run) transcriptKeys() []contract.TranscriptKey {
 	keys := []contract.TranscriptKey{}
-	if e := r.executions[string(contract.PhasePlanner)]; e.ID != 0 && !r.in.Settings.PlanGiven {
+	if e := r.Executions[string(contract.PhasePlanner)]; e.ID != 0 && !r.in.Settings.PlanGiven {
 		keys = append(keys, contract.TranscriptKey{
 			Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: e.Attempt, ExecutionID: e.ID, Turns: 1,
 			Workflow: contract.RunWorkflowID(r.in.RunID),
@@ -115,7 +115,7 @@ func (r *run) transcriptKeys() []contract.TranscriptKey {
 		}
 		keys = append(keys, contract.TranscriptKey{
 			Phase: contract.PhaseBuilder, Step: s.ID, Agent: contract.AgentBuilder, Attempt: s.Attempt,
-			ExecutionID: r.executions[s.ID].ID, Turns: s.Turns, Workflow: contract.StepWorkflowID(r.in.RunID, s.ID),
+			ExecutionID: r.Executions[s.ID].ID, Turns: s.Turns, Workflow: contract.StepWorkflowID(r.in.RunID, s.ID),
 		})
 	}
 	return keys
@@ -225,7 +225,7 @@ func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failu
 	switch {
 	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(contract.ApprovalPlan):
 		return r.askApproval(ctx, contract.ApprovalPlan)
-	case p == contract.PhaseReleaser && (s.ApproveRelease || r.protected.Total > 0) && !r.hasApproval(contract.ApprovalRelease):
+	case p == contract.PhaseReleaser && (s.ApproveRelease || r.Protected.Total > 0) && !r.hasApproval(contract.ApprovalRelease):
 		return r.askApproval(ctx, contract.ApprovalRelease)
 	}
 	return nil

@@ -14,17 +14,17 @@ import (
 // is kept: an attempt that follows makes another plan of it, and pays for no other
 // deliberation.
 func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
-	if r.transcript != nil {
+	if r.Transcript != nil {
 		return r.askPlanner(ctx, execution)
 	}
-	if r.consensus == nil && r.in.Settings.PlanBy != contract.PlanByDeliberation {
+	if r.Consensus == nil && r.in.Settings.PlanBy != contract.PlanByDeliberation {
 		alone, err := r.askPlanner(ctx, execution)
 		if over := r.in.Settings.Deliberation.GammaComplexityOver; err != nil || over <= 0 || alone.Plan.ComplexityScore <= over {
 			return alone, err
 		}
 		r.Usage = r.Usage.Add(alone.Usage)
 	}
-	if r.consensus == nil {
+	if r.Consensus == nil {
 		if err := r.deliberate(ctx, execution); err != nil {
 			return contract.PlanResult{}, err
 		}
@@ -35,8 +35,8 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 	if failure := r.awaitUnpaused(ctx); failure != nil { // a paused run asks no model
 		return contract.PlanResult{}, fault.Restore(*failure)
 	}
-	if r.transcript.PlanID != 0 {
-		return contract.PlanResult{ID: r.transcript.PlanID, Plan: r.transcript.Plan}, nil
+	if r.Transcript.PlanID != 0 {
+		return contract.PlanResult{ID: r.Transcript.PlanID, Plan: r.Transcript.Plan}, nil
 	}
 	return r.askPlanner(ctx, execution)
 }
@@ -63,7 +63,7 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 	case !result.Consensus:
 		return noConsensus(result)
 	}
-	r.consensus = &result
+	r.Consensus = &result
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 		return
 	}
 	r.knownMemberModels = r.memberModels()
-	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.controls.revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
+	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.Revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
 }
 
 // keepTranscript keeps what was said as artifacts of the run, and learns whether what
@@ -90,10 +90,10 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionRef) error {
 	var minutes contract.MinutesResult
 	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityMinutes, contract.MinutesInput{
-		RunID: r.in.RunID, Execution: execution, Result: *r.consensus,
+		RunID: r.in.RunID, Execution: execution, Result: *r.Consensus,
 	}).Get(ctx, &minutes)
 	if err == nil {
-		r.transcript = &minutes
+		r.Transcript = &minutes
 	}
 	return err
 }
@@ -116,8 +116,8 @@ func noConsensus(result contract.DeliberationResult) error {
 
 // pipelineID returns the deliberation that the plan came from, 0 for none.
 func (r *run) pipelineID() int64 {
-	if r.consensus == nil {
+	if r.Consensus == nil {
 		return 0
 	}
-	return r.consensus.PipelineID
+	return r.Consensus.PipelineID
 }

@@ -36,7 +36,7 @@ func TestWhoWasSwitchedToThePlannersModelFollowsThePlanner(t *testing.T) {
 	own := contract.ModelChoice{Provider: "d", Model: "own"}
 	r := &run{in: contract.RunInput{Settings: contract.Settings{Deliberation: &contract.DeliberationSettings{
 		Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: first, contract.AgentBeta: first, contract.AgentGamma: first},
-	}}}, State: state.State{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: first}}, switched: map[contract.Agent]contract.ModelChoice{}}
+	}}}, State: state.State{Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: first}, SwitchedModels: map[contract.Agent]contract.ModelChoice{}}}
 	r.applySwitchModel(nil, contract.Command{Model: &all})
 	r.applySwitchModel(nil, contract.Command{Agent: contract.AgentGamma, Model: &own})
 	require.Equal(t, all, r.memberModels()[contract.AgentAlpha])

@@ -201,7 +201,7 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 			},
 			class: contract.ClassConfig, code: contract.CodeMissing, agent: true,
 		}
-	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.controls.failingBaseAccepted && !r.in.Settings.PrepareOnly:
+	case len(b.Red) > 0 && r.in.Settings.Environment.AskIfRed && !r.FailingBaseAccepted && !r.in.Settings.PrepareOnly:
 		return &setupProblem{
 			Question: contract.Question{
 				Reason:         "the base commit fails its own checks: " + strings.Join(b.Red, ", "),
@@ -221,7 +221,7 @@ func (r *run) askAboutEnvironment(ctx workflow.Context, p setupProblem) *contrac
 		return failure
 	}
 	if a.granted && p.class == contract.ClassHuman {
-		r.controls.failingBaseAccepted = true
+		r.FailingBaseAccepted = true
 	}
 	note, kind := r.resolution(a)
 	if _, err := r.transition(ctx, contract.Record{

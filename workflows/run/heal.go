@@ -9,48 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
-
-// heals is what a run knows of its self-heals.
-type heals struct {
-	number     int // of heals so far
-	underWay   int // the number of the heal that has started and not ended; 0: none
-	questions  int // to people so far
-	count      map[contract.Phase]int
-	tried      map[string][]contract.HealAction // by what failed and how
-	lessons    map[string][]int                 // heals that the next attempt is told of, by phase or step
-	strict     map[contract.Phase]bool
-	applied    []appliedHeal             // whose phase has not gone through yet
-	open       *appliedHeal              // carried out; what it came to is not applied yet
-	schema     map[contract.Phase]bool   // whose providers are sent the strict forms of schemas
-	compact    map[string]int            // how often contexts were halved, by phase or step
-	resumeFrom map[string]contract.GoOn  // steps whose next attempt goes on where the last one ended
-	affinities map[string]*flow.Affinity // where work is done, by phase or step
-	excluded   []string                  // workers whose machines failed
-	budgets    map[contract.Agent]*errorBudget
-}
-
-// appliedHeal is a heal whose phase is at work again.
-type appliedHeal struct {
-	contract.Directive
-	phase contract.Phase // that had failed
-	step  string         // of it, if it was one
-}
-
-func newHeals() heals {
-	return heals{
-		count: map[contract.Phase]int{}, tried: map[string][]contract.HealAction{}, lessons: map[string][]int{},
-		strict: map[contract.Phase]bool{}, budgets: map[contract.Agent]*errorBudget{}, schema: map[contract.Phase]bool{},
-		compact: map[string]int{}, resumeFrom: map[string]contract.GoOn{}, affinities: map[string]*flow.Affinity{},
-	}
-}
-
-// failed is the work that a phase failed in.
-type failed struct {
-	step      string             // of the builder
-	workspace contract.Workspace // where it was then
-	from      contract.Workspace // where the step had begun
-}
 
 // heal makes what it can of a phase's failure. It returns the phase from which
 // the run goes on, or the failure that it ends with.
@@ -59,7 +19,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		return "", failure
 	}
 	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is no fault of theirs
-		r.recordFailure(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.failed.step)})
+		r.recordFailure(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
 	}
 	var asked contract.Command // by a person
 	for {
@@ -69,7 +29,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		if r.controls.stop != nil || ctx.Err() != nil {
 			return "", failure
 		}
-		if asked.Action == "" && r.heals.count[p] >= r.MaxRetries {
+		if asked.Action == "" && r.Heals.Count[p] >= r.MaxRetries {
 			asked.Action = contract.HealAskPerson
 		}
 		d, err := r.selfHeal(ctx, p, failure, asked)
@@ -87,7 +47,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 			if end != nil {
 				return "", end
 			}
-			r.heals.count[p], r.heals.tried = 0, map[string][]contract.HealAction{}
+			r.Heals.Count[p], r.Heals.Tried = 0, map[string][]contract.HealAction{}
 			action := r.actionAfter(a, failure)
 			if action == "" {
 				return r.applyDirective(ctx, p, d)
@@ -107,7 +67,7 @@ func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contr
 	if d.Failed == "" || asked.Action != contract.HealAskPerson {
 		return d
 	}
-	d.Ask = fault.QuestionAbout(p, r.failed.step, failure)
+	d.Ask = fault.QuestionAbout(p, r.Failed.Step, failure)
 	d.Ask.Reason += "; and no heal could look at it: " + d.Failed
 	d.Failed = ""
 	return d
@@ -121,33 +81,33 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 			return d, err
 		}
 	}
-	r.heals.number++
+	r.Heals.Number++
 	if _, err := r.transition(ctx, contract.Record{Events: []contract.EventDraft{
-		{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.Status, "heal": r.heals.number}},
+		{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.Status, "heal": r.Heals.Number}},
 	}}); err != nil {
 		return d, err
 	}
 	s, agent := r.in.Settings, contract.AgentOf(p)
-	key := triedAt(flow.WorkKey(p, r.failed.step), failure)
+	key := triedAt(flow.WorkKey(p, r.Failed.Step), failure)
 	in := contract.HealInput{
-		RunID: r.in.RunID, Number: r.heals.number, Phase: p, Step: r.failed.step, Execution: r.executionOf(p, r.failed.step),
-		Failure: *failure, Tried: r.heals.tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
+		RunID: r.in.RunID, Number: r.Heals.Number, Phase: p, Step: r.Failed.Step, Execution: r.executionOf(p, r.Failed.Step),
+		Failure: *failure, Tried: r.Heals.Tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
 		Model: r.Models[agent], Repair: r.Models[contract.AgentRepair], Others: r.otherModels(),
 		PlanID: r.PlanID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
-		From: r.failed.from, Orders: r.instructionsFor(contract.AgentRepair), Generation: r.heals.budgetOf(contract.AgentRepair).generation,
-		Compacted: r.heals.compact[flow.WorkKey(p, r.failed.step)], Avoid: r.heals.excluded,
+		From: r.Failed.From, Orders: r.instructionsFor(contract.AgentRepair), Generation: r.Heals.Budget(contract.AgentRepair).Generation,
+		Compacted: r.Heals.Compact[flow.WorkKey(p, r.Failed.Step)], Avoid: r.Heals.Excluded,
 		Check: r.Watch.Check,
 	}
 	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
 		contract.WorkflowSelfHeal, in)
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
-		r.heals.underWay = in.Number
-		if r.controls.revision != in.Orders.Seq { // something was asked of the run meanwhile
+		r.Heals.UnderWay = in.Number
+		if r.Revision != in.Orders.Seq { // something was asked of the run meanwhile
 			r.notifyHeal(ctx)
 		}
 	}
 	err := child.Get(ctx, &d)
-	r.heals.underWay = 0
+	r.Heals.UnderWay = 0
 	if err != nil && ctx.Err() != nil {
 		return d, ctx.Err()
 	}
@@ -157,15 +117,15 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		d = contract.Directive{Number: in.Number, Action: asked.Action, Failed: fault.Of(err).Message, Class: failure.Class, Code: failure.Code}
 	}
 	if d.Failed == "" {
-		r.heals.open = &appliedHeal{d, p, r.failed.step}
+		r.Heals.Open = &state.AppliedHeal{Directive: d, Failed: p, Step: r.Failed.Step}
 	}
 	r.Usage = r.Usage.Add(d.Usage)
 	r.LastHealAction = string(d.Action)
 	if d.Action != contract.HealAskPerson {
 		if !repeatable(d) {
-			r.heals.tried[key] = append(r.heals.tried[key], d.Action)
+			r.Heals.Tried[key] = append(r.Heals.Tried[key], d.Action)
 		}
-		r.heals.count[p]++
+		r.Heals.Count[p]++
 		r.RetryCount++
 	}
 	if d.Blame != nil {
@@ -198,20 +158,20 @@ func (r *run) executionOf(p contract.Phase, step string) contract.ExecutionRef {
 	if step != "" {
 		name = step
 	}
-	ref := r.executions[name]
+	ref := r.Executions[name]
 	ref.RunID, ref.Phase, ref.Step = r.in.RunID, p, step
 	if ref.ID == 0 { // it failed before it began: the phase tells
-		ref = r.executions[string(p)]
+		ref = r.Executions[string(p)]
 	}
 	return ref
 }
 
 // repairFrom returns the workspace in which a repair of a phase starts.
 func (r *run) repairFrom(p contract.Phase) contract.Workspace {
-	if p == contract.PhaseBuilder && r.failed.workspace.Tree != "" {
-		return r.failed.workspace.Of(r.in.Settings.Repo.Workspace())
+	if p == contract.PhaseBuilder && r.Failed.Workspace.Tree != "" {
+		return r.Failed.Workspace.Of(r.in.Settings.Repo.Workspace())
 	}
-	return r.workspace
+	return r.Workspace
 }
 
 // applyDirective applies a directive and returns the phase that is next.
@@ -227,11 +187,11 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 	}
 	step := ""
 	if back == contract.PhaseBuilder {
-		step = r.failed.step
+		step = r.Failed.Step
 	}
-	r.heals.lessons[flow.WorkKey(back, step)] = append(r.heals.lessons[flow.WorkKey(back, step)], d.Number)
+	r.Heals.Lessons[flow.WorkKey(back, step)] = append(r.Heals.Lessons[flow.WorkKey(back, step)], d.Number)
 	if d.Strict {
-		r.heals.strict[back] = true
+		r.Heals.Strict[back] = true
 	}
 	if d.Model != nil {
 		r.setModel(contract.AgentOf(back), *d.Model)
@@ -247,8 +207,13 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 	}
 	if back == contract.PhasePlanner {
 		// Another plan has other steps: what was built for this one is void.
-		r.done, r.workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
-		r.heals.forgetSteps()
+		r.Done, r.Workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
+		r.Heals.ForgetSteps()
+		for _, step := range workflow.DeterministicKeys(r.affinities) {
+			if strings.HasPrefix(step, string(contract.PhaseBuilder)+"/") {
+				delete(r.affinities, step)
+			}
+		}
 	}
 	r.markApplied()
 	return back, nil
@@ -256,8 +221,8 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 
 // markApplied takes note that the heal that was carried out last is applied.
 func (r *run) markApplied() {
-	if r.heals.open != nil {
-		r.heals.applied, r.heals.open = append(r.heals.applied, *r.heals.open), nil
+	if r.Heals.Open != nil {
+		r.Heals.Applied, r.Heals.Open = append(r.Heals.Applied, *r.Heals.Open), nil
 	}
 }
 
@@ -267,20 +232,20 @@ func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) 
 	key := flow.WorkKey(back, step)
 	switch {
 	case d.Schema:
-		r.heals.schema[back] = true
+		r.Heals.Schema[back] = true
 	case d.Code == contract.CodeBadRequest:
-		delete(r.heals.schema, back) // which this provider does not take
+		delete(r.Heals.Schema, back) // which this provider does not take
 	}
 	if d.Compact > 0 {
-		r.heals.compact[key] = d.Compact
-		if ended := r.executions[step]; step != "" && ended.ID != 0 && r.failed.workspace.Tree != "" {
-			r.heals.resumeFrom[step] = contract.GoOn{Execution: ended.ID, From: r.failed.from, At: r.failed.workspace}
+		r.Heals.Compact[key] = d.Compact
+		if ended := r.Executions[step]; step != "" && ended.ID != 0 && r.Failed.Workspace.Tree != "" {
+			r.Heals.ResumeFrom[step] = contract.GoOn{Execution: ended.ID, From: r.Failed.From, At: r.Failed.Workspace}
 		}
 	}
 	if d.Worker != "" {
 		r.affinityOf(back, step).Worker = d.Worker
 		if r.Failure != nil {
-			r.heals.exclude(r.Failure.Worker)
+			r.Heals.Exclude(r.Failure.Worker)
 		}
 	}
 }
@@ -288,74 +253,34 @@ func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) 
 // affinityOf returns where the work of a phase or step is done.
 func (r *run) affinityOf(p contract.Phase, step string) *flow.Affinity {
 	key := flow.WorkKey(p, step)
-	at := r.heals.affinities[key]
-	if at == nil {
-		at = &flow.Affinity{Queue: contract.QueueOf(p)}
-		at.OnLost = func(ctx workflow.Context, worker string) {
-			r.heals.exclude(worker)
-			r.log.Warn("The worker chosen for a phase did not take its work; any other may", "phase", p, "worker", worker)
-			if err := r.rows.Write(ctx, flow.WorkerLostRecord(key, worker, at.Queue)); err != nil {
-				r.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
-			}
+	if r.affinities[key] == nil {
+		r.affinities[key] = r.newAffinity(key, "")
+	}
+	return r.affinities[key]
+}
+
+// newAffinity makes the work of a phase or step go to one worker, "" for any of the
+// role.
+func (r *run) newAffinity(key, worker string) *flow.Affinity {
+	phase, _, _ := strings.Cut(key, "/")
+	at := &flow.Affinity{Queue: contract.QueueOf(contract.Phase(phase)), Worker: worker}
+	at.OnLost = func(ctx workflow.Context, worker string) {
+		r.Heals.Exclude(worker)
+		r.log.Warn("The worker chosen for a phase did not take its work; any other may", "phase", phase, "worker", worker)
+		if err := r.rows.Write(ctx, flow.WorkerLostRecord(key, worker, at.Queue)); err != nil {
+			r.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
 		}
-		r.heals.affinities[key] = at
 	}
 	return at
-}
-
-// exclude lets no heal of the run choose a worker any more.
-func (h *heals) exclude(worker string) {
-	if worker != "" && !slices.Contains(h.excluded, worker) {
-		h.excluded = append(h.excluded, worker)
-	}
-}
-
-// takeResume returns, once, where the next attempt of a step goes on.
-func (h *heals) takeResume(step string) *contract.GoOn {
-	from, ok := h.resumeFrom[step]
-	if !ok {
-		return nil
-	}
-	delete(h.resumeFrom, step)
-	return &from
-}
-
-// forgetSteps forgets what was learnt of the steps of a plan that is made anew:
-// those of the next one may have the same names.
-func (h *heals) forgetSteps() {
-	builder := string(contract.PhaseBuilder)
-	for _, key := range workflow.DeterministicKeys(h.lessons) {
-		if strings.HasPrefix(key, builder) {
-			delete(h.lessons, key)
-		}
-	}
-	for _, key := range workflow.DeterministicKeys(h.tried) {
-		if strings.HasPrefix(key, builder) {
-			delete(h.tried, key)
-		}
-	}
-	for _, key := range workflow.DeterministicKeys(h.compact) {
-		if strings.HasPrefix(key, builder) {
-			delete(h.compact, key)
-		}
-	}
-	for _, key := range workflow.DeterministicKeys(h.affinities) {
-		if strings.HasPrefix(key, builder+"/") {
-			delete(h.affinities, key)
-		}
-	}
-	h.resumeFrom = map[string]contract.GoOn{}
-	delete(h.strict, contract.PhaseBuilder)
-	delete(h.schema, contract.PhaseBuilder)
 }
 
 // undo forgets what a step that was done came to, because it does not go
 // together with other steps, and with it what was built on it.
 func (r *run) undo(step string) {
-	delete(r.done, step)
+	delete(r.Done, step)
 	for _, id := range r.Plan.Order() {
 		if slices.Contains(r.Plan.Requires(id), step) {
-			delete(r.done, id)
+			delete(r.Done, id)
 		}
 	}
 }
@@ -363,18 +288,18 @@ func (r *run) undo(step string) {
 // takeOver makes a patch part of the run's work. One of the builder stands for
 // the change of the step that failed.
 func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Credit) {
-	r.credits[c.Step] = credit
+	r.Credits[c.Step] = credit
 	if p == contract.PhaseBuilder {
-		if r.failed.from.Tree != "" { // the repair went on where the step had ended
-			c.From = r.failed.from
+		if r.Failed.From.Tree != "" { // the repair went on where the step had ended
+			c.From = r.Failed.From
 		}
-		r.done[c.Step] = c
+		r.Done[c.Step] = c
 		r.Step(c.Step).Status = contract.StepCompleted
 		return
 	}
-	r.changes = append(r.changes, c)
-	r.workspace = c.To.Of(r.workspace)
-	r.stages = append(r.stages, c.To.Slim())
+	r.Changes = append(r.Changes, c)
+	r.Workspace = c.To.Of(r.Workspace)
+	r.Stages = append(r.Stages, c.To.Slim())
 }
 
 // openHealOutcomes says of the heals of which nobody knows whether they helped that
@@ -384,13 +309,13 @@ func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 	var notes []contract.HealNote
 	var events []contract.EventDraft
 	r.markApplied()
-	for _, a := range r.heals.applied {
+	for _, a := range r.Heals.Applied {
 		notes = append(notes, contract.HealNote{
 			Number: a.Number, Status: contract.HealFailed, ErrorType: a.Class, Action: a.Action, Output: contract.HealOutput{Result: result},
 		})
 		events = append(events, flow.HealEvent(contract.EventHealFailed, a.Directive, result))
 	}
-	r.heals.applied = nil
+	r.Heals.Applied = nil
 	return notes, events
 }
 
@@ -400,16 +325,16 @@ func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contract.HealNote, []contract.EventDraft) {
 	var notes []contract.HealNote
 	var events []contract.EventDraft
-	var waiting []appliedHeal
-	for _, a := range r.heals.applied {
-		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(a.phase)+" went through"
-		_, done := r.done[a.step]
+	var waiting []state.AppliedHeal
+	for _, a := range r.Heals.Applied {
+		status, kind, result := contract.HealSuccess, contract.EventHealSuccess, "the "+string(a.Failed)+" went through"
+		_, done := r.Done[a.Step]
 		switch {
-		case failure != nil && a.phase == p && done && a.step != r.failed.step && a.Change == nil:
-			result = a.step + " went through"
+		case failure != nil && a.Failed == p && done && a.Step != r.Failed.Step && a.Change == nil:
+			result = a.Step + " went through"
 		case failure != nil:
 			status, kind, result = contract.HealFailed, contract.EventHealFailed, "the "+string(p)+" failed again: "+failure.Message
-		case a.phase != p:
+		case a.Failed != p:
 			waiting = append(waiting, a)
 			continue
 		}
@@ -418,7 +343,7 @@ func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contr
 		})
 		events = append(events, flow.HealEvent(kind, a.Directive, result))
 	}
-	r.heals.applied = waiting
+	r.Heals.Applied = waiting
 	return notes, events
 }
 
@@ -431,9 +356,9 @@ func (r *run) loopSettings() contract.LoopSettings {
 // lessonsOf says what the next attempt of a phase or step is told.
 func (r *run) lessonsOf(p contract.Phase, step string) contract.Lessons {
 	key := flow.WorkKey(p, step)
-	l := contract.Lessons{Heals: r.heals.lessons[key], Strict: r.heals.strict[p], Schema: r.heals.schema[p], Compact: r.heals.compact[key]}
-	if c := r.heals.budgets[contract.AgentOf(p)]; c != nil {
-		l.Generation = c.generation
+	l := contract.Lessons{Heals: r.Heals.Lessons[key], Strict: r.Heals.Strict[p], Schema: r.Heals.Schema[p], Compact: r.Heals.Compact[key]}
+	if c := r.Heals.Budgets[contract.AgentOf(p)]; c != nil {
+		l.Generation = c.Generation
 	}
 	return l
 }

@@ -26,9 +26,9 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 		return flow.Rejected("no agent is called %q", fault.Clip(string(c.Agent), flow.MaxName))
 	case !r.deliberates(c.Agent):
 		return flow.Rejected("nobody deliberates about the plan of run %d (plan_by planner), so %s is never asked; switch the planner's model instead", r.in.RunID, c.Agent)
-	case r.consensus != nil:
+	case r.Consensus != nil:
 		return flow.Rejected("the deliberation about the plan of run %d is over (pipeline %d), so %s is not asked any more; to deliberate anew: rgpt run replay %d --phase planner",
-			r.in.RunID, r.consensus.PipelineID, c.Agent, r.in.RunID)
+			r.in.RunID, r.Consensus.PipelineID, c.Agent, r.in.RunID)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 	}
 	for _, m := range contract.Members() {
 		if r.deliberates(m.Agent()) && (c.Agent == "" || c.Agent == m.Agent()) {
-			r.switched[m.Agent()] = *c.Model
+			r.SwitchedModels[m.Agent()] = *c.Model
 		}
 	}
 	r.notifyAgents(ctx)
@@ -123,7 +123,7 @@ func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 		if own.Provider == first.Provider && own.Model == first.Model && now.Model != "" {
 			own = now
 		}
-		if other, ok := r.switched[m.Agent()]; ok {
+		if other, ok := r.SwitchedModels[m.Agent()]; ok {
 			own = other
 		}
 		models[m.Agent()] = own
@@ -136,8 +136,8 @@ func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 func (r *run) followPlanner(next contract.ModelChoice) {
 	planner := r.Models[contract.AgentPlanner]
 	for _, m := range contract.Members() {
-		if own, ok := r.switched[m.Agent()]; ok && own.Provider == planner.Provider && own.Model == planner.Model {
-			r.switched[m.Agent()] = next
+		if own, ok := r.SwitchedModels[m.Agent()]; ok && own.Provider == planner.Provider && own.Model == planner.Model {
+			r.SwitchedModels[m.Agent()] = next
 		}
 	}
 }

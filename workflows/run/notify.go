@@ -9,7 +9,7 @@ import (
 // notifyAgents tells the steps and the heal that are under way how things are to
 // be from now on.
 func (r *run) notifyAgents(ctx workflow.Context) {
-	r.controls.revision++
+	r.Revision++
 	r.notifyHeal(ctx)
 	for _, s := range r.Steps {
 		if r.reachable[s.ID] {
@@ -24,14 +24,14 @@ func (r *run) notifyStep(ctx workflow.Context, step string) {
 
 // notifyHeal tells a heal that is under way, which passes it on to the Repair agent.
 func (r *run) notifyHeal(ctx workflow.Context) {
-	if n := r.heals.underWay; n > 0 {
+	if n := r.Heals.UnderWay; n > 0 {
 		r.notify(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
 	}
 }
 
 // instructionsFor says how things are to be from now on for an agent.
 func (r *run) instructionsFor(agent contract.Agent) contract.Orders {
-	return contract.Orders{Seq: r.controls.revision, Paused: r.controls.paused, Model: r.Models[agent]}
+	return contract.Orders{Seq: r.Revision, Paused: r.controls.paused, Model: r.Models[agent]}
 }
 
 func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {

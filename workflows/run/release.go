@@ -18,25 +18,25 @@ type releaseOutput struct {
 // they are pushed.
 func (r *run) findProtected(ctx workflow.Context) error {
 	s := r.in.Settings.Release
-	r.protected = contract.ProtectedFiles{}
+	r.Protected = contract.ProtectedFiles{}
 	if !contract.Pushes(r.in.Settings.Repo, s) || len(s.Protected) == 0 {
 		return nil
 	}
 	return r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, flow.LongWork, contract.ActivityProtected, contract.ProtectedInput{
-		Workspace: r.workspace, Stages: r.stages, Patterns: s.Protected,
-	}).Get(ctx, &r.protected)
+		Workspace: r.Workspace, Stages: r.Stages, Patterns: s.Protected,
+	}).Get(ctx, &r.Protected)
 }
 
 // releaseBranch makes the branch with the run's commits, the report and the zip.
 func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
-	credits := make([]contract.Credit, len(r.changes))
-	for i, c := range r.changes {
-		credits[i] = r.credits[c.Step]
+	credits := make([]contract.Credit, len(r.Changes))
+	for i, c := range r.Changes {
+		credits[i] = r.Credits[c.Step]
 	}
 	var result contract.ReleaseResult
 	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, flow.LongWork, contract.ActivityRelease, contract.ReleaseInput{
-		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.workspace,
-		Credits: credits, Stages: r.stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
+		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.Workspace,
+		Credits: credits, Stages: r.Stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
 	}).Get(ctx, &result)
 	if err != nil {
 		return nil, r.failureOf(err)

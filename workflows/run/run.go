@@ -26,10 +26,14 @@ func Workflow(ctx workflow.Context, in contract.RunInput) (contract.RunResult, e
 	r := newRun(ctx, in)
 	work, cancel := workflow.WithCancel(ctx)
 	r.cancel = cancel // a command may have come before the workflow's first task
-	if err := r.handle(ctx); err != nil {
+	before, err := r.restore(in.Continued)
+	if err == nil {
+		err = r.handle(ctx, before)
+	}
+	if err != nil {
 		return contract.RunResult{}, err
 	}
-	return r.run(ctx, work)
+	return r.run(ctx, work, before)
 }
 
 // run is the workflow's state: the run's own (pure) and what coordinates it.
@@ -40,26 +44,20 @@ type run struct {
 	rows      *flow.Recorder
 	controls  controls // what people asked for: pause, stop, approvals
 	commands  flow.Commands[contract.Command, contract.Ack]
+	checks    flow.Commands[contract.CheckMessage, contract.Ack]
 	cancel    workflow.CancelFunc
 	stopClock workflow.CancelFunc // of the time that the run may take
 
-	completed         *contract.Record                 // of a phase, not written yet; see complete
-	executions        map[string]contract.ExecutionRef // the last of each phase and step, by name
-	reachable         map[string]bool                  // steps whose workflows have started
-	credits           map[string]contract.Credit       // by step
-	done              map[string]contract.Change       // by step
-	failed            failed                           // what the phase failed in
-	heals             heals
+	runDeadline time.Time // by when the run must have ended; zero: no limit
+	tooLarge    bool      // to continue as new
+	continued   error     // with which the workflow continues as new
+
+	completed         *contract.Record                        // of a phase, not written yet; see complete
+	reachable         map[string]bool                         // steps whose workflows have started
+	affinities        map[string]*flow.Affinity               // where work is done, by phase or step
 	errorTypeShown    bool                                    // Temporal shows the class of a failure
-	transcript        *contract.MinutesResult                 // of the deliberation; nil: they are not kept yet
-	consensus         *contract.DeliberationResult            // that the plan is made of; nil: no deliberation agreed on anything
 	deliberation      workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
-	switched          map[contract.Agent]contract.ModelChoice // models of those who deliberate, as people chose them since
 	knownMemberModels map[contract.Agent]contract.ModelChoice // models of those who deliberate, as they know them
-	changes           []contract.Change                       // what the steps did, in plan order
-	workspace         contract.Workspace                      // all changes together
-	protected         contract.ProtectedFiles                 // that would be pushed and need an approval
-	stages            []contract.Workspace                    // after each change
 }
 
 func newRun(ctx workflow.Context, in contract.RunInput) *run {
@@ -68,13 +66,8 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		in:         in,
 		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
 		rows:       flow.NewRecorder(ctx, in.RunID),
-		executions: map[string]contract.ExecutionRef{},
-		switched:   map[contract.Agent]contract.ModelChoice{},
 		reachable:  map[string]bool{},
-		credits:    map[string]contract.Credit{},
-		done:       map[string]contract.Change{},
-		heals:      newHeals(),
-		workspace:  in.Settings.Repo.Workspace(),
+		affinities: map[string]*flow.Affinity{},
 	}
 	if f := in.Settings.Fork; f != nil {
 		r.keepSteps(f.Kept)
@@ -85,27 +78,44 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 // keepSteps takes over steps that are not done again.
 func (r *run) keepSteps(steps []contract.StepOutput) {
 	for _, s := range steps {
-		r.done[s.Step], r.credits[s.Step] = s.Change, s.Credit
+		r.Done[s.Step], r.Credits[s.Step] = s.Change, s.Credit
 	}
 }
 
 // run passes through the phases. Work happens on a context of its own, which a
 // stop cancels; what must still be said afterwards is said on a disconnected one.
-func (r *run) run(ctx, work workflow.Context) (contract.RunResult, error) {
-	r.deadline(work)
-
-	failure := r.prepare(work)
-	if in := r.in.Settings; in.PrepareOnly && failure == nil {
-		failure = r.awaitUnpaused(work)
-	} else if failure == nil {
-		failure = r.runFrom(work, contract.PhasePlanner)
-	}
-	if failure == nil && r.watchesBranch() {
-		failure = r.watchBranch(work)
+func (r *run) run(ctx, work workflow.Context, before *snapshot) (contract.RunResult, error) {
+	r.startClock(work)
+	failure := r.carryOut(work, before)
+	if r.continued != nil {
+		return contract.RunResult{}, r.continued
 	}
 	r.recordCancel(ctx)
 	r.cancel()
 	return r.finish(ctx, failure)
+}
+
+// carryOut does what is left of a run: all of it, or what follows the snapshot.
+func (r *run) carryOut(ctx workflow.Context, before *snapshot) (failure *contract.Failure) {
+	switch {
+	case before == nil:
+		if failure = r.prepare(ctx); failure != nil {
+			return failure
+		}
+		if r.in.Settings.PrepareOnly {
+			return r.awaitUnpaused(ctx)
+		}
+		failure = r.runFrom(ctx, contract.PhasePlanner)
+	case before.Next != "":
+		failure = r.runFrom(ctx, before.Next)
+		if failure == nil && r.continued == nil && r.Watch.On {
+			failure = r.checkFixed(ctx)
+		}
+	}
+	if failure == nil && r.continued == nil && r.watchesBranch() {
+		failure = r.watchBranch(ctx)
+	}
+	return failure
 }
 
 // runFrom passes through the phases in their order, from one on. A phase that
@@ -114,6 +124,11 @@ func (r *run) run(ctx, work workflow.Context) (contract.RunResult, error) {
 func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Failure {
 	phases := contract.Phases()
 	for i := slices.Index(phases, first); i < len(phases); i++ {
+		if r.mustContinue(ctx) {
+			if err := r.continueAsNew(ctx, phases[i]); err != nil || r.continued != nil {
+				return r.failureOf(err)
+			}
+		}
 		failure := r.runPhase(ctx, phases[i])
 		if failure == nil {
 			if phases[i] == contract.PhasePlanner && r.in.Settings.PlanOnly {
@@ -150,7 +165,7 @@ func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure
 	if err != nil {
 		return r.failureOf(err)
 	}
-	r.failed = failed{}
+	r.Failed = state.FailedWork{}
 	output, failure := r.phaseWork(ctx, p, execution)
 	// What failed while the run was paused is not healed before it goes on.
 	if held := r.awaitUnpaused(ctx); failure == nil {
@@ -203,7 +218,7 @@ func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionR
 		Begin:  &contract.ExecutionBegin{Phase: p, Agent: agent, Model: r.Models[agent]},
 		Events: []contract.EventDraft{{Type: p.Started()}},
 	})
-	r.executions[string(p)] = result.Execution
+	r.Executions[string(p)] = result.Execution
 	if o := result.Replay; o != nil && err == nil {
 		err = r.replayed(ctx, p, *o)
 	}
@@ -217,10 +232,10 @@ func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.Replay
 		r.setModel(contract.AgentOf(p), *o.Model)
 	}
 	// What became of the other heals was told before.
-	r.heals.applied = slices.DeleteFunc(r.heals.applied, func(a appliedHeal) bool { return !slices.Contains(o.Open, a.Number) })
+	r.Heals.Applied = slices.DeleteFunc(r.Heals.Applied, func(a state.AppliedHeal) bool { return !slices.Contains(o.Open, a.Number) })
 	kept := []string{}
 	if p == contract.PhaseBuilder {
-		r.done = map[string]contract.Change{}
+		r.Done = map[string]contract.Change{}
 		r.keepSteps(o.Kept)
 		for _, s := range o.Kept {
 			kept = append(kept, s.Step)
@@ -373,7 +388,7 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 	var result contract.PlanResult
 	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+flow.ModelWait, contract.ActivityPlan, contract.PlanInput{
 		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
-		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.consensus,
+		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.Consensus,
 	}).Get(ctx, &result)
 	return result, err
 }
@@ -406,21 +421,26 @@ type planOutput struct {
 	PipelineID int64          `json:"pipeline_id,omitempty"` // of the deliberation that the plan came from
 }
 
-// deadline stops the run when its time is up.
-func (r *run) deadline(ctx workflow.Context) {
+// startClock stops the run when its time is up.
+func (r *run) startClock(ctx workflow.Context) {
 	most := r.in.Settings.RunBudget.Time
-	if most <= 0 {
+	if most <= 0 || r.Watch.On {
 		return
+	}
+	if r.runDeadline.IsZero() {
+		r.runDeadline = workflow.Now(ctx).Add(most)
 	}
 	if r.in.Settings.Release.Stay > 0 {
 		ctx, r.stopClock = workflow.WithCancel(ctx)
 	}
+	left := r.runDeadline.Sub(workflow.Now(ctx))
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for left := most; left > 0; {
+		for left > 0 {
 			if err := workflow.NewTimer(ctx, left).Get(ctx, nil); err != nil {
 				return // the run ended first
 			}
 			left = r.timeLeft(ctx, most)
+			r.runDeadline = workflow.Now(ctx).Add(left)
 		}
 		if ctx.Err() != nil {
 			return // it ended, or was released, while that was looked up

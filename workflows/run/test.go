@@ -28,7 +28,7 @@ type testOutput struct {
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
 	plan, err := flow.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
-		return contract.TestPlanInput{Execution: execution, Workspace: r.workspace, Quick: quick}
+		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, Quick: quick}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
 		return nil, r.failureOf(err)
@@ -70,7 +70,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	if err := r.findProtected(ctx); err != nil {
 		return nil, r.failureOf(err)
 	}
-	out.Protected = r.protected.Paths
+	out.Protected = r.Protected.Paths
 	return out, nil
 }
 
@@ -130,7 +130,7 @@ func retestChecks(stages [][]contract.Check, round, rounds int) []contract.Check
 
 // verify carries out the checks of one stage on the run's work.
 func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stage []contract.Check) ([]contract.CheckResult, error) {
-	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.workspace}, stage)
+	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.Workspace}, stage)
 }
 
 // verifyFor carries out the checks of one stage side by side, each for in.

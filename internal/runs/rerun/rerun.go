@@ -82,7 +82,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	if !o.Phase.Valid() {
 		return Result{}, refuse("%q is no phase; choose one of %v", o.Phase, contract.Phases())
 	}
-	at, workflowRun, err := resetPoint(ctx, temporal, o)
+	at, err := resetPoint(ctx, temporal, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -90,15 +90,15 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	if err != nil {
 		return Result{}, err
 	}
-	id, err := st.AddReplay(ctx, o.RunID, workflowRun, o.Phase, order, o.Key)
+	id, err := st.AddReplay(ctx, o.RunID, at.newest, o.Phase, order, o.Key)
 	if err != nil {
 		return Result{}, err
 	}
 	reset, err := temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace:                 temporal.Namespace,
-		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: contract.RunWorkflowID(o.RunID), RunId: workflowRun},
+		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: contract.RunWorkflowID(o.RunID), RunId: at.workflowRun},
 		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
-		WorkflowTaskFinishEventId: at,
+		WorkflowTaskFinishEventId: at.event,
 		RequestId:                 requestID(o),
 		// What people asked of the run then was meant for then.
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{
@@ -221,39 +221,70 @@ func refuse(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeForbidden, format, args...)
 }
 
+// point is where a run's history is reset.
+type point struct {
+	newest      string // workflow run of the run now
+	workflowRun string // that is reset: the newest, or one that it continued as new from
+	event       int64  // of the workflow task that is done again
+}
+
 // resetPoint finds the workflow task in which the run's last execution of a
 // phase began: history up to there stays, what follows is done again.
-func resetPoint(ctx context.Context, temporal Temporal, o Order) (event int64, workflowRun string, err error) {
+func resetPoint(ctx context.Context, temporal Temporal, o Order) (point, error) {
 	id := contract.RunWorkflowID(o.RunID)
 	described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
-		return 0, "", unreadable(err, o)
+		return point{}, unreadable(err, o)
 	}
-	workflowRun = described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
-	if err := closed(ctx, temporal, id, workflowRun); err != nil {
-		return 0, "", refuse("run %d has ended and its workflow is still at work: it is being replayed already, or cleans up; try again in a moment", o.RunID)
+	p := point{newest: described.GetWorkflowExecutionInfo().GetExecution().GetRunId()}
+	if err := closed(ctx, temporal, id, p.newest); err != nil {
+		return point{}, refuse("run %d has ended and its workflow is still at work: it is being replayed already, or cleans up; try again in a moment", o.RunID)
 	}
-	var first int64 // workflow task that was completed
-	history := temporal.GetWorkflowHistory(ctx, id, workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for p.workflowRun = p.newest; ; {
+		found, err := searchHistory(ctx, temporal, p.workflowRun, o)
+		switch {
+		case err != nil:
+			return point{}, unreadable(err, o)
+		case found.began != 0:
+			p.event = found.began
+			return p, nil
+		case found.continuedFrom != "":
+			p.workflowRun = found.continuedFrom
+			continue
+		case o.Phase == contract.PhasePlanner && found.first != 0:
+			p.event = found.first // it ended while it was prepared, which comes before the planner
+			return p, nil
+		}
+		return point{}, refuse("run %d never came to its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
+	}
+}
+
+// landmarks are the events of a history that a reset looks for; 0 stands for none.
+type landmarks struct {
+	first         int64  // workflow task that was completed
+	began         int64  // workflow task in which the phase began last
+	continuedFrom string // workflow run before this one
+}
+
+// searchHistory looks for the start of a phase in one history of a run.
+func searchHistory(ctx context.Context, temporal Temporal, workflowRun string, o Order) (out landmarks, err error) {
+	history := temporal.GetWorkflowHistory(ctx, contract.RunWorkflowID(o.RunID), workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		e, err := history.Next()
 		if err != nil {
-			return 0, "", unreadable(err, o)
+			return out, err
 		}
-		if first == 0 && e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
-			first = e.GetEventId()
+		if started := e.GetWorkflowExecutionStartedEventAttributes(); started.GetInitiator() == enumspb.CONTINUE_AS_NEW_INITIATOR_WORKFLOW {
+			out.continuedFrom = started.GetContinuedExecutionRunId()
+		}
+		if out.first == 0 && e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			out.first = e.GetEventId()
 		}
 		if began(e, temporal.Converter) == o.Phase {
-			event = e.GetMarkerRecordedEventAttributes().GetWorkflowTaskCompletedEventId()
+			out.began = e.GetMarkerRecordedEventAttributes().GetWorkflowTaskCompletedEventId()
 		}
 	}
-	if event == 0 && o.Phase == contract.PhasePlanner {
-		event = first // it ended while it was prepared, which comes before the planner
-	}
-	if event == 0 {
-		return 0, "", refuse("run %d never came to its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
-	}
-	return event, workflowRun, nil
+	return out, nil
 }
 
 // closed waits for the end of a workflow, which comes a little after that of

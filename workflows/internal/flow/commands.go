@@ -33,15 +33,22 @@ type Commands[A, R any] struct {
 	// Refused records why a signal had no effect: its sender gets no answer.
 	Refused func(ctx workflow.Context, name string, args A, why error)
 
-	applied map[string]struct{}
+	applied []string // IDs, in order
+	known   map[string]struct{}
+	handled int // since the workflow run began
+	busy    int // being applied, or refused
 }
+
+// keptIDs is how many IDs of commands a workflow takes along when it continues as
+// new: a sender that repeats a command does so soon.
+const keptIDs = 500
 
 // Register registers commands, in an order that must be the same at each replay.
 // The IDs are those of commands that an earlier run of the workflow applied.
 func (c *Commands[A, R]) Register(ctx workflow.Context, ids []string, table ...Command[A, R]) error {
-	c.applied = map[string]struct{}{}
+	c.applied, c.known = nil, map[string]struct{}{}
 	for _, id := range ids {
-		c.applied[id] = struct{}{}
+		c.remember(id)
 	}
 	for _, cmd := range table {
 		if err := c.register(ctx, cmd); err != nil {
@@ -51,9 +58,23 @@ func (c *Commands[A, R]) Register(ctx workflow.Context, ids []string, table ...C
 	return nil
 }
 
-// Applied returns the IDs of the commands that were applied, sorted.
+// Applied returns the IDs of the last commands that were applied, in order.
 func (c *Commands[A, R]) Applied() []string {
-	return workflow.DeterministicKeys(c.applied)
+	return c.applied[max(0, len(c.applied)-keptIDs):]
+}
+
+// Handled is how many commands came since the workflow run began, repeated and
+// refused ones too.
+func (c *Commands[A, R]) Handled() int { return c.handled }
+
+// Idle reports whether no command is being applied or refused.
+func (c *Commands[A, R]) Idle() bool { return c.busy == 0 }
+
+func (c *Commands[A, R]) remember(id string) {
+	if _, known := c.known[id]; !known && id != "" {
+		c.known[id] = struct{}{}
+		c.applied = append(c.applied, id)
+	}
 }
 
 func (c *Commands[A, R]) register(ctx workflow.Context, cmd Command[A, R]) error {
@@ -69,6 +90,7 @@ func (c *Commands[A, R]) register(ctx workflow.Context, cmd Command[A, R]) error
 			if !signals.Receive(ctx, &args) {
 				return
 			}
+			c.busy++
 			err := c.validate(cmd, args)
 			if err == nil {
 				_, err = c.apply(ctx, cmd, args)
@@ -76,6 +98,7 @@ func (c *Commands[A, R]) register(ctx workflow.Context, cmd Command[A, R]) error
 			if err != nil {
 				c.Refused(ctx, cmd.Name, args, err)
 			}
+			c.busy--
 		}
 	})
 	return nil
@@ -94,6 +117,7 @@ func (c *Commands[A, R]) validate(cmd Command[A, R], args A) error {
 
 // apply applies a command once.
 func (c *Commands[A, R]) apply(ctx workflow.Context, cmd Command[A, R], args A) (R, error) {
+	c.handled++
 	if cmd.Prepare != nil && !c.wasApplied(args) {
 		var none R
 		if err := cmd.Prepare(ctx, args); err != nil {
@@ -106,11 +130,21 @@ func (c *Commands[A, R]) apply(ctx workflow.Context, cmd Command[A, R], args A) 
 	if c.wasApplied(args) {
 		return c.Repeated(cmd.Name, args), nil
 	}
-	c.applied[c.ID(args)] = struct{}{}
+	c.remember(c.ID(args))
 	return cmd.Apply(ctx, args)
 }
 
 func (c *Commands[A, R]) wasApplied(args A) bool {
-	_, done := c.applied[c.ID(args)]
-	return done && c.ID(args) != ""
+	_, done := c.known[c.ID(args)]
+	return done
+}
+
+// RunSignalHandlers lets the coroutines that signals of this workflow task woke go
+// first. It takes no time, and is no command.
+func RunSignalHandlers(ctx workflow.Context) {
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	ran := false
+	workflow.Go(own, func(workflow.Context) { ran = true }) // the last of them
+	_ = workflow.Await(own, func() bool { return ran })     // nothing cancels it
 }

@@ -29,7 +29,28 @@ type State struct {
 	Branch         string
 	Commit         string
 	Watch          Watch
+	Heals          Heals
+	Failed         FailedWork // what the phase failed in
+
+	Executions map[string]contract.ExecutionRef // the last of each phase and step, by name
+	Credits    map[string]contract.Credit       // by step
+	Done       map[string]contract.Change       // by step
+	Changes    []contract.Change                // what the steps did, in plan order
+	Stages     []contract.Workspace             // after each change
+	Workspace  contract.Workspace               // all changes together
+	Protected  contract.ProtectedFiles          // that would be pushed and need an approval
+
+	Consensus      *contract.DeliberationResult            // that the plan is made of; nil: no deliberation agreed on anything
+	Transcript     *contract.MinutesResult                 // of that deliberation; nil: it is not kept yet
+	SwitchedModels map[contract.Agent]contract.ModelChoice // of those who deliberate, as people chose them since
+
+	Approved            map[string]Consent // what was approved, by kind
+	FailingBaseAccepted bool               // a person lets the run go on from a base commit that fails its checks
+	Revision            int64              // of what agents were last notified of
 }
+
+// Consent is an approval that was given: to what, and by whom.
+type Consent struct{ Subject, By string }
 
 // New returns the state of a run that has not begun.
 func New(in contract.RunInput) State {
@@ -38,6 +59,14 @@ func New(in contract.RunInput) State {
 		Status:     contract.StatusPending,
 		MaxRetries: in.Settings.MaxRetries,
 		Models:     in.Settings.Models,
+		Heals:      newHeals(),
+		Workspace:  in.Settings.Repo.Workspace(),
+
+		Executions:     map[string]contract.ExecutionRef{},
+		Credits:        map[string]contract.Credit{},
+		Done:           map[string]contract.Change{},
+		SwitchedModels: map[contract.Agent]contract.ModelChoice{},
+		Approved:       map[string]Consent{},
 	}
 }
 
@@ -154,13 +183,12 @@ type Watch struct {
 	MaxRepairs    int // repairs of the branch, across runs
 	Repairs       int // of this run
 	Pending       []contract.CheckMessage
-	Seen          map[string]struct{} // ids of messages that came
-	Released      []string            // commits that this run released
-	Check         int64               // row of the message whose failure is being healed, 0: none
-	CheckName     string              // of the message that is being mended
-	EventsWritten int                 // events about messages that changed nothing
-	Ignored       int                 // messages that changed nothing
-	Unreported    int                 // of them, since the last event with their number
+	Released      []string // commits that this run released
+	Check         int64    // row of the message whose failure is being healed, 0: none
+	CheckName     string   // of the message that is being mended
+	EventsWritten int      // events about messages that changed nothing
+	Ignored       int      // messages that changed nothing
+	Unreported    int      // of them, since the last event with their number
 }
 
 // view is what the state query shows, nil for a run that does not stay.

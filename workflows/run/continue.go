@@ -1,0 +1,105 @@
+package run
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
+)
+
+// snapshot is what a run takes along when its workflow continues as new: between
+// two phases, or while it watches its branch. Nothing is under way then.
+type snapshot struct {
+	State    state.State       `json:"state"`
+	Next     contract.Phase    `json:"next,omitempty"` // that begins; empty: the run watches its branch
+	Records  int64             `json:"records"`        // number of the last one
+	Deadline time.Time         `json:"deadline,omitzero"`
+	Paused   bool              `json:"paused,omitempty"`
+	OneStep  bool              `json:"one_step,omitempty"`
+	Changed  bool              `json:"changed,omitempty"`
+	Shown    bool              `json:"error_type_shown,omitempty"`
+	Workers  map[string]string `json:"workers,omitempty"` // chosen for a phase or step
+	Commands []string          `json:"commands,omitempty"`
+	Checks   []string          `json:"checks,omitempty"`
+}
+
+// inputReserve is the room in a continued run's input for what else Temporal
+// counts.
+const inputReserve = 1 << 10
+
+// restore takes over what the run knew when its workflow continued as new. It
+// returns nil where the run begins.
+func (r *run) restore(raw json.RawMessage) (*snapshot, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	s := snapshot{State: r.State} // whose maps are made
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	r.State, r.runDeadline, r.rows.Seq = s.State, s.Deadline, s.Records
+	r.controls.paused, r.controls.oneStep, r.controls.changed, r.errorTypeShown = s.Paused, s.OneStep, s.Changed, s.Shown
+	for _, key := range workflow.DeterministicKeys(s.Workers) {
+		r.affinities[key] = r.newAffinity(key, s.Workers[key])
+	}
+	return &s, nil
+}
+
+// mustContinue reports whether the workflow should continue as new: Temporal
+// suggests it, or has taken about as many updates as it takes.
+func (r *run) mustContinue(ctx workflow.Context) bool {
+	return !r.tooLarge && (workflow.GetInfo(ctx).GetContinueAsNewSuggested() || r.commands.Handled()+r.checks.Handled() >= contract.MaxUpdates)
+}
+
+// continueAsNew ends this history, if nothing came up meanwhile that must be seen to
+// first; then r.continued is what the workflow returns. A state that is too large
+// stays in the history that it has.
+func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
+	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	flow.RunSignalHandlers(ctx)
+	if err := workflow.Await(ctx, func() bool {
+		return workflow.AllHandlersFinished(ctx) && r.commands.Idle() && r.checks.Idle()
+	}); err != nil {
+		return err
+	}
+	if stopped := r.controls.stop != nil; stopped || next == "" && len(r.Watch.Pending) > 0 {
+		return nil
+	}
+	s := snapshot{
+		State: r.State, Next: next, Records: r.rows.Seq, Deadline: r.runDeadline,
+		Paused: r.controls.paused, OneStep: r.controls.oneStep, Changed: r.controls.changed, Shown: r.errorTypeShown,
+		Workers: map[string]string{}, Commands: r.commands.Applied(), Checks: r.checks.Applied(),
+	}
+	for _, key := range workflow.DeterministicKeys(r.affinities) {
+		if w := r.affinities[key].Worker; w != "" {
+			s.Workers[key] = w
+		}
+	}
+	in, size, err := r.inputWith(s)
+	switch {
+	case err != nil:
+		return err
+	case size > contract.PayloadLimit-inputReserve:
+		r.tooLarge = true
+		r.log.Warn("The run knows too much to continue as new; its history grows on", "bytes", size)
+	default:
+		r.continued = workflow.NewContinueAsNewError(ctx, contract.WorkflowRun, in)
+	}
+	return nil
+}
+
+// inputWith returns the input of the run with a snapshot, and how many bytes it takes.
+func (r *run) inputWith(s snapshot) (in contract.RunInput, size int, err error) {
+	in = r.in
+	if in.Continued, err = json.Marshal(s); err != nil {
+		return in, 0, err
+	}
+	whole, err := json.Marshal(in)
+	return in, len(whole), err
+}

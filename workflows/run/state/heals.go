@@ -1,0 +1,128 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// Heals is what a run knows of its self-heals.
+type Heals struct {
+	Number     int // of heals so far
+	UnderWay   int `json:"-"` // the number of the heal that has started and not ended; 0: none
+	Questions  int // to people so far
+	Count      map[contract.Phase]int
+	Tried      map[string][]contract.HealAction // by what failed and how
+	Lessons    map[string][]int                 // heals that the next attempt is told of, by phase or step
+	Strict     map[contract.Phase]bool
+	Applied    []AppliedHeal            // whose phase has not gone through yet
+	Open       *AppliedHeal             // carried out; what it came to is not applied yet
+	Schema     map[contract.Phase]bool  // whose providers are sent the strict forms of schemas
+	Compact    map[string]int           // how often contexts were halved, by phase or step
+	ResumeFrom map[string]contract.GoOn // steps whose next attempt goes on where the last one ended
+	Excluded   []string                 // workers whose machines failed
+	Budgets    map[contract.Agent]*ErrorBudget
+}
+
+// AppliedHeal is a heal whose phase is at work again.
+type AppliedHeal struct {
+	contract.Directive
+	Failed contract.Phase
+	Step   string // of the phase, if it was a step that failed
+}
+
+// FailedWork is what a phase failed in.
+type FailedWork struct {
+	Step      string             // of the builder
+	Workspace contract.Workspace // where it was then
+	From      contract.Workspace // where the step had begun
+}
+
+func newHeals() Heals {
+	return Heals{
+		Count: map[contract.Phase]int{}, Tried: map[string][]contract.HealAction{}, Lessons: map[string][]int{},
+		Strict: map[contract.Phase]bool{}, Budgets: map[contract.Agent]*ErrorBudget{}, Schema: map[contract.Phase]bool{},
+		Compact: map[string]int{}, ResumeFrom: map[string]contract.GoOn{},
+	}
+}
+
+// Exclude keeps heals from choosing a worker again.
+func (h *Heals) Exclude(worker string) {
+	if worker != "" && !slices.Contains(h.Excluded, worker) {
+		h.Excluded = append(h.Excluded, worker)
+	}
+}
+
+// TakeResume returns, once, where the next attempt of a step goes on.
+func (h *Heals) TakeResume(step string) *contract.GoOn {
+	from, ok := h.ResumeFrom[step]
+	if !ok {
+		return nil
+	}
+	delete(h.ResumeFrom, step)
+	return &from
+}
+
+// ForgetSteps forgets what was learned of the steps of a plan that is replaced:
+// those of the next one may have the same names.
+func (h *Heals) ForgetSteps() {
+	forgetSteps(h.Lessons)
+	forgetSteps(h.Tried)
+	forgetSteps(h.Compact)
+	h.ResumeFrom = map[string]contract.GoOn{}
+	delete(h.Strict, contract.PhaseBuilder)
+	delete(h.Schema, contract.PhaseBuilder)
+}
+
+// forgetSteps deletes what belongs to the builder and its steps.
+func forgetSteps[V any](byWork map[string]V) {
+	for _, key := range workflow.DeterministicKeys(byWork) {
+		if strings.HasPrefix(key, string(contract.PhaseBuilder)) {
+			delete(byWork, key)
+		}
+	}
+}
+
+// ErrorBudget counts what an agent did wrong in a run.
+type ErrorBudget struct {
+	Generation int // of the agent, from 1; a revoked one is followed by the next
+	Errors     int
+	Same       map[string]int
+}
+
+// Budget returns the error budget of an agent.
+func (h *Heals) Budget(agent contract.Agent) *ErrorBudget {
+	if h.Budgets[agent] == nil {
+		h.Budgets[agent] = &ErrorBudget{Generation: 1, Same: map[string]int{}}
+	}
+	return h.Budgets[agent]
+}
+
+// Spend counts a failure in a step and says why the agent has to be revoked, ""
+// if it need not be. Failures of machines and people are not the agent's fault.
+func (b *ErrorBudget) Spend(step string, f *contract.Failure, l contract.AgentLimits) (revoked string) {
+	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
+		return ""
+	}
+	kind := strings.Join([]string{step, string(f.Class), string(f.Code), fault.WithoutNumbers(f.Message)}, "|")
+	b.Errors++
+	b.Same[kind]++
+	violations := 0
+	if f.Class == contract.ClassSafety { // its single violations are counted where it works
+		violations = l.Violations + 1
+	}
+	switch l.Past(b.Errors, b.Same[kind], violations) {
+	case contract.OffenceViolations:
+		return "it went outside its allowed tools or paths"
+	case contract.OffenceRepeats:
+		return fmt.Sprintf("it repeated the same error %d times", l.Repeats)
+	case contract.OffenceErrors:
+		return fmt.Sprintf("it made %d errors", b.Errors)
+	}
+	return ""
+}
