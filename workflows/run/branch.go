@@ -203,7 +203,7 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 	}
 	var events []contract.EventDraft
 	switch {
-	case r.controls.stop != nil:
+	case r.controls.stopping():
 		reason, failure = r.controls.stop.Message, nil
 		if r.Watch.CheckName != "" {
 			reason += "; " + r.Watch.CheckName + " was not mended"
@@ -260,7 +260,7 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	switch {
 	case r.in.Settings.Release.Stay <= 0:
 		return fmt.Sprintf("run %d does not stay with its branch; create runs with --stay for that", r.in.RunID)
-	case r.controls.stop != nil, r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
+	case r.controls.stopping(), r.Watch.On && r.Watch.Until == nil, r.Status.Terminal() && r.Status != contract.StatusDone:
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
 		return fmt.Sprintf("run %d has released nothing yet; it is %s", r.in.RunID, r.Status)

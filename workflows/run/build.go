@@ -36,7 +36,7 @@ func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 		return nil, r.failureOf(err)
 	}
 	switch {
-	case r.controls.stop != nil:
+	case r.controls.stopping():
 		return nil, r.controls.stop
 	case g.failure != nil:
 		return nil, g.failure

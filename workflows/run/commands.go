@@ -20,6 +20,9 @@ type controls struct {
 	changed  bool                          // a command was applied since the last phase began
 }
 
+// stopping reports whether the run was asked to stop, or its time is over.
+func (c *controls) stopping() bool { return c.stop != nil }
+
 // handle registers queries, updates and signals.
 func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	r.controls.edited = map[int64]contract.PlanResult{}
@@ -91,7 +94,7 @@ func (r *run) command(name string, check func(contract.Command) error, apply fun
 func (r *run) refuse(ctx workflow.Context, name string, args contract.Command, why error) {
 	reason := fault.Of(why).Message
 	r.log.Warn("Refused a signal", "signal", name, "by", args.By, "reason", reason)
-	if r.Status.Terminal() && !r.Watch.On || r.controls.stop != nil {
+	if r.Status.Terminal() && !r.Watch.On || r.controls.stopping() {
 		return
 	}
 	if _, err := r.transition(ctx, flow.EventRecord(contract.EventRunUpdated, map[string]any{"refused": name, "by": args.By, "reason": reason})); err != nil {
@@ -126,13 +129,13 @@ func (r *run) accepts(name string, args contract.Command) error {
 	if len(args.Reason) > flow.MaxReason {
 		return flow.Rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), flow.MaxReason)
 	}
-	if r.Watch.On && r.Status.Terminal() && r.controls.stop == nil {
+	if r.Watch.On && r.Status.Terminal() && !r.controls.stopping() {
 		if name == contract.UpdateStop {
 			return nil
 		}
 		return flow.Rejected("run %d is done and only watches its branch; %s changes nothing, stop ends that", r.in.RunID, name)
 	}
-	if r.Status.Terminal() || r.controls.stop != nil {
+	if r.Status.Terminal() || r.controls.stopping() {
 		return flow.Rejected("run %d has ended (%s); %s changes nothing any more", r.in.RunID, r.Status, name)
 	}
 	return nil

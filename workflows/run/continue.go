@@ -68,7 +68,7 @@ func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	}); err != nil {
 		return err
 	}
-	if stopped := r.controls.stop != nil; stopped || next == "" && len(r.Watch.Pending) > 0 {
+	if r.controls.stopping() || next == "" && len(r.Watch.Pending) > 0 {
 		return nil
 	}
 	s := snapshot{

@@ -26,7 +26,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		if end := r.awaitUnpaused(ctx); end != nil {
 			return "", end
 		}
-		if r.controls.stop != nil || ctx.Err() != nil {
+		if r.controls.stopping() || ctx.Err() != nil {
 			return "", failure
 		}
 		if asked.Action == "" && r.Heals.Count[p] >= r.MaxRetries {

@@ -148,7 +148,7 @@ func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Fail
 // recordCancel takes a cancellation that came from Temporal itself, rather than
 // as a command, for the stop that it is.
 func (r *run) recordCancel(ctx workflow.Context) {
-	if ctx.Err() != nil && r.controls.stop == nil {
+	if ctx.Err() != nil && !r.controls.stopping() {
 		r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "cancelled in Temporal; partial results are kept").Failure
 	}
 }
@@ -285,7 +285,7 @@ func (r *run) fail(ctx workflow.Context, p contract.Phase, execution contract.Ex
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	r.recordCancel(ctx)
-	if r.controls.stop != nil {
+	if r.controls.stopping() {
 		end.Status = contract.ExecutionCancelled
 		if err := r.rows.Write(last, contract.Record{End: end}); err != nil {
 			r.log.Error("Could not record the end of a stopped phase", "phase", p, "error", err)
@@ -318,7 +318,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		failure, events = r.endWatch(ctx, failure)
 	case r.Status == contract.StatusDone:
 		failure = nil // released before anybody could stop it
-	case r.controls.stop != nil:
+	case r.controls.stopping():
 		failure = r.controls.stop
 		r.Status, r.PausedFrom, r.WaitingFor = contract.StatusCancelled, "", ""
 		if r.controls.timedOut {
@@ -495,7 +495,7 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 
 // failureOf turns an error of the workflow's own work into a failure, nil for none.
 func (r *run) failureOf(err error) *contract.Failure {
-	if r.controls.stop != nil {
+	if r.controls.stopping() {
 		return r.controls.stop
 	}
 	return fault.Of(err)
