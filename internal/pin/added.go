@@ -4,8 +4,6 @@ import (
 	"context"
 	"path"
 	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -42,9 +40,6 @@ func (a Added) Finding(why string) contract.Finding {
 	}.finding(RuleUnproven)
 }
 
-// additive are the languages whose new tests can be told and run alone.
-var additive = []language{langGo, langJS, langPython}
-
 // NewTests lists the tests that a change adds, and those whose tables it gives
 // new cases: of Go, JavaScript, TypeScript and Python, in the order of the files.
 // What was moved or renamed with the same body is not new, and what stands in a
@@ -62,14 +57,15 @@ func NewTests(ctx context.Context, files []File) ([]Added, error) {
 	}
 	var out []Added
 	for _, p := range j.pairs {
-		if p.file.same() || p.after.broken != "" || p.after.off != "" || !slices.Contains(additive, p.after.lang) {
+		runsAlone := languageOf(p.after.path).runsAlone
+		if p.file.same() || p.after.broken != "" || p.after.off != "" || runsAlone == nil {
 			continue
 		}
 		for _, a := range p.after.tests() {
 			b := before[a]
 			fresh := b == nil && !within(a, before)
 			grown := b != nil && len(a.rows) > len(b.rows) && missing(a.rows, b.rows) > 0
-			if (fresh || grown) && !neverRuns(p.after.lang, a) {
+			if (fresh || grown) && runsAlone(a) {
 				out = append(out, Added{Path: p.file.Path, Line: a.line, Name: a.name, Cases: grown, Suite: inSuite(a)})
 			}
 		}
@@ -87,12 +83,6 @@ func within(u *unit, before map[*unit]*unit) bool {
 	return false
 }
 
-// neverRuns: a benchmark, or an example that says nothing of what it prints. No
-// run of tests runs it.
-func neverRuns(lang language, u *unit) bool {
-	return lang == langGo && (strings.HasPrefix(u.name, "Benchmark") || strings.HasPrefix(u.name, "Example") && len(u.checks) == 0)
-}
-
 // inSuite: the test is a method of a suite, or stands in one.
 func inSuite(u *unit) bool {
 	for depth := 0; !u.method && u.parent != nil && depth < maxDepth; depth++ {
@@ -106,7 +96,7 @@ func inSuite(u *unit) bool {
 // beside the code does not.
 func OfTests(p string) bool {
 	p = cleanPath(p)
-	return p != "" && languageOf(p) != langRust && (runs(p) || supports(p) || isRecorded(p))
+	return p != "" && !languageOf(p).besideCode && (runs(p) || supports(p) || isRecorded(p))
 }
 
 var (
@@ -119,5 +109,5 @@ var (
 // prose.
 func IsCode(p string) bool {
 	p = cleanPath(p)
-	return p != "" && !OfTests(p) && configOf(p) == nil && !proseFile.MatchString(p) && !proseName.MatchString(path.Base(p))
+	return p != "" && !OfTests(p) && settingsOf(p) == nil && !proseFile.MatchString(p) && !proseName.MatchString(path.Base(p))
 }

@@ -5,30 +5,34 @@ import (
 	"strings"
 )
 
-// attributed is what Rust, Java and Kotlin have in common: functions that an
-// attribute makes tests, in groups that have attributes too.
+// attributed is a file of a language in which an annotation makes a function a test.
 type attributed struct {
 	*source
+	annotated
 	suite *suite
 	root  *unit
-	holes map[*unit][]span
-	rust  bool
 }
 
-func parseRust(s *suite, data []byte) {
-	parseAttributed(s, scanBraces(data, dialect{raw: true, nested: true}), true)
+// annotated says how such a language differs from the others.
+type annotated struct {
+	// attribute finds the annotation that begins at a token, and where it ends; the
+	// second is 0 where none begins.
+	attribute func(src *source, i int) (span, int)
+	// function reports whether a function's name and parameters begin at a token. May be nil.
+	function func(src *source, i int) bool
+	// catches: try blocks have handlers.
+	catches bool
+	// voidTests: functions that return nothing and whose names begin with test are tests.
+	voidTests bool
 }
 
-func parseJava(s *suite, data []byte) {
-	parseAttributed(s, scanBraces(data, dialect{triple: true}), false)
-}
-
-func parseAttributed(s *suite, src *source, rust bool) {
+// parseAnnotated reads a file of tests.
+func parseAnnotated(s *suite, src *source, language annotated) {
 	if src.broken != "" {
 		s.broken = src.broken
 		return
 	}
-	f := &attributed{source: src, suite: s, root: &unit{suite: s}, holes: map[*unit][]span{}, rust: rust}
+	f := &attributed{source: src, annotated: language, suite: s, root: &unit{suite: s}}
 	f.walk(span{0, len(f.tokens)}, f.root, 0)
 }
 
@@ -40,34 +44,17 @@ func (f *attributed) walk(s span, parent *unit, nest int) {
 	var attributes []span
 	for i := s.from; i < s.to; {
 		t := f.at(i)
+		if a, end := f.attribute(f.source, i); end > 0 {
+			attributes = append(attributes, a)
+			i = end
+			continue
+		}
 		switch {
-		case t.is("#") && f.rust:
-			open := i + 1
-			if f.at(open).is("!") {
-				open++
-			}
-			if !f.at(open).is("[") {
-				i++
-				continue
-			}
-			end := f.close(open) + 1
-			attributes = append(attributes, span{open + 1, end - 1})
-			i = end
-		case t.is("@") && !f.rust && f.at(i+1).kind == word && !f.at(i+1).is("interface"):
-			end := i + 2
-			for f.at(end).is(".") {
-				end += 2
-			}
-			if f.at(end).is("(") {
-				end = f.close(end) + 1
-			}
-			attributes = append(attributes, span{i + 1, end})
-			i = end
 		case t.is("mod") || t.is("impl") || t.is("class") || t.is("object"):
 			i = f.group(i, s.to, parent, attributes, nest)
 			attributes = nil
 		case f.heads(i):
-			i = f.function(i, s.to, parent, attributes)
+			i = f.define(i, s.to, parent, attributes)
 			attributes = nil
 		case t.is("{"):
 			i = f.close(i) + 1
@@ -86,7 +73,7 @@ func (f *attributed) heads(i int) bool {
 	if f.at(i).is("fn") || f.at(i).is("fun") {
 		return f.at(i+1).kind == word || f.at(i+1).is("`")
 	}
-	return !f.rust && f.at(i).kind == word && f.at(i+1).is("(") && (f.at(i-1).kind == word || f.at(i-1).is(">") || f.at(i-1).is("]")) && !f.at(i-1).is("new")
+	return f.function != nil && f.function(f.source, i)
 }
 
 func (f *attributed) group(i, end int, parent *unit, attributes []span, nest int) int {
@@ -99,10 +86,8 @@ func (f *attributed) group(i, end int, parent *unit, attributes []span, nest int
 	if parent != f.root {
 		u.name = parent.name + "." + name.text
 	}
-	if len(u.name) > 8*maxText {
-		u.name = u.name[:4*maxText] + itoa(int(textDigest(u.name)>>1))
-	}
-	f.attribute(u, attributes)
+	u.name = shortName(u.name)
+	f.annotate(u, attributes)
 	if !f.at(open).is("{") {
 		return open + 1
 	}
@@ -110,8 +95,8 @@ func (f *attributed) group(i, end int, parent *unit, attributes []span, nest int
 	return f.close(open) + 1
 }
 
-// attribute takes #[ignore], #[cfg(…)], @Disabled and the like.
-func (f *attributed) attribute(u *unit, attributes []span) (test bool) {
+// annotate takes #[ignore], #[cfg(…)], @Disabled and the like.
+func (f *attributed) annotate(u *unit, attributes []span) (test bool) {
 	for _, a := range attributes {
 		name := f.at(a.from).text
 		for k := a.from; k < a.to && !f.at(k).is("(") && !f.at(k).is("="); k++ {
@@ -186,7 +171,7 @@ func (f *attributed) configured(u *unit, a span) {
 	}
 }
 
-func (f *attributed) function(i, end int, parent *unit, attributes []span) int {
+func (f *attributed) define(i, end int, parent *unit, attributes []span) int {
 	name := f.at(i)
 	if name.is("fn") || name.is("fun") {
 		i++
@@ -207,7 +192,7 @@ func (f *attributed) function(i, end int, parent *unit, attributes []span) int {
 	if parent != f.root {
 		u.name = parent.name + "." + name.text
 	}
-	u.test = f.attribute(u, attributes) || !f.rust && strings.HasPrefix(name.text, "test") && f.at(i-1).is("void")
+	u.test = f.annotate(u, attributes) || f.voidTests && strings.HasPrefix(name.text, "test") && f.at(i-1).is("void")
 	f.count(span{open + 1, stop}, place{u: u, weight: max(1, len(u.rows)), top: true})
 	u.body = f.sum(i+1, stop)
 	for _, a := range attributes {
@@ -223,12 +208,11 @@ var (
 
 // count goes through a body.
 func (f *attributed) count(s span, p place) {
-	script := &scriptFile{source: f.source, suite: f.suite, root: f.root, holes: f.holes}
 	for i := s.from; i < s.to; i++ {
 		t := f.at(i)
 		switch {
 		case t.is("if") || t.is("while"):
-			to, dead := f.branch(script, i, s.to, &p)
+			to, dead := f.branch(i, s.to, &p)
 			if dead {
 				return
 			}
@@ -238,8 +222,8 @@ func (f *attributed) count(s span, p place) {
 				p.u.skips = append(p.u.skips, skip{true, "it returns before it checks anything"})
 			}
 			return
-		case t.is("try") && f.at(i+1).is("{") && !f.rust:
-			i = f.try(script, i, p)
+		case t.is("try") && f.at(i+1).is("{") && f.catches:
+			i = f.try(i, p)
 		case t.kind == word && attributedCheck.MatchString(t.text):
 			f.check(i, p)
 		case t.kind == word && f.at(i+1).is("("):
@@ -253,7 +237,7 @@ func (f *attributed) count(s span, p place) {
 	}
 }
 
-func (f *attributed) branch(script *scriptFile, i, end int, p *place) (int, bool) {
+func (f *attributed) branch(i, end int, p *place) (int, bool) {
 	open := i + 1
 	for open < min(end, i+maxStatement) && !f.at(open).is("{") && !f.at(open).is(";") {
 		if f.pair[open] > open {
@@ -268,7 +252,7 @@ func (f *attributed) branch(script *scriptFile, i, end int, p *place) (int, bool
 	if f.at(i+1).is("(") && f.pair[i+1] == open-1 {
 		condition = span{i + 2, open - 1}
 	}
-	known := script.constant(condition)
+	known := constantCondition(f.source, condition)
 	if p.nest++; p.nest > maxNesting {
 		return f.close(open) + 1, false
 	}
@@ -293,7 +277,7 @@ func (f *attributed) branch(script *scriptFile, i, end int, p *place) (int, bool
 }
 
 // try: where the handler lets nothing out, what is checked cannot fail.
-func (f *attributed) try(script *scriptFile, i int, p place) int {
+func (f *attributed) try(i int, p place) int {
 	stop := f.close(i + 1)
 	if p.nest++; p.nest > maxNesting {
 		return stop
@@ -307,7 +291,7 @@ func (f *attributed) try(script *scriptFile, i int, p place) int {
 				errors = true
 			}
 		}
-		p.swallow = p.swallow || errors && !script.raises(span{handler, f.close(handler)})
+		p.swallow = p.swallow || errors && !reportsFailure(f.source, span{handler, f.close(handler)})
 	}
 	p.top = false
 	f.count(span{i + 2, stop}, p)
@@ -325,18 +309,16 @@ func (f *attributed) check(i int, p place) {
 	name := f.at(i).text
 	args := f.split(open)
 	if name == "panic" || name == "fail" {
-		p.u.checks = append(p.u.checks, check{text: p.guard ^ 1, weight: p.weight, conditional: p.depth > 1})
+		p.add(check{text: p.guard ^ 1, conditional: p.depth > 1})
 		return
 	}
 	if len(args) > 0 {
 		single := args[0].to-args[0].from == 1 && f.at(args[0].from).literal()
 		two := len(args) > 1 && f.sum(args[0].from, args[0].to) == f.sum(args[1].from, args[1].to)
 		truths := name == "assert" || name == "assertTrue" || name == "assertFalse" || name == "assertNull" || name == "assertNotNull"
-		if truths && (single || constantTokens(f.source, args[0]) != unknown) || two && strings.Contains(strings.ToLower(name), "eq") {
+		if truths && (single || constantCondition(f.source, args[0]) != unknown) || two && strings.Contains(strings.ToLower(name), "eq") {
 			return
 		}
 	}
-	p.u.checks = append(p.u.checks, check{
-		text: f.sum(i, f.close(open)), weight: p.weight, vague: attributedVague[name], conditional: p.depth > 0,
-	})
+	p.add(check{text: f.sum(i, f.close(open)), vague: attributedVague[name], conditional: p.depth > 0})
 }

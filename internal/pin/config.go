@@ -2,52 +2,63 @@ package pin
 
 import (
 	"bytes"
-	"cmp"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// notice is what a configuration does to tests.
+// notice is what a change of settings does to tests.
 type notice struct {
-	kind Kind
-	at   string // a text of the new file, to point at
-	why  string
+	excluded bool   // tests are left out or their result does not count; else the setting is only another one
+	at       string // a text of the new file, to point at
+	why      string
 }
 
-// configChange is a configuration before and after.
-type configChange struct {
+// settingsChange is a file of settings before and after a change.
+type settingsChange struct {
 	before, after   []byte
 	existed, exists bool
-	out             []notice
+	notices         []notice
 }
 
-func (c *configChange) excluded(at, why string) { c.out = append(c.out, notice{Excluded, at, why}) }
-func (c *configChange) edited(at, why string)   { c.out = append(c.out, notice{Edited, at, why}) }
+// exclude records that tests are kept from running, or their result from counting.
+func (c *settingsChange) exclude(at, why string) {
+	c.notices = append(c.notices, notice{true, at, why})
+}
 
-// judgeConfig looks for what keeps tests from running, or their result from
-// counting.
-type judgeConfig func(*configChange)
+// edit records that a setting is another one.
+func (c *settingsChange) edit(at, why string) { c.notices = append(c.notices, notice{false, at, why}) }
 
-var configs = []struct {
+// settingsRule says which files hold settings of tests, and how a change of one is judged.
+type settingsRule struct {
 	path  *regexp.Regexp
-	judge judgeConfig
-}{
-	{regexp.MustCompile(`(^|/)package\.json$`), packageJSON},
-	{regexp.MustCompile(`(^|/)(\.?pytest\.ini|pytest\.toml|setup\.cfg|tox\.ini|pyproject\.toml)$`), pytestConfig},
-	{regexp.MustCompile(`(^|/)conftest\.py$`), conftest},
-	{regexp.MustCompile(`(^|/)((jest|vitest|vite|playwright|cypress|ava|web-test-runner|wdio|karma)([.-](config|conf|workspace|setup))[\w.-]*\.([cm]?[jt]s|json)|\.mocharc\.(c?js|jsonc?))$`), runnerConfig},
+	judge func(*settingsChange)
+}
+
+// settingsRules are those of tools that belong to no language, or to several.
+var settingsRules = []settingsRule{
 	{regexp.MustCompile(`(^|/)(GNUm|[Mm])akefile$|\.mk$`), makefile},
 	{regexp.MustCompile(`^rgpt(\.local)?\.yaml$`), ownConfig},
 	{regexp.MustCompile(`(^|/)(\.github/workflows/[^/]+\.ya?ml|\.gitlab-ci\.ya?ml|\.circleci/config\.yml|azure-pipelines\.yml|\.travis\.yml|Jenkinsfile|Taskfile\.ya?ml|[Jj]ustfile)$`), workflow},
 	{regexp.MustCompile(`(^|/)(Cargo\.toml|\.config/nextest\.toml|pom\.xml|build\.gradle(\.kts)?|\.mocharc\.ya?ml)$`), buildFile},
 }
 
-func configOf(p string) judgeConfig {
-	for _, c := range configs {
-		if c.path.MatchString(p) {
-			return c.judge
+// allSettings are the rules of all languages and tools. No file has two.
+var allSettings = func() []settingsRule {
+	out := slices.Clone(settingsRules)
+	for _, l := range languages {
+		out = append(out, l.settings...)
+	}
+	return out
+}()
+
+// settingsOf returns what judges the settings in the file at a path, nil for a file
+// without such settings.
+func settingsOf(p string) func(*settingsChange) {
+	for _, r := range allSettings {
+		if r.path.MatchString(p) {
+			return r.judge
 		}
 	}
 	return nil
@@ -58,27 +69,39 @@ const maxNotices = 50
 
 // config judges a file that says which tests run.
 func (j *judge) config(f File) {
-	judge := configOf(f.Path)
+	judge := settingsOf(f.Path)
 	if judge == nil {
-		judge = configOf(f.RenamedFrom)
-	} else if f.RenamedFrom != f.Path && configOf(f.RenamedFrom) == nil {
+		judge = settingsOf(f.RenamedFrom)
+	} else if f.RenamedFrom != f.Path && settingsOf(f.RenamedFrom) == nil {
 		f.Before, f.Existed = nil, false
 	}
 	if judge == nil {
 		return
 	}
-	c := &configChange{before: f.Before, after: f.After, existed: f.Existed, exists: f.Exists}
-	if f.RenamedFrom != f.Path && configOf(f.Path) == nil {
+	c := &settingsChange{before: f.Before, after: f.After, existed: f.Existed, exists: f.Exists}
+	if f.RenamedFrom != f.Path && settingsOf(f.Path) == nil {
 		c.after, c.exists = nil, false
 	}
 	judge(c)
-	slices.SortStableFunc(c.out, func(a, b notice) int { return cmp.Compare(b.kind, a.kind) }) // excluded before edited
-	for i, n := range c.out {
+	slices.SortStableFunc(c.notices, func(a, b notice) int {
+		if a.excluded == b.excluded {
+			return 0
+		}
+		if a.excluded {
+			return -1
+		}
+		return 1
+	})
+	for i, n := range c.notices {
+		kind := Edited
+		if n.excluded {
+			kind = Excluded
+		}
 		if i == maxNotices {
-			j.report(n.kind, "", f.Path, 0, "%s: %d more settings are not listed", clean(path.Base(f.Path)), len(c.out)-i)
+			j.report(kind, "", f.Path, 0, "%s: %d more settings are not listed", clean(path.Base(f.Path)), len(c.notices)-i)
 			break
 		}
-		j.report(n.kind, "", f.Path, lineOf(f.After, n.at), "%s: %s", clean(path.Base(f.Path)), clean(n.why))
+		j.report(kind, "", f.Path, lineOf(f.After, n.at), "%s: %s", clean(path.Base(f.Path)), clean(n.why))
 	}
 }
 
@@ -132,20 +155,20 @@ var runner = regexp.MustCompile(`\b(jest|vitest|mocha|ava|playwright|cypress|jas
 var passesOn = regexp.MustCompile(`\b(npm|yarn|pnpm|bun|npx|make|\$\(MAKE\)|turbo|nx|lerna|just|task|bash|sh|node|python3?|tsx|ts-node)\b|\./`)
 
 // command judges a command that runs tests.
-func (c *configChange) command(what, before, after string) {
+func (c *settingsChange) command(what, before, after string) {
 	before, after = strings.TrimSpace(before), strings.TrimSpace(after)
 	why := silenced(before, after)
 	switch {
 	case before == after:
 	case why != "":
-		c.excluded(after, what+": "+why)
+		c.exclude(after, what+": "+why)
 	case before == "":
 	case after == "":
-		c.excluded(after, what+" is gone")
+		c.exclude(after, what+" is gone")
 	case runner.MatchString(before) && !runner.MatchString(after) && !passesOn.MatchString(after):
-		c.excluded(after, what+" runs no tests any more")
+		c.exclude(after, what+" runs no tests any more")
 	default:
-		c.edited(after, what+" is another one")
+		c.edit(after, what+" is another one")
 	}
 }
 
@@ -162,15 +185,15 @@ func uncommented(data []byte, sign string) []string {
 }
 
 // workflow judges what a service runs: only the loss of tests counts.
-func workflow(c *configChange) {
+func workflow(c *settingsChange) {
 	before, after := uncommented(c.before, "#"), uncommented(c.after, "#")
 	was, is := testLines(before), testLines(after)
 	if len(was) > len(is) {
-		c.excluded("", "tests that it ran are not run any more")
+		c.exclude("", "tests that it ran are not run any more")
 		return
 	}
 	if why := silenced(strings.Join(before, "\n"), strings.Join(after, "\n")); why != "" && (len(is) > 0 || len(was) > 0) {
-		c.excluded("", why)
+		c.exclude("", why)
 	}
 }
 
@@ -187,12 +210,12 @@ func testLines(lines []string) []string {
 var buildSilencers = regexp.MustCompile(`(?im)^\s*(autotests|test|harness|doctest)\s*=\s*false|<skip(Tests|ITs)?>\s*true|maven\.test\.skip>\s*true|<testFailureIgnore>\s*true|<excludes?>|\bignoreFailures\s*=\s*true|\bignoreFailures\s*\(?\s*true|excludeTestsMatching|\bexclude\s*[("']|\benabled\s*=\s*false|onlyIf\s*\{\s*false|default-filter|^\s*(ignore|grep|invert|exclude)\s*:`)
 
 // buildFile judges Cargo.toml, pom.xml and build.gradle.
-func buildFile(c *configChange) {
+func buildFile(c *settingsChange) {
 	strip := func(data []byte) string {
 		return strings.Join(uncommented([]byte(strings.Join(uncommented(data, "#"), "\n")), "//"), "\n")
 	}
 	before, after := buildSilencers.FindAllString(strip(c.before), -1), buildSilencers.FindAllString(strip(c.after), -1)
 	if len(after) > len(before) {
-		c.excluded(strings.TrimSpace(after[len(after)-1]), "tests are left out or their failures do not count")
+		c.exclude(strings.TrimSpace(after[len(after)-1]), "tests are left out or their failures do not count")
 	}
 }

@@ -70,28 +70,28 @@ func readIni(data []byte) *iniFile {
 var wordsInValue = regexp.MustCompile(`[^\s\[\]"',]+`)
 
 // pytestConfig judges the settings of pytest and the commands of tox.
-func pytestConfig(c *configChange) {
+func pytestConfig(c *settingsChange) {
 	before, after := readIni(c.before), readIni(c.after)
 	if why := silenced(before.value("addopts"), after.value("addopts")); why != "" {
-		c.excluded("addopts", "addopts: "+why)
+		c.exclude("addopts", "addopts: "+why)
 	}
 	for _, k := range []string{"testpaths", "python_files", "python_classes", "python_functions"} {
-		c.narrowed(k, before, after)
+		narrowed(c, k, before, after)
 	}
 	for _, k := range []string{"norecursedirs", "collect_ignore", "collect_ignore_glob"} {
 		was := set(strings.Join(before.words(k), " "))
 		for _, v := range after.words(k) {
 			if !was[v] && !noTests.MatchString(v) {
-				c.excluded(k, k+" leaves out "+v)
+				c.exclude(k, k+" leaves out "+v)
 				break
 			}
 		}
 	}
 	was, is := before.commands.String(), after.commands.String()
 	if why := silenced(was, is); why != "" {
-		c.excluded("commands", "commands: "+why)
+		c.exclude("commands", "commands: "+why)
 	} else if len(runner.FindAllString(was, -1)) > len(runner.FindAllString(is, -1)) {
-		c.excluded("commands", "tests that it ran are not run any more")
+		c.exclude("commands", "tests that it ran are not run any more")
 	}
 }
 
@@ -102,7 +102,7 @@ var pytestDefaults = map[string][]string{
 
 // narrowed judges a setting that picks tests: what it picked must still be
 // picked.
-func (c *configChange) narrowed(k string, before, after *iniFile) {
+func narrowed(c *settingsChange, k string, before, after *iniFile) {
 	was, is := before.words(k), after.words(k)
 	if len(was) == 0 {
 		was = pytestDefaults[k]
@@ -115,7 +115,7 @@ func (c *configChange) narrowed(k string, before, after *iniFile) {
 	}
 	if len(was) == 0 {
 		if c.existed {
-			c.edited(k, k+" says now where tests are")
+			c.edit(k, k+" says now where tests are")
 		}
 		return
 	}
@@ -123,7 +123,7 @@ func (c *configChange) narrowed(k string, before, after *iniFile) {
 	for _, v := range was {
 		wider := k != "testpaths" && (picked[v+"_"] || picked[v+"*"] || picked[v+"_*"] || picked["*"])
 		if !picked[v] && !wider {
-			c.excluded(k, k+" does not pick "+v+" any more")
+			c.exclude(k, k+" does not pick "+v+" any more")
 			return
 		}
 	}
@@ -135,7 +135,7 @@ var conftestHooks = set(`skip skipif xfail deselected collect_ignore collect_ign
 	pytest_pyfunc_call pytest_runtest_protocol pytest_runtestloop pytest_collection_modifyitems wasxfail`)
 
 // conftest judges what a conftest.py does to the tests around it.
-func conftest(c *configChange) {
+func conftest(c *settingsChange) {
 	count := func(data []byte) map[string]int {
 		f := &pyFile{source: &source{}, suite: &suite{}}
 		f.scan(data)
@@ -158,7 +158,7 @@ func conftest(c *configChange) {
 	before, after := count(c.before), count(c.after)
 	for _, w := range slices.Sorted(maps.Keys(after)) {
 		if after[w] > before[w] {
-			c.excluded(w, w+" keeps tests from running or failing")
+			c.exclude(w, w+" keeps tests from running or failing")
 			return
 		}
 	}
@@ -168,6 +168,9 @@ var (
 	makeTarget = regexp.MustCompile(`^([\w./%-]+(?:\s+[\w./%-]+)*)\s*::?\s*([^=].*)?$`)
 	makeTests  = regexp.MustCompile(`^(tests?|check|ci|verify|tests?[-_/].*|.*[-_/]tests?|e2e|unit|integration)$`)
 )
+
+// maxTargets is how many targets of one rule are looked at.
+const maxTargets = 64
 
 // makeRule is a target of a Makefile.
 type makeRule struct{ needs, recipe strings.Builder }
@@ -193,7 +196,7 @@ func makeRules(data []byte) map[string]*makeRule {
 		needs, recipe, _ := strings.Cut(head, ";")
 		current = current[:0:0]
 		for _, t := range strings.Fields(m[1]) {
-			if makeTests.MatchString(t) && len(current) < maxDepth {
+			if makeTests.MatchString(t) && len(current) < maxTargets {
 				if out[t] == nil {
 					out[t] = &makeRule{}
 				}
@@ -207,7 +210,7 @@ func makeRules(data []byte) map[string]*makeRule {
 }
 
 // makefile judges the targets that run tests.
-func makefile(c *configChange) {
+func makefile(c *settingsChange) {
 	before, after := makeRules(c.before), makeRules(c.after)
 	for _, t := range slices.Sorted(maps.Keys(after)) {
 		if _, ok := before[t]; !ok {
@@ -217,30 +220,30 @@ func makefile(c *configChange) {
 	for _, t := range slices.Sorted(maps.Keys(before)) {
 		is, ok := after[t]
 		if !ok {
-			c.excluded("", "target "+t+" is gone")
+			c.exclude("", "target "+t+" is gone")
 			continue
 		}
-		c.target(t, before[t], is)
+		target(c, t, before[t], is)
 	}
 	sign := regexp.MustCompile(`(?m)^\.IGNORE\s*:|^MAKEFLAGS\s*\+?=.*(-i\b|--ignore-errors)`)
 	if sign.Match(c.after) && !sign.Match(c.before) {
-		c.excluded("", "failures of recipes do not count")
+		c.exclude("", "failures of recipes do not count")
 	}
 }
 
-func (c *configChange) target(name string, was, is *makeRule) {
+func target(c *settingsChange, name string, was, is *makeRule) {
 	name = "target " + name
 	needed, needs := strings.Fields(was.needs.String()), strings.Fields(is.needs.String())
 	before, after := was.recipe.String(), is.recipe.String()
 	has, mentions := set(is.needs.String()), set(after)
 	for _, n := range needed {
 		if !has[n] && !mentions[n] {
-			c.excluded(after, name+" does not need "+n+" any more")
+			c.exclude(after, name+" does not need "+n+" any more")
 			return
 		}
 	}
 	if dashes(after) > dashes(before) {
-		c.excluded(after, name+": failures do not count")
+		c.exclude(after, name+": failures do not count")
 		return
 	}
 	if strings.TrimSpace(after) == "" && len(needs) > len(needed) {
@@ -261,36 +264,36 @@ func dashes(recipe string) int {
 }
 
 // ownConfig judges what a repository says of its verification to this program.
-func ownConfig(c *configChange) {
+func ownConfig(c *settingsChange) {
 	before, after := leaves(c.before), leaves(c.after)
 	if before == nil || after == nil && c.exists {
-		c.edited("", "it cannot be read")
+		c.edit("", "it cannot be read")
 		return
 	}
 	for _, k := range slices.Sorted(maps.Keys(after)) {
 		if before[k] != after[k] {
-			c.setting(k, before[k], after[k])
+			setting(c, k, before[k], after[k])
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := after[k]; !ok {
-			c.settingGone(k, before[k])
+			settingGone(c, k, before[k])
 		}
 	}
 }
 
 // setting judges one setting of ours.
-func (c *configChange) setting(k, was, is string) {
+func setting(c *settingsChange, k, was, is string) {
 	last := k[strings.LastIndexByte(k, '.')+1:]
 	switch last {
 	case "enabled", "auto_detect":
 		if is == "false" {
-			c.excluded(last, k+" is turned off")
+			c.exclude(last, k+" is turned off")
 			return
 		}
 	case "require_tests":
 		if was == "true" {
-			c.excluded(last, k+" is turned off")
+			c.exclude(last, k+" is turned off")
 			return
 		}
 	case "command":
@@ -299,20 +302,20 @@ func (c *configChange) setting(k, was, is string) {
 	case "max_major", "max_medium":
 		old, _ := strconv.Atoi(was)
 		if limit, _ := strconv.Atoi(is); limit > old && (was != "" || last != "max_medium" || limit > 10) {
-			c.excluded(last, k+" lets more findings pass")
+			c.exclude(last, k+" lets more findings pass")
 			return
 		}
 	case "severity":
 		if was == "" {
 			was = defaultSeverity(k)
 		}
-		if rank(contract.Severity(is)) > rank(contract.Severity(was)) {
-			c.excluded(last, k+" makes less of what is found")
+		if slices.Index(contract.Severities(), contract.Severity(is)) > slices.Index(contract.Severities(), contract.Severity(was)) {
+			c.exclude(last, k+" makes less of what is found")
 			return
 		}
 	}
 	if c.existed {
-		c.edited(last, k+" is changed")
+		c.edit(last, k+" is changed")
 	}
 }
 
@@ -328,14 +331,14 @@ func defaultSeverity(k string) string {
 	}
 }
 
-func (c *configChange) settingGone(k, was string) {
+func settingGone(c *settingsChange, k, was string) {
 	last := k[strings.LastIndexByte(k, '.')+1:]
 	gone := last == "command" || was == "true" && (last == "require_tests" || last == "enabled") || last == "name" && strings.Contains(k, "custom")
 	if gone {
-		c.excluded("", k+" is gone: "+was)
+		c.exclude("", k+" is gone: "+was)
 		return
 	}
-	c.edited("", k+" is gone")
+	c.edit("", k+" is gone")
 }
 
 // leaves are the settings of verification and findings by their path; nil for
@@ -372,6 +375,9 @@ func leaves(data []byte) map[string]string {
 // mergeKey brings the keys of another mapping, which the settings do not allow.
 const mergeKey = "<<"
 
+// maxSettings bounds how many settings of a file are compared.
+const maxSettings = 500
+
 // maxSettingNodes bounds how many values of a file of settings are looked at, those
 // behind aliases each time.
 const maxSettingNodes = 20_000
@@ -387,7 +393,7 @@ func (l *settingLeaves) add(at string, n *yaml.Node, depth int) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n == nil || l.left < 0 || depth > 8 || len(l.out) > MaxProblems {
+	if n == nil || l.left < 0 || depth > 8 || len(l.out) > maxSettings {
 		return
 	}
 	switch n.Kind {

@@ -11,11 +11,11 @@ import (
 var testScript = regexp.MustCompile(`^(pre|post)?(test|tests|check|e2e|unit|integration)([:_-].*)?$`)
 
 // packageJSON judges the scripts that run tests, and the settings of runners.
-func packageJSON(c *configChange) {
+func packageJSON(c *settingsChange) {
 	before, after := decode(c.before), decode(c.after)
 	if before != nil && after == nil {
 		if len(before.tests()) > 0 {
-			c.excluded("", "it is gone or no valid JSON any more, so its test script cannot run")
+			c.exclude("", "it is gone or no valid JSON any more, so its test script cannot run")
 		}
 		return
 	}
@@ -33,9 +33,9 @@ func packageJSON(c *configChange) {
 	for _, n := range names {
 		c.command("script "+n, was[n], is[n])
 	}
-	inner := &configChange{before: before.runners(), after: after.runners(), existed: before != nil, exists: true}
+	inner := &settingsChange{before: before.runners(), after: after.runners(), existed: before != nil, exists: true}
 	runnerConfig(inner)
-	c.out = append(c.out, inner.out...)
+	c.notices = append(c.notices, inner.notices...)
 }
 
 type packageFile map[string]json.RawMessage
@@ -99,50 +99,50 @@ type runnerSettings struct {
 
 // runnerConfig judges the settings of a JavaScript test runner. They are read as
 // tokens: a configuration is a program, and is not run.
-func runnerConfig(c *configChange) {
-	before, after := settingsOf(c.before), settingsOf(c.after)
+func runnerConfig(c *settingsChange) {
+	before, after := runnerSettingsOf(c.before), runnerSettingsOf(c.after)
 	if !c.exists {
 		if c.existed {
-			c.edited("", "it is gone, so other tests may run than before")
+			c.edit("", "it is gone, so other tests may run than before")
 		}
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(after.flags)) {
 		if !before.flags[key] {
-			c.excluded(key, key+": a run that should fail passes")
+			c.exclude(key, key+": a run that should fail passes")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(leavesOut)) {
 		for _, v := range slices.Sorted(maps.Keys(after.values[key])) {
 			if !before.values[key][v] && !noTests.MatchString(v) {
-				c.excluded(key, key+" leaves out "+v)
+				c.exclude(key, key+" leaves out "+v)
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(picks)) {
-		c.picked(key, before.values[key], after.values[key])
+		picked(c, key, before.values[key], after.values[key])
 	}
 }
 
 // picked judges a setting that names the tests which run.
-func (c *configChange) picked(key string, before, after map[string]bool) {
+func picked(c *settingsChange, key string, before, after map[string]bool) {
 	narrow := key == "grep" || key == "testNamePattern" || key == "testPathPattern"
 	switch {
 	case before == nil && after == nil:
 	case before == nil && (narrow || c.existed):
-		c.excluded(key, key+" picks some tests where all ran before")
+		c.exclude(key, key+" picks some tests where all ran before")
 	case before == nil || after == nil:
 	default:
 		for v := range before {
 			if !after[v] {
-				c.excluded(key, key+" picks other tests than before")
+				c.exclude(key, key+" picks other tests than before")
 				return
 			}
 		}
 	}
 }
 
-func settingsOf(data []byte) runnerSettings {
+func runnerSettingsOf(data []byte) runnerSettings {
 	out := runnerSettings{values: map[string]map[string]bool{}, flags: map[string]bool{}}
 	src := scanScript(data)
 	if src.deep {

@@ -262,7 +262,7 @@ func (w goWalk) assign(n *ast.AssignStmt) ast.Visitor {
 // counts where it is called.
 func (w goWalk) closure(name string, f *ast.FuncLit) {
 	u := w.g.suite.add(&unit{
-		name: w.u.name + "." + name, key: w.u.name + localMark + name + localMark + itoa(len(w.scope.closures)),
+		name: w.u.name + "." + name, key: w.u.name + localMark + name + localMark + strconv.Itoa(len(w.scope.closures)), local: true,
 		line: w.g.line(f), blank: len(f.Body.List) == 0, body: w.g.digest(f),
 	})
 	w.scope.closures[name] = u.key

@@ -165,7 +165,7 @@ func (f *scriptFile) branch(i, end int, p *place) (int, bool) {
 		return i + 1, false
 	}
 	stop := f.close(i + 1)
-	known := f.constant(span{i + 2, stop})
+	known := constantCondition(f.source, span{i + 2, stop})
 	body, next := f.body(stop+1, end)
 	then := *p
 	then.top = false
@@ -248,15 +248,15 @@ func (f *scriptFile) try(i int, p place) int {
 		if f.at(j).is("(") {
 			j = f.close(j) + 1
 		}
-		p.swallow = p.swallow || f.at(j).is("{") && !f.raises(span{j + 1, f.close(j)})
+		p.swallow = p.swallow || f.at(j).is("{") && !reportsFailure(f.source, span{j + 1, f.close(j)})
 	}
 	p.top = false
 	f.walk(span{i + 2, stop}, p)
 	return stop + 1
 }
 
-// raises: something in a handler tells of a failure.
-func (f *scriptFile) raises(s span) bool {
+// reportsFailure reports whether something in a handler lets a failure out.
+func reportsFailure(f *source, s span) bool {
 	for i := s.from; i < min(s.to, s.from+maxStatement); i++ {
 		switch f.at(i).text {
 		case "throw", "expect", "assert", "fail", "done", "reject", "should", "exit", "raise", "pytest", "assertThat", "t", "self":
@@ -324,7 +324,7 @@ func (f *scriptFile) forEach(i int, p place) int {
 func (f *scriptFile) leave(i, end int, p *place) (int, bool) {
 	stop := f.statement(i, end)
 	if f.at(i).is("throw") {
-		f.check(check{text: p.guard ^ f.sum(i, stop), conditional: p.depth > 1}, *p)
+		p.add(check{text: p.guard ^ f.sum(i, stop), conditional: p.depth > 1})
 	} else if p.top && len(p.u.checks)+len(p.u.calls) == 0 && stop < end && bare(f, span{i, stop}) {
 		p.u.skips = append(p.u.skips, skip{true, "it returns before it checks anything"})
 	}
@@ -342,7 +342,8 @@ func bare(f *scriptFile, s span) bool {
 	return s.to-s.from <= 2 || f.at(s.from+1).fresh || f.at(s.from+1).literal() || f.at(s.from+1).is("Promise")
 }
 
-func (f *scriptFile) check(c check, p place) {
+// add records a check.
+func (p place) add(c check) {
 	if p.swallow {
 		return
 	}
@@ -563,8 +564,8 @@ func (f *scriptFile) isFunction(i int) bool {
 func (f *scriptFile) skipCall(i, stop int, args []span, c *scriptCall, p place) int {
 	switch c.last {
 	case "skip", "fixme", "fail":
-		always := len(args) == 0 && p.depth == 0 || len(args) > 0 && f.constant(args[0]) == yes
-		if len(args) > 0 && f.constant(args[0]) == no {
+		always := len(args) == 0 && p.depth == 0 || len(args) > 0 && constantCondition(f.source, args[0]) == yes
+		if len(args) > 0 && constantCondition(f.source, args[0]) == no {
 			return stop + 1
 		}
 		p.u.skips = append(p.u.skips, skip{always, "it calls " + f.at(i).text + "." + c.last})
@@ -581,9 +582,7 @@ func (f *scriptFile) makeTest(whole span, args []span, c scriptCall, p place) {
 	if p.u.name != "" {
 		u.name = p.u.name + " > " + c.title
 	}
-	if len(u.name) > 8*maxText { // nesting would make names quadratic
-		u.name = u.name[:4*maxText] + itoa(int(textDigest(u.name)>>1))
-	}
+	u.name = shortName(u.name)
 	if p.depth > 0 {
 		u.skips = append(u.skips, skip{false, "it is run"})
 	}
@@ -642,7 +641,7 @@ func (f *scriptFile) method(i int, p *place) bool {
 		p.u.skips = append(p.u.skips, skip{always, "it calls skip"})
 		return always
 	case name == "expect", object.is("t") && scriptTap[name]:
-		f.check(check{text: f.sum(i, f.close(i+1)), conditional: p.depth > 0}, *p)
+		p.add(check{text: f.sum(i, f.close(i+1)), conditional: p.depth > 0})
 	case scriptHelper.MatchString(name):
 		p.u.calls = append(p.u.calls, call{key: "." + name, weight: p.weight, conditional: p.depth > 0, fallback: 1})
 	}
@@ -666,9 +665,9 @@ func (f *scriptFile) expression(i int, p *place) int {
 	case t.is("assert"):
 		return f.assert(i, *p)
 	case t.is("should") && f.at(i-1).is("."):
-		f.check(check{text: f.sum(i-2, f.chain(i+1)), conditional: p.depth > 0}, *p)
+		p.add(check{text: f.sum(i-2, f.chain(i+1)), conditional: p.depth > 0})
 	case t.is("fail") && f.at(i+1).is("("):
-		f.check(check{text: p.guard ^ 1, conditional: p.depth > 1}, *p)
+		p.add(check{text: p.guard ^ 1, conditional: p.depth > 1})
 	case t.is("pending") && f.at(i+1).is("("):
 		p.u.skips = append(p.u.skips, skip{p.depth == 0, "it calls pending"})
 	case f.at(i+1).is("(") || f.at(i-1).is("(") || f.at(i-1).is(","):
@@ -721,7 +720,7 @@ func (f *scriptFile) expect(i int, p place) int {
 		return end
 	}
 	vague := scriptVague[matcher] && !negated || negated && scriptNots[matcher] || f.at(args.from).is("expect") && f.at(args.from+2).is("anything")
-	f.check(check{text: f.sum(i, end), vague: vague, conditional: p.depth > 0}, p)
+	p.add(check{text: f.sum(i, end), vague: vague, conditional: p.depth > 0})
 	return end
 }
 
@@ -749,27 +748,23 @@ func (f *scriptFile) assert(i int, p place) int {
 	end := f.close(j) + 1
 	switch {
 	case name == "fail":
-		f.check(check{text: p.guard ^ 1, conditional: p.depth > 1}, p)
+		p.add(check{text: p.guard ^ 1, conditional: p.depth > 1})
 	case len(args) == 0 || f.hollowArgs(name, args):
 	default:
-		f.check(check{text: f.sum(i, end), vague: scriptVague[name], conditional: p.depth > 0}, p)
+		p.add(check{text: f.sum(i, end), vague: scriptVague[name], conditional: p.depth > 0})
 	}
 	return end
 }
 
 func (f *scriptFile) hollowArgs(name string, args []span) bool {
 	if name == "" || name == "ok" || len(args) == 1 || name == "isTrue" {
-		return f.constant(args[0]) != unknown || args[0].to-args[0].from == 1 && f.at(args[0].from).literal()
+		return constantCondition(f.source, args[0]) != unknown || args[0].to-args[0].from == 1 && f.at(args[0].from).literal()
 	}
 	return f.hollow(args[0], args[1])
 }
 
-// constant evaluates conditions that do not depend on anything.
-func (f *scriptFile) constant(s span) truth {
-	return constantTokens(f.source, s)
-}
-
-func constantTokens(f *source, s span) truth {
+// constantCondition evaluates a condition that does not depend on anything.
+func constantCondition(f *source, s span) truth {
 	negated := false
 	for s.from < s.to && (f.at(s.from).is("!") || f.at(s.from).is("not")) {
 		negated = !negated

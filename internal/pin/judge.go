@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // judge holds both sides of a change until all of it is known: a test may have
 // moved to another file.
@@ -71,20 +67,13 @@ func (j *judge) add(f File) {
 
 // parse understands a file by its language.
 func parse(p string, data []byte) *suite {
-	s := &suite{path: p, lang: languageOf(p)}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	switch s.lang {
-	case langGo:
-		parseGo(s, data)
-	case langJS:
-		parseJS(s, data)
-	case langPython:
-		parsePython(s, data)
-	case langRust:
-		parseRust(s, data)
-	case langJava:
-		parseJava(s, data)
-	case langOther:
+	l := languageOf(p)
+	s := &suite{path: p, lang: l.name, scope: l.name + ":"}
+	if l.folderScope {
+		s.scope += path.Dir(p) + ":"
+	}
+	if l.parse != nil {
+		l.parse(s, bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	}
 	if !runs(p) {
 		for _, u := range s.units {
@@ -280,7 +269,7 @@ func (j *judge) edited(b, a *unit) {
 // support judges code of test files outside of tests: helpers that lost
 // assertions, and what tests lean on.
 func (j *judge) support(p pair) {
-	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.broken != "" || p.after.off != "" || p.before.lang == langRust || p.before.lang == langJava {
+	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.broken != "" || p.after.off != "" || languageOf(p.before.path).ignoreHelpers {
 		return
 	}
 	helpers := map[string]*unit{}
@@ -291,7 +280,7 @@ func (j *judge) support(p pair) {
 	}
 	for _, b := range p.before.units {
 		a := helpers[b.key]
-		if b.test || b.key == "" || a == nil || a.body == b.body || strings.Contains(b.key, localMark) {
+		if b.test || b.key == "" || a == nil || a.body == b.body || b.local {
 			continue
 		}
 		bt, at := j.before.tally(b), j.after.tally(a)
@@ -437,13 +426,6 @@ func newSide() *side {
 	return &side{helpers: map[string][]*unit{}, local: map[*suite]map[string]*unit{}}
 }
 
-func scope(s *suite) string {
-	if s.lang == langGo {
-		return "go:" + path.Dir(s.path) + ":"
-	}
-	return string(s.lang) + ":"
-}
-
 func (d *side) learn(s *suite) {
 	own := map[string]*unit{}
 	for _, u := range s.units {
@@ -451,7 +433,7 @@ func (d *side) learn(s *suite) {
 			continue
 		}
 		own[u.key] = u
-		if k := scope(s) + u.key; len(d.helpers[k]) < maxHomonyms {
+		if k := s.scope + u.key; len(d.helpers[k]) < maxHomonyms {
 			d.helpers[k] = append(d.helpers[k], u)
 		}
 	}
@@ -485,7 +467,7 @@ func (d *side) called(s *suite, c call) tally {
 	if u := d.local[s][c.key]; u != nil {
 		return d.tally(u)
 	}
-	candidates := d.helpers[scope(s)+c.key]
+	candidates := d.helpers[s.scope+c.key]
 	if len(candidates) == 0 {
 		return tally{total: c.fallback, exact: c.fallback, always: c.fallback}
 	}

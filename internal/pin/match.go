@@ -58,7 +58,7 @@ func (m *matcher) match() {
 }
 
 type key struct {
-	lang language
+	lang string
 	name string
 	body digest
 }

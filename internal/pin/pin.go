@@ -196,17 +196,13 @@ func bounded(problems []Problem) []Problem {
 	// What is forbidden comes first into what is kept, so that a flood of
 	// harmless edits hides nothing.
 	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Compare(rank(a.Severity), rank(b.Severity))
+		return cmp.Compare(slices.Index(contract.Severities(), a.Severity), slices.Index(contract.Severities(), b.Severity))
 	})
 	rest := problems[MaxProblems]
 	return append(problems[:MaxProblems:MaxProblems], Problem{
 		Kind: rest.Kind, Path: rest.Path, Severity: rest.Severity,
 		Message: fmt.Sprintf("%d more problems with tests are not listed", len(problems)-MaxProblems),
 	})
-}
-
-func rank(s contract.Severity) int {
-	return slices.Index([]contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, s)
 }
 
 // clean makes a text of a repository fit for a message.

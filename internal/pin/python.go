@@ -342,7 +342,7 @@ func (f *pyFile) inside(i int, p place) {
 func (f *pyFile) branch(i, to int, p *place) (int, bool) {
 	l := f.lines[i]
 	colon := f.colon(l)
-	known := constantTokens(f.source, span{l.from + 1, colon})
+	known := constantCondition(f.source, span{l.from + 1, colon})
 	then := *p
 	then.top = false
 	if known != yes {
@@ -412,7 +412,7 @@ func (f *pyFile) swallows(i, to, indent int) bool {
 		if l.end > i+1 {
 			end = f.lines[l.end-1].to
 		}
-		if catches && !(&scriptFile{source: f.source}).raises(span{f.colon(l), end}) {
+		if catches && !reportsFailure(f.source, span{f.colon(l), end}) {
 			return true
 		}
 	}
@@ -429,21 +429,13 @@ func (f *pyFile) leave(i, to int, p *place) {
 				return
 			}
 		}
-		f.check(check{text: p.guard ^ f.sum(l.from, l.to), conditional: p.depth > 1}, *p)
+		p.add(check{text: p.guard ^ f.sum(l.from, l.to), conditional: p.depth > 1})
 		return
 	}
 	f.expression(span{l.from + 1, l.to}, p)
 	if p.top && len(p.u.checks)+len(p.u.calls) == 0 && i+1 < to {
 		p.u.skips = append(p.u.skips, skip{true, "it returns before it checks anything"})
 	}
-}
-
-func (f *pyFile) check(c check, p place) {
-	if p.swallow {
-		return
-	}
-	c.weight = p.weight
-	p.u.checks = append(p.u.checks, c)
 }
 
 // function makes a function a unit.
@@ -463,9 +455,7 @@ func (f *pyFile) function(i, start int, decorators []int, p place) {
 			u.key = "." + name.text
 		}
 	}
-	if len(u.name) > 8*maxText {
-		u.name = u.name[:4*maxText] + itoa(int(textDigest(u.name)>>1))
-	}
+	u.name = shortName(u.name)
 	if p.depth > 0 && p.u == f.root {
 		u.skips = append(u.skips, skip{false, "it is defined"})
 	}
@@ -549,7 +539,7 @@ func (f *pyFile) decorate(l pyLine, u *unit) int {
 		case "skip", "expectedFailure", "skipIf", "skipUnless", "skipif", "xfail":
 			always := name == "skip" || name == "expectedFailure" || name == "xfail"
 			if args := f.split(k + 1); !always && f.at(k+1).is("(") && len(args) > 0 {
-				known := constantTokens(f.source, args[0])
+				known := constantCondition(f.source, args[0])
 				always = known == yes && name != "skipUnless" || known == no && name == "skipUnless"
 			}
 			u.skips = append(u.skips, skip{always, "it is marked " + name})
@@ -653,11 +643,11 @@ func (f *pyFile) assertion(s span, p place) {
 		}
 	}
 	size := whole.to - whole.from
-	if size == 1 && f.at(whole.from).literal() || constantTokens(f.source, whole) != unknown {
+	if size == 1 && f.at(whole.from).literal() || constantCondition(f.source, whole) != unknown {
 		return
 	}
 	vague := size == 1 || size >= 4 && f.at(whole.to-1).is("None") && f.at(whole.to-2).is("not") || f.at(whole.from).is("isinstance")
-	f.check(check{text: f.sum(whole.from, whole.to), vague: vague, conditional: p.depth > 0}, p)
+	p.add(check{text: f.sum(whole.from, whole.to), vague: vague, conditional: p.depth > 0})
 }
 
 var pyVague = set("assertIsNotNone assertTrue assertIsInstance assertNotEqual assert_called")
@@ -668,7 +658,7 @@ func (f *pyFile) called(i int, p place) {
 	args := f.split(i + 1)
 	if strings.HasPrefix(name, "assert") && len(args) > 0 && !strings.HasPrefix(name, "assert_") {
 		constant := args[0].to-args[0].from == 1 && f.at(args[0].from).literal()
-		if len(args) == 1 && (constant || constantTokens(f.source, args[0]) != unknown) {
+		if len(args) == 1 && (constant || constantCondition(f.source, args[0]) != unknown) {
 			return
 		}
 		if len(args) > 1 && strings.Contains(name, "Equal") && f.sum(args[0].from, args[0].to) == f.sum(args[1].from, args[1].to) {
@@ -680,10 +670,10 @@ func (f *pyFile) called(i int, p place) {
 	}
 	text := f.sum(i, f.close(i+1))
 	if name == "fail" {
-		f.check(check{text: p.guard ^ text, conditional: p.depth > 1}, p)
+		p.add(check{text: p.guard ^ text, conditional: p.depth > 1})
 		return
 	}
-	f.check(check{text: text, vague: pyVague[name], conditional: p.depth > 0}, p)
+	p.add(check{text: text, vague: pyVague[name], conditional: p.depth > 0})
 }
 
 // shadow: of two functions of one name in one place only the last one runs.

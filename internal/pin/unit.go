@@ -3,6 +3,7 @@ package pin
 import (
 	"hash/maphash"
 	"math/bits"
+	"strconv"
 )
 
 // digest stands for a text without comments and formatting. Digests are
@@ -220,6 +221,7 @@ type unit struct {
 	name   string // of the test, with those around it
 	key    string // by which other code calls it
 	test   bool
+	local  bool // a closure: no code outside its function calls it
 	method bool // of a suite, which runs under a name that only the suite knows
 	line   int
 	parent *unit
@@ -261,7 +263,8 @@ type skip struct {
 // suite is one version of a file, understood.
 type suite struct {
 	path   string
-	lang   language
+	lang   string // its language's name; empty where that is not known
+	scope  string // where its functions are known: files with the same scope call each other's
 	units  []*unit
 	rest   []digest // statements outside units, without imports
 	broken string   // why none of it runs: it is no code
@@ -327,7 +330,15 @@ func (s *suite) distinct() {
 		}
 		seen[u.name]++
 		if n := seen[u.name]; n > 1 {
-			u.name += " #" + itoa(n)
+			u.name += " #" + strconv.Itoa(n)
 		}
 	}
+}
+
+// shortName bounds a name: nesting would make names quadratic.
+func shortName(name string) string {
+	if len(name) > 8*maxText {
+		name = name[:4*maxText] + strconv.Itoa(int(textDigest(name)>>1))
+	}
+	return name
 }
