@@ -1,14 +1,23 @@
 package pin
 
-import "path"
+import (
+	"path"
 
-// languages are those whose tests are understood.
-var languages = []*language{&goLanguage, &scriptLanguage, &pythonLanguage, &rustLanguage, &javaLanguage}
+	"github.com/rocketgpt/orchestrator/internal/pin/golang"
+	"github.com/rocketgpt/orchestrator/internal/pin/java"
+	"github.com/rocketgpt/orchestrator/internal/pin/javascript"
+	"github.com/rocketgpt/orchestrator/internal/pin/language"
+	"github.com/rocketgpt/orchestrator/internal/pin/python"
+	"github.com/rocketgpt/orchestrator/internal/pin/rust"
+)
 
-var byExtension = func() map[string]*language {
-	out := map[string]*language{}
+// languages are those whose tests are judged.
+var languages = []*language.Language{&golang.Language, &javascript.Language, &python.Language, &rust.Language, &java.Language}
+
+var byExtension = func() map[string]*language.Language {
+	out := map[string]*language.Language{}
 	for _, l := range languages {
-		for _, e := range l.extensions {
+		for _, e := range l.Extensions {
 			out[e] = l
 		}
 	}
@@ -16,9 +25,9 @@ var byExtension = func() map[string]*language {
 }()
 
 // languageOf is the language of the file at a path; one without a name where it is not known.
-func languageOf(p string) *language {
+func languageOf(p string) *language.Language {
 	if l := byExtension[path.Ext(p)]; l != nil {
 		return l
 	}
-	return &language{}
+	return &language.Language{}
 }

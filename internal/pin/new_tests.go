@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
 // RuleUnproven is the rule of a finding about a new test that does not need the
@@ -14,23 +15,23 @@ const RuleUnproven = "new-tests/unproven"
 
 // Added is a test that a change adds, or gives new cases.
 type Added struct {
-	// Path and Line are where it stands.
+	// Path and Line are where it is.
 	Path string
 	Line int
-	// Name names it as [Problem.Test] does. It is a text of the repository's,
-	// as long and as odd as that likes.
+	// Name names it as [Problem.Test] does. It comes from the repository:
+	// it may be long and hold anything.
 	Name string
 	// Cases says that the test is an old one, whose table has new cases.
 	Cases bool
-	// Suite says that it is a method of a suite of Go, or stands in one: it runs
-	// below a test whose name is not known.
+	// Suite says that it is a method of a Go suite, or inside one: it runs below a
+	// test whose name is not known.
 	Suite bool
 }
 
 // Finding says that a test was seen not to fail without the change. why
 // completes "TestLogin …".
 func (a Added) Finding(why string) contract.Finding {
-	what := clean(a.Name)
+	what := testfile.Clean(a.Name)
 	if a.Cases {
 		what = "a new case of " + what
 	}
@@ -42,8 +43,8 @@ func (a Added) Finding(why string) contract.Finding {
 
 // NewTests lists the tests that a change adds, and those whose tables it gives
 // new cases: of Go, JavaScript, TypeScript and Python, in the order of the files.
-// What was moved or renamed with the same body is not new, and what stands in a
-// new test is told with that one.
+// A test that was moved or renamed with the same body is not new, and a test inside a
+// new one is listed with that one.
 func NewTests(ctx context.Context, files []File) ([]Added, error) {
 	j, err := readFiles(ctx, files)
 	if err != nil {
@@ -51,52 +52,52 @@ func NewTests(ctx context.Context, files []File) ([]Added, error) {
 	}
 	m := newMatcher(j.pairs)
 	m.match()
-	before := make(map[*unit]*unit, len(m.found))
+	before := make(map[*testfile.Unit]*testfile.Unit, len(m.found))
 	for b, a := range m.found {
 		before[a] = b
 	}
 	var out []Added
 	for _, p := range j.pairs {
-		runsAlone := languageOf(p.after.path).runsAlone
-		if p.file.same() || p.after.broken != "" || p.after.off != "" || runsAlone == nil {
+		runsAlone := languageOf(p.after.Path).RunsAlone
+		if p.file.same() || p.after.Broken != "" || p.after.Excluded != "" || runsAlone == nil {
 			continue
 		}
-		for _, a := range p.after.tests() {
+		for _, a := range p.after.Tests() {
 			b := before[a]
 			fresh := b == nil && !within(a, before)
-			grown := b != nil && len(a.rows) > len(b.rows) && missing(a.rows, b.rows) > 0
+			grown := b != nil && len(a.Cases) > len(b.Cases) && missing(a.Cases, b.Cases) > 0
 			if (fresh || grown) && runsAlone(a) {
-				out = append(out, Added{Path: p.file.Path, Line: a.line, Name: a.name, Cases: grown, Suite: inSuite(a)})
+				out = append(out, Added{Path: p.file.Path, Line: a.Line, Name: a.Name, Cases: grown, Suite: inSuite(a)})
 			}
 		}
 	}
 	return out, nil
 }
 
-// within: the test stands in a test that is new as well.
-func within(u *unit, before map[*unit]*unit) bool {
-	for depth := 0; u.parent != nil && depth < maxDepth; depth++ {
-		if u = u.parent; u.test && before[u] == nil {
+// within reports whether the test is inside a test that is new too.
+func within(u *testfile.Unit, before map[*testfile.Unit]*testfile.Unit) bool {
+	for depth := 0; u.Parent != nil && depth < testfile.MaxDepth; depth++ {
+		if u = u.Parent; u.Test && before[u] == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// inSuite: the test is a method of a suite, or stands in one.
-func inSuite(u *unit) bool {
-	for depth := 0; !u.method && u.parent != nil && depth < maxDepth; depth++ {
-		u = u.parent
+// inSuite reports whether the test is a method of a suite, or inside one.
+func inSuite(u *testfile.Unit) bool {
+	for depth := 0; !u.Method && u.Parent != nil && depth < testfile.MaxDepth; depth++ {
+		u = u.Parent
 	}
-	return u.method
+	return u.Method
 }
 
-// OfTests says whether the file at this path belongs to the tests: it holds them,
+// OfTests reports whether the file at this path belongs to the tests: it holds them,
 // helps them, or is what they compare with. A file of a language whose tests stand
 // beside the code does not.
 func OfTests(p string) bool {
 	p = cleanPath(p)
-	return p != "" && !languageOf(p).besideCode && (runs(p) || supports(p) || isRecorded(p))
+	return p != "" && !languageOf(p).BesideCode && (runs(p) || supports(p) || isRecorded(p))
 }
 
 var (
@@ -104,9 +105,8 @@ var (
 	proseName = regexp.MustCompile(`(?i)^(readme|changelog|changes|history|license|licence|notice|authors|contributing|codeowners)(\.txt)?$`)
 )
 
-// IsCode says whether a change of the file at this path can be what a new test is
-// about: it is none of the tests, says nothing of how they run, and is more than
-// prose.
+// IsCode reports whether a change of the file at this path can be what a new test is
+// about: it does not belong to the tests, does not say how they run, and is not prose.
 func IsCode(p string) bool {
 	p = cleanPath(p)
 	return p != "" && !OfTests(p) && settingsOf(p) == nil && !proseFile.MatchString(p) && !proseName.MatchString(path.Base(p))

@@ -1,4 +1,4 @@
-package pin
+package lexer
 
 import (
 	"bytes"
@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// dialect says how a language with braces differs from the others.
-type dialect struct {
-	templates bool // `…${…}…`
-	regexes   bool // /…/
-	single    bool // 'text'; else 'c' is a character and 'a a lifetime
-	raw       bool // r#"…"#
-	nested    bool // /* /* */ */
-	triple    bool // """…"""
+// Dialect says how a language with braces differs from the others.
+type Dialect struct {
+	Templates      bool // `…${…}…`
+	Regexes        bool // /…/
+	SingleQuotes   bool // 'text'; else 'c' is a character and 'a a lifetime
+	RawTexts       bool // r#"…"#
+	NestedComments bool // /* /* */ */
+	TripleQuotes   bool // """…"""
 }
 
-// braces tokenises a language with braces.
-type braces struct {
-	dialect
-	*source
+// scanner tokenizes a language with braces.
+type scanner struct {
+	Dialect
+	*Source
 	data []byte
 	at   int
 	line int
@@ -27,32 +27,33 @@ type braces struct {
 	lone [2]int // line on which a quote of this kind closes nothing: ' and "
 }
 
-func scanBraces(data []byte, d dialect) *source {
-	b := &braces{dialect: d, source: &source{}, data: data, line: 1}
+// ScanBraces reads a language with braces.
+func ScanBraces(data []byte, d Dialect) *Source {
+	b := &scanner{Dialect: d, Source: &Source{}, data: data, line: 1}
 	for b.at < len(b.data) {
 		b.next()
 	}
-	return b.index()
+	return b.Index()
 }
 
-func (b *braces) has(s string) bool {
+func (b *scanner) has(s string) bool {
 	return len(b.data)-b.at >= len(s) && string(b.data[b.at:b.at+len(s)]) == s
 }
 
 // emit adds the token between here and an end.
-func (b *braces) emit(kind tokenKind, end int, value string) {
-	b.tokens = append(b.tokens, token{kind: kind, text: value, line: b.line, fresh: b.line != b.last})
+func (b *scanner) emit(kind TokenKind, end int, value string) {
+	b.Tokens = append(b.Tokens, Token{Kind: kind, Text: value, Line: b.line, StartsLine: b.line != b.last})
 	b.last = b.line
 	b.advance(end)
 }
 
-func (b *braces) advance(end int) {
+func (b *scanner) advance(end int) {
 	end = min(end, len(b.data))
 	b.line += bytes.Count(b.data[b.at:end], []byte("\n"))
 	b.at = end
 }
 
-func (b *braces) next() {
+func (b *scanner) next() {
 	c := b.data[b.at]
 	switch {
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v':
@@ -61,25 +62,25 @@ func (b *braces) next() {
 		b.advance(b.until("\n", b.at))
 	case b.has("/*"):
 		b.comment()
-	case b.triple && b.has(`"""`):
-		b.emit(text, b.until(`"""`, b.at+3), string(b.data[b.at:b.until(`"""`, b.at+3)]))
-	case c == '"' || c == '\'' && b.single:
+	case b.TripleQuotes && b.has(`"""`):
+		b.emit(Text, b.until(`"""`, b.at+3), string(b.data[b.at:b.until(`"""`, b.at+3)]))
+	case c == '"' || c == '\'' && b.SingleQuotes:
 		b.quoted(c)
 	case c == '\'':
 		b.character()
-	case c == '`' && b.templates:
+	case c == '`' && b.Templates:
 		b.template()
-	case b.raw && c == 'r' && b.rawText():
-	case isWord(c):
+	case b.RawTexts && c == 'r' && b.rawText():
+	case IsWord(c):
 		b.word()
-	case c == '/' && b.regexes && b.regex():
+	case c == '/' && b.Regexes && b.regex():
 	default:
 		b.punct()
 	}
 }
 
 // until is the place after the next occurrence of a text, or the end.
-func (b *braces) until(s string, from int) int {
+func (b *scanner) until(s string, from int) int {
 	from = min(from, len(b.data))
 	if i := bytes.Index(b.data[from:], []byte(s)); i >= 0 {
 		return from + i + len(s)
@@ -87,8 +88,8 @@ func (b *braces) until(s string, from int) int {
 	return len(b.data)
 }
 
-func (b *braces) comment() {
-	if !b.nested {
+func (b *scanner) comment() {
+	if !b.NestedComments {
 		b.advance(b.until("*/", b.at+2))
 		return
 	}
@@ -110,13 +111,13 @@ func (b *braces) comment() {
 
 // quoted takes a text in quotes. One that its line does not end is an
 // apostrophe in markup, and taken as such.
-func (b *braces) quoted(quote byte) {
+func (b *scanner) quoted(quote byte) {
 	kind := 0
 	if quote == '"' {
 		kind = 1
 	}
 	if b.lone[kind] == b.line {
-		b.emit(punct, b.at+1, string(quote))
+		b.emit(Punct, b.at+1, string(quote))
 		return
 	}
 	for i := b.at + 1; i < len(b.data); i++ {
@@ -124,41 +125,41 @@ func (b *braces) quoted(quote byte) {
 		case '\\':
 			i++
 		case quote:
-			b.emit(text, i+1, string(b.data[b.at+1:i]))
+			b.emit(Text, i+1, string(b.data[b.at+1:i]))
 			return
 		case '\n':
-			if b.single {
+			if b.SingleQuotes {
 				b.lone[kind] = b.line
-				b.emit(punct, b.at+1, string(quote))
+				b.emit(Punct, b.at+1, string(quote))
 				return
 			}
 		}
 	}
-	b.fail("a text is not closed")
-	b.emit(text, len(b.data), "")
+	b.Fail("a text is not closed")
+	b.emit(Text, len(b.data), "")
 }
 
-func (b *braces) character() {
+func (b *scanner) character() {
 	rest := b.data[b.at+1:]
 	if len(rest) > 1 && rest[0] == '\\' {
 		for i := 2; i < min(len(rest), 12); i++ {
 			if rest[i] == '\'' {
-				b.emit(text, b.at+i+2, string(rest[:i]))
+				b.emit(Text, b.at+i+2, string(rest[:i]))
 				return
 			}
 		}
 	}
 	_, n := utf8.DecodeRune(rest)
 	if n > 0 && len(rest) > n && rest[n] == '\'' {
-		b.emit(text, b.at+n+2, string(rest[:n]))
+		b.emit(Text, b.at+n+2, string(rest[:n]))
 		return
 	}
-	b.emit(punct, b.at+1, "'")
+	b.emit(Punct, b.at+1, "'")
 }
 
 // template takes `…${…}…` as one text. Brackets within are counted with a
 // stack, for templates nest.
-func (b *braces) template() {
+func (b *scanner) template() {
 	var open []byte // '`' within text, '{' within an expression
 	open = append(open, '`')
 	i := b.at + 1
@@ -178,14 +179,14 @@ func (b *braces) template() {
 		i++
 	}
 	if len(open) > 0 {
-		b.fail("a template text is not closed")
+		b.Fail("a template text is not closed")
 	}
 	end := min(i, len(b.data))
-	b.emit(text, end, string(b.data[min(b.at+1, end):max(b.at+1, end-1)]))
+	b.emit(Text, end, string(b.data[min(b.at+1, end):max(b.at+1, end-1)]))
 }
 
 // rawText takes r"…" and r#"…"#.
-func (b *braces) rawText() bool {
+func (b *scanner) rawText() bool {
 	i := b.at + 1
 	for i < len(b.data) && b.data[i] == '#' {
 		i++
@@ -194,42 +195,36 @@ func (b *braces) rawText() bool {
 		return false
 	}
 	end := b.until(`"`+strings.Repeat("#", i-b.at-1), i+1)
-	b.emit(text, end, string(b.data[i:end]))
+	b.emit(Text, end, string(b.data[i:end]))
 	return true
 }
 
-func isWord(c byte) bool {
-	return c == '_' || c == '$' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-func (b *braces) word() {
-	kind := word
-	if isDigit(b.data[b.at]) {
-		kind = number
+func (b *scanner) word() {
+	kind := Word
+	if IsDigit(b.data[b.at]) {
+		kind = Number
 	}
 	i := b.at
-	for i < len(b.data) && (isWord(b.data[i]) || kind == number && b.data[i] == '.' && i+1 < len(b.data) && isDigit(b.data[i+1])) {
+	for i < len(b.data) && (IsWord(b.data[i]) || kind == Number && b.data[i] == '.' && i+1 < len(b.data) && IsDigit(b.data[i+1])) {
 		i++
 	}
 	b.emit(kind, i, string(b.data[b.at:i]))
 }
 
 // beforeRegex are words after which a slash begins a regular expression.
-var beforeRegex = set("return typeof case in of delete void throw new else do instanceof await yield")
+var beforeRegex = Set("return typeof case in of delete void throw new else do instanceof await yield")
 
 // maxRegex is the longest regular expression, in bytes.
 const maxRegex = 2048
 
 // regex takes /…/ where no division can stand. What its line does not end is
-// no regular expression.
-func (b *braces) regex() bool {
-	if n := len(b.tokens); n > 0 {
-		t := b.tokens[n-1]
+// not a regular expression.
+func (b *scanner) regex() bool {
+	if n := len(b.Tokens); n > 0 {
+		t := b.Tokens[n-1]
 		switch {
-		case t.kind == text || t.kind == number || t.kind == word && !beforeRegex[t.text],
-			t.is(")"), t.is("]"), t.is("}"), t.is("<"):
+		case t.Kind == Text || t.Kind == Number || t.Kind == Word && !beforeRegex[t.Text],
+			t.Is(")"), t.Is("]"), t.Is("}"), t.Is("<"):
 			return false
 		}
 	}
@@ -243,9 +238,9 @@ func (b *braces) regex() bool {
 		case c == ']':
 			class = false
 		case c == '/' && !class:
-			for i++; i < len(b.data) && isWord(b.data[i]); i++ {
+			for i++; i < len(b.data) && IsWord(b.data[i]); i++ {
 			}
-			b.emit(text, i, string(b.data[b.at:min(i, len(b.data))]))
+			b.emit(Text, i, string(b.data[b.at:min(i, len(b.data))]))
 			return true
 		}
 	}
@@ -255,21 +250,21 @@ func (b *braces) regex() bool {
 // operators of more than one character that must not be taken apart.
 var operators = []string{"===", "!==", "...", "=>", "==", "!=", "&&", "||", "??", "?.", "->", "::", "<=", ">="}
 
-func (b *braces) punct() {
+func (b *scanner) punct() {
 	for _, o := range operators {
 		if b.has(o) {
-			b.emit(punct, b.at+len(o), o)
+			b.emit(Punct, b.at+len(o), o)
 			return
 		}
 	}
 	// What a formatter adds and takes away is left out.
 	switch c := b.data[b.at]; c {
 	case ')', ']', '}':
-		if n := len(b.tokens); n > 0 && b.tokens[n-1].is(",") && b.tokens[n-1].kind == punct {
-			b.tokens = b.tokens[:n-1]
+		if n := len(b.Tokens); n > 0 && b.Tokens[n-1].Is(",") && b.Tokens[n-1].Kind == Punct {
+			b.Tokens = b.Tokens[:n-1]
 		}
 		fallthrough
 	default:
-		b.emit(punct, b.at+1, string(rune(c)))
+		b.emit(Punct, b.at+1, string(rune(c)))
 	}
 }
