@@ -48,22 +48,13 @@ func (j *judge) judgeSettings(f File) {
 		c.After, c.Exists = nil, false
 	}
 	judge(c)
-	slices.SortStableFunc(c.Notices, func(a, b settings.Notice) int {
-		if a.Excluded == b.Excluded {
-			return 0
-		}
-		if a.Excluded {
-			return -1
-		}
-		return 1
-	})
-	for i, n := range c.Notices {
+	for i, n := range slices.Concat(c.Excluded, c.Edited) {
 		kind := Edited
-		if n.Excluded {
+		if i < len(c.Excluded) {
 			kind = Excluded
 		}
 		if i == maxNotices {
-			j.report(kind, "", f.Path, 0, "%s: %d more settings are not listed", testfile.Clean(path.Base(f.Path)), len(c.Notices)-i)
+			j.report(kind, "", f.Path, 0, "%s: %d more settings are not listed", testfile.Clean(path.Base(f.Path)), len(c.Excluded)+len(c.Edited)-i)
 			break
 		}
 		j.report(kind, "", f.Path, lineOf(f.After, n.Text), "%s: %s", testfile.Clean(path.Base(f.Path)), testfile.Clean(n.Reason))

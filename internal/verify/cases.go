@@ -17,7 +17,7 @@ func (r *run) cases() []output.Case {
 	}
 	for _, e := range r.executions {
 		switch {
-		case e.Invocation.Setup, e.obstacle() != nil:
+		case e.Invocation.Setup, e.startFailure() != nil:
 		case e.counted:
 			all = append(all, e.Parsed.Cases...)
 		default:
@@ -35,7 +35,7 @@ func (r *run) summary() contract.TestSummary {
 	}
 	for _, e := range r.executions {
 		switch {
-		case e.Invocation.Setup, e.obstacle() != nil:
+		case e.Invocation.Setup, e.startFailure() != nil:
 		case e.counted:
 			sum = sum.Add(e.Parsed.Summary())
 		default:

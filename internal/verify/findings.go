@@ -62,13 +62,13 @@ func (r *run) judge(f *findings, e *execution) {
 	for _, c := range e.Parsed.Cases {
 		r.judgeCase(f, c)
 	}
-	if o := e.obstacle(); o != nil {
+	if o := e.startFailure(); o != nil {
 		f.add(r.unavailable(), o.message(e), "", ruleUnavailable)
 		return
 	}
-	told := len(e.Parsed.Failed()) > 0
+	explained := len(e.Parsed.Failed()) > 0
 	for _, p := range e.Parsed.Problems {
-		told = told || p.Level == output.Error
+		explained = explained || p.Level == output.Error
 		f.add(r.severity(p.Level), p.Message, p.Location(), p.Rule)
 	}
 	r.judgeNetwork(f, e)
@@ -76,7 +76,7 @@ func (r *run) judge(f *findings, e *execution) {
 	case !e.failed():
 	case e.interruption() != "":
 		f.add(r.severity(output.Error), brokenMessage(e, r), "", string(e.interruption()))
-	case !told:
+	case !explained:
 		f.add(r.severity(output.Error), unexplained(e), "", "exit-code")
 	}
 }

@@ -74,7 +74,7 @@ func errorLine(out []byte) string {
 // mainMessage is the line that says most about a failed check.
 func (r *run) mainMessage(o Outcome) string {
 	for _, e := range r.executions {
-		if o := e.obstacle(); o != nil && r.job.Check.Category != contract.CategoryLint {
+		if o := e.startFailure(); o != nil && r.job.Check.Category != contract.CategoryLint {
 			return o.message(e)
 		}
 		if e.interruption() != "" {

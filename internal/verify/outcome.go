@@ -22,7 +22,7 @@ func (r *run) outcome() Outcome {
 	}
 	o.Cases, o.Summary = caseList(cases, &f), r.summary()
 	o.Unnamed = r.job.Check.Category == contract.CategoryTest && slices.ContainsFunc(r.executions, func(e *execution) bool {
-		return !e.Invocation.Setup && e.obstacle() == nil && !e.counted
+		return !e.Invocation.Setup && e.startFailure() == nil && !e.counted
 	})
 	o.Summary.DurationMS = o.Duration.Milliseconds()
 	o.Findings = f.bounded()
@@ -35,7 +35,7 @@ func (r *run) outcome() Outcome {
 	}
 	o.Started = true
 	if e := r.unstarted(); e != nil {
-		o.Started, o.Cause = false, e.obstacle().what
+		o.Started, o.Cause = false, e.startFailure().what
 	}
 	return o
 }
@@ -61,7 +61,7 @@ func (r *run) code(o Outcome, f findings) contract.Code {
 	}
 	lint := r.job.Check.Category == contract.CategoryLint
 	for _, e := range r.executions {
-		red = red || e.failed() && (!lint || e.obstacle() == nil)
+		red = red || e.failed() && (!lint || e.startFailure() == nil)
 	}
 	if r.unstarted() != nil && !lint && o.Summary.Failed == 0 {
 		return contract.CodeMissing

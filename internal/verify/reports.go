@@ -78,7 +78,7 @@ type report struct {
 }
 
 // newReports reads the reports that are new or changed since before. What
-// cannot be used is told in notes.
+// cannot be used is named in notes.
 func newReports(ctx context.Context, root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string, err error) {
 	now, err := stamps(ctx, root, globs)
 	if err != nil {
@@ -137,7 +137,7 @@ func artifactFiles(root *os.Root, s output.Paths, all []output.Attachment) []Art
 	return uniqueNames(out)
 }
 
-// artifactPath is like site.rel, but lets the scratch directory pass and cuts
+// artifactPath is like the paths of problems, but lets the scratch directory pass and cuts
 // nothing.
 func artifactPath(s output.Paths, p string) (string, bool) {
 	if path.IsAbs(p) {

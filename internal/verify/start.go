@@ -9,28 +9,28 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// missing is why a command could not even begin its work.
-type missing struct {
+// startFailure is why a command could not even begin its work.
+type startFailure struct {
 	line string // what says so
 	what string // what is missing, as far as it is known
 }
 
-// obstacle says why a command could not do its work at all, nil if it could: its
+// startFailure says why a command could not do its work at all, nil if it could: its
 // program is not there, or it says that what it needs was never installed. Where
 // tests ran, it could.
-func (e *execution) obstacle() *missing {
+func (e *execution) startFailure() *startFailure {
 	r := e.Result
 	if !e.failed() || r.TimedOut || r.Signal != "" || r.LimitExceeded != "" || e.counted && e.Parsed.Summary() != (contract.TestSummary{}) {
 		return nil
 	}
 	text := string(tail(e))
 	if line, what, ok := fault.Unprepared(fault.Output{Command: e.Invocation.String(), ExitCode: r.ExitCode, Text: text}); ok {
-		return &missing{line: line, what: what}
+		return &startFailure{line: line, what: what}
 	}
 	if r.ExitCode != 126 && r.ExitCode != 127 {
 		return nil
 	}
-	o := &missing{line: fault.Clip(errorLine([]byte(text)), 300)}
+	o := &startFailure{line: fault.Clip(errorLine([]byte(text)), 300)}
 	if len(e.Invocation.Args) > 0 && strings.TrimSpace(text) == "" {
 		o.what = e.Invocation.Args[0]
 	}
@@ -38,7 +38,7 @@ func (e *execution) obstacle() *missing {
 }
 
 // message says that a command could not start.
-func (o *missing) message(e *execution) string {
+func (o *startFailure) message(e *execution) string {
 	text := fmt.Sprintf("`%s` could not start", fault.Clip(output.Clean(e.Invocation.String()), 200))
 	switch {
 	case o.what != "":
@@ -58,7 +58,7 @@ func (o *missing) message(e *execution) string {
 // all could.
 func (r *run) unstarted() *execution {
 	for _, e := range r.executions {
-		if e.obstacle() != nil {
+		if e.startFailure() != nil {
 			return e
 		}
 	}

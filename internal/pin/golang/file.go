@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/build/constraint"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"path"
 	"regexp"
@@ -298,4 +299,116 @@ func (g *file) callee(call *ast.CallExpr) string {
 		return "." + f.Sel.Name
 	}
 	return ""
+}
+
+// scan makes tokens, without what gofmt adds and takes away.
+func (g *file) scan(data []byte) {
+	var s scanner.Scanner
+	set := token.NewFileSet()
+	file := set.AddFile("", -1, len(data))
+	s.Init(file, data, func(token.Position, string) {}, 0)
+	last := 0
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			break
+		}
+		if tok == token.SEMICOLON {
+			continue
+		}
+		line := file.Line(pos)
+		t := lexer.Token{Kind: tokenKind(tok), Text: lit, Line: line, StartsLine: line != last}
+		if lit == "" || tok.IsOperator() {
+			t.Text = tok.String()
+		}
+		if closing := tok == token.RPAREN || tok == token.RBRACE || tok == token.RBRACK; closing && len(g.Tokens) > 0 && g.Tokens[len(g.Tokens)-1].Is(",") {
+			g.Tokens, g.offsets = g.Tokens[:len(g.Tokens)-1], g.offsets[:len(g.offsets)-1]
+		}
+		last = line
+		g.Tokens = append(g.Tokens, t)
+		g.offsets = append(g.offsets, file.Offset(pos))
+	}
+	g.Index()
+}
+
+func tokenKind(t token.Token) lexer.TokenKind {
+	switch t {
+	case token.STRING, token.CHAR:
+		return lexer.Text
+	case token.INT, token.FLOAT, token.IMAG:
+		return lexer.Number
+	case token.IDENT:
+		return lexer.Word
+	default:
+		if t.IsKeyword() {
+			return lexer.Word
+		}
+		return lexer.Punct
+	}
+}
+
+// token is the index of the first token at or after a position.
+func (g *file) token(p token.Pos) int {
+	i, _ := slices.BinarySearch(g.offsets, int(p)-g.base)
+	return i
+}
+
+func (g *file) span(n ast.Node) lexer.Span {
+	return lexer.Span{From: g.token(n.Pos()), To: g.token(n.End())}
+}
+
+func (g *file) digest(n ast.Node) lexer.Digest {
+	s := g.span(n)
+	return g.Digest(s.From, s.To)
+}
+
+func (g *file) line(n ast.Node) int { return g.At(g.token(n.Pos())).Line }
+
+// main judges TestMain: it must run the tests and report how they ended.
+func (g *file) main(f *ast.FuncDecl) {
+	if g.exitsWithSuccess(f.Body.List) {
+		return
+	}
+	runs := false
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Run" {
+			runs = true
+		}
+		if call, ok := n.(*ast.CallExpr); ok {
+			for _, a := range call.Args { // goleak.VerifyTestMain(m)
+				if id, ok := a.(*ast.Ident); ok && len(f.Type.Params.List) == 1 && len(f.Type.Params.List[0].Names) == 1 && id.Name == f.Type.Params.List[0].Names[0].Name {
+					runs = true
+				}
+			}
+		}
+		return true
+	})
+	if !runs {
+		g.result.Suppresses = "TestMain does not run the tests"
+	}
+}
+
+// exitsWithSuccess finds an unconditional end of the process that reports success.
+func (g *file) exitsWithSuccess(statements []ast.Stmt) bool {
+	for _, s := range statements {
+		x, ok := s.(*ast.ExprStmt)
+		if d, deferred := s.(*ast.DeferStmt); deferred {
+			x, ok = &ast.ExprStmt{X: d.Call}, true
+		}
+		if !ok {
+			continue
+		}
+		call, ok := x.X.(*ast.CallExpr)
+		if !ok || len(call.Args) != 1 {
+			continue
+		}
+		switch g.callee(call) {
+		case "os.Exit", "syscall.Exit":
+			if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Value == "0" {
+				g.result.Suppresses = "it ends the tests with exit code 0, whatever they found"
+				return true
+			}
+		}
+	}
+	return false
 }

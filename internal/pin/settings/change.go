@@ -12,25 +12,23 @@ import (
 
 // Notice is what a change of settings does to tests.
 type Notice struct {
-	Excluded bool   // tests are left out, or their result does not count
-	Text     string // of the new file, to point at
-	Reason   string
+	Text   string // of the new file, to point at
+	Reason string
 }
 
 // Change is a file of settings before and after a change.
 type Change struct {
 	Before, After   []byte
 	Existed, Exists bool
-	Notices         []Notice
+	Excluded        []Notice // tests are left out, or their result does not count
+	Edited          []Notice // other changes
 }
 
 // Exclude records that tests are kept from running, or their result from counting.
-func (c *Change) Exclude(at, why string) {
-	c.Notices = append(c.Notices, Notice{true, at, why})
-}
+func (c *Change) Exclude(at, why string) { c.Excluded = append(c.Excluded, Notice{at, why}) }
 
 // Edit records that a setting has changed.
-func (c *Change) Edit(at, why string) { c.Notices = append(c.Notices, Notice{false, at, why}) }
+func (c *Change) Edit(at, why string) { c.Edited = append(c.Edited, Notice{at, why}) }
 
 // Command judges a command that runs tests.
 func (c *Change) Command(what, before, after string) {
@@ -54,4 +52,12 @@ func (c *Change) Command(what, before, after string) {
 type Rule struct {
 	Path  *regexp.Regexp
 	Judge func(*Change)
+}
+
+// Rules are those of tools that belong to no single language.
+var Rules = []Rule{
+	{regexp.MustCompile(`(^|/)(GNUm|[Mm])akefile$|\.mk$`), makeTargets},
+	{regexp.MustCompile(`^rgpt(\.local)?\.yaml$`), rgptSettings},
+	{regexp.MustCompile(`(^|/)(\.github/workflows/[^/]+\.ya?ml|\.gitlab-ci\.ya?ml|\.circleci/config\.yml|azure-pipelines\.yml|\.travis\.yml|Jenkinsfile|Taskfile\.ya?ml|[Jj]ustfile)$`), workflow},
+	{regexp.MustCompile(`(^|/)(Cargo\.toml|\.config/nextest\.toml|pom\.xml|build\.gradle(\.kts)?|\.mocharc\.ya?ml)$`), buildFile},
 }

@@ -263,7 +263,7 @@ func caseFiles(failed []output.Case, ran []string) []string {
 }
 
 // testScript runs the script test of a project as the project does, and only lets
-// its results be told in a form that programs read: by a reporter of the one runner
+// its results be printed in a form that programs read: by a reporter of the one runner
 // that it starts, where arguments of the script reach that; else by what is printed.
 func (p nodeProject) testScript() Invocation {
 	run := p.reporting()
@@ -303,7 +303,7 @@ func (p nodeProject) reporting() Invocation {
 	return run
 }
 
-// reporter is what lets a runner tell its results in another form beside or in
+// reporter is what lets a runner print its results in another form beside or in
 // place of its own, nil where there is nothing of the kind.
 func (c runnerCall) reporter(dir string) (args []string, f output.Format, report string) {
 	report = scratch("node", dir, 1)

@@ -19,7 +19,7 @@ var (
 func parseCargo(stdout []byte, s Paths) Results {
 	var out Results
 	failures := map[string]int{}
-	current, told := -1, false
+	current, explained := -1, false
 	passed, ran := 0, 0
 	for _, line := range Lines(stdout) {
 		line = strings.TrimRight(Clean(line), " ")
@@ -29,7 +29,7 @@ func parseCargo(stdout []byte, s Paths) Results {
 			continue
 		}
 		if m := cargoStdout.FindStringSubmatch(line); m != nil {
-			current, told = -1, false
+			current, explained = -1, false
 			if n, ok := failures[m[1]]; ok {
 				current = n
 			}
@@ -50,8 +50,8 @@ func parseCargo(stdout []byte, s Paths) Results {
 			out.Cases = append(out.Cases, c)
 			continue
 		}
-		if current >= 0 && !told {
-			told = !cargoExplain(&out.Cases[current], line, s)
+		if current >= 0 && !explained {
+			explained = !cargoExplain(&out.Cases[current], line, s)
 		}
 	}
 	if passed > ran {
@@ -80,7 +80,7 @@ func cargoExplain(c *Case, line string, s Paths) (more bool) {
 	if strings.HasPrefix(line, "stack backtrace:") || strings.HasPrefix(line, "note: ") {
 		return false
 	}
-	if at := places(line, s); len(at) > 0 && c.Location == "" && strings.Contains(line, "panicked at") {
+	if at := locations(line, s); len(at) > 0 && c.Location == "" && strings.Contains(line, "panicked at") {
 		c.Location, c.File, c.Message = at[0].Location(), at[0].Path, ""
 		return true
 	}

@@ -40,11 +40,11 @@ type goKey struct{ pkg, test string }
 // stays failed, one that never began does not count, one that never ended
 // failed.
 type goTestParser struct {
-	tests  map[goKey]*goTestState
-	order  []goKey
-	builds map[string]*strings.Builder
-	broken map[string]bool // packages that did not build
-	noise  []string        // lines that are no events
+	tests      map[goKey]*goTestState
+	order      []goKey
+	builds     map[string]*strings.Builder
+	broken     map[string]bool // packages that did not build
+	otherLines []string        // lines that are no events
 }
 
 const (
@@ -63,7 +63,7 @@ func parseGoTest(data []byte, s Paths, cut bool) Results {
 			continue
 		}
 		if line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Action == "" {
-			p.noise = append(p.noise, string(bytes.ToValidUTF8(line, []byte("�"))))
+			p.otherLines = append(p.otherLines, string(bytes.ToValidUTF8(line, []byte("�"))))
 			continue
 		}
 		p.event(e)
@@ -269,7 +269,7 @@ func (p *goTestParser) buildProblems(out *Results, s Paths) {
 	for _, pkg := range slices.Sorted(maps.Keys(p.builds)) {
 		text.WriteString(p.builds[pkg].String())
 	}
-	for _, l := range p.noise {
+	for _, l := range p.otherLines {
 		text.WriteString(l + "\n")
 	}
 	failed := false

@@ -9,9 +9,9 @@ import (
 // javaFrame is a line of a stack: at com.example.AppTest.fails(AppTest.java:12)
 var javaFrame = regexp.MustCompile(`^\s*at (?:[^\s()/]+/)*([\w$.]+)\.[\w$<>]+\((\w+\.(?:java|kt|scala|groovy)):(\d+)\)`)
 
-// javaPlaces are the places of a stack in reverse, so that the innermost comes
+// javaFrames are the places of a stack in reverse, so that the innermost comes
 // last. The path is that of the package; resolveJava finds the source root.
-func javaPlaces(body string) []Problem {
+func javaFrames(body string) []Problem {
 	var out []Problem
 	for line := range strings.Lines(body) {
 		if m := javaFrame.FindStringSubmatch(line); m != nil && len(out) < 200 {

@@ -60,7 +60,7 @@ func parseJest(data []byte, s Paths) (Results, error) {
 // jestFileProblem says why a file failed of which no test did.
 func jestFileProblem(file, text string, s Paths) Problem {
 	p := Problem{Level: Error, Path: file, Rule: "test-file", Message: "the test file failed outside of its tests"}
-	for _, at := range places(text, s) {
+	for _, at := range locations(text, s) {
 		if at.Path == file {
 			p.Line = at.Line
 		}
@@ -97,7 +97,7 @@ func (c jestCase) testCase(file string, s Paths) Case {
 		if c.Location != nil {
 			out.Location = Location(file, c.Location.Line)
 		}
-		for _, at := range places(text, s) {
+		for _, at := range locations(text, s) {
 			if at.Path == file {
 				out.Location = at.Location()
 				break

@@ -129,8 +129,8 @@ func junitFailure(c *Case, t junit.Test, s Paths) {
 		text = body
 	}
 	c.Message = Message(text)
-	c.Frames = javaPlaces(body)
-	for _, p := range places(body, s) {
+	c.Frames = javaFrames(body)
+	for _, p := range locations(body, s) {
 		if c.File == "" || p.Path == c.File {
 			c.Location = p.Location() // the last one is where it was raised
 		}

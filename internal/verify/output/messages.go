@@ -56,7 +56,7 @@ func ParseText(data []byte, s Paths) []Problem {
 	if len(data) > 2*half { // patterns cost more than a hostile output is worth
 		data = slices.Concat(data[:half], []byte("\n"), data[len(data)-half:])
 	}
-	t := textParser{site: s}
+	t := textParser{paths: s}
 	all := Lines(data)
 	for n, line := range all {
 		if len(line) > 4096 {
@@ -75,7 +75,7 @@ func ParseText(data []byte, s Paths) []Problem {
 
 // textParser remembers what lines above said about those below.
 type textParser struct {
-	site  Paths
+	paths Paths
 	found []Problem
 	file  string  // the heading of eslint or compileall
 	rustc Problem // error[E0308]: message, before its place
@@ -110,7 +110,7 @@ func (t *textParser) single(line string) {
 			}
 			return ""
 		}
-		file := t.site.rel(get("file"))
+		file := t.paths.rel(get("file"))
 		if file == "" {
 			return // a place that is not in the checkout
 		}
@@ -145,7 +145,7 @@ func (t *textParser) python(line string) bool {
 	}
 	if m := pythonFrame.FindStringSubmatch(line); m != nil {
 		// A syntax error comes as a frame without a traceback around it.
-		if f := t.site.rel(m[1]); f != "" {
+		if f := t.paths.rel(m[1]); f != "" {
 			t.trace = Problem{Level: Error, Path: f, Line: Number(m[2])}
 		}
 		t.in = true
@@ -179,14 +179,14 @@ var compiling = regexp.MustCompile(`^\*\*\* Error compiling '([^']+)'`)
 // compileall names the file above the error, which has its last part only.
 func (t *textParser) compileall(line string) bool {
 	if m := compiling.FindStringSubmatch(line); m != nil {
-		t.file = t.site.rel(m[1])
+		t.file = t.paths.rel(m[1])
 		return true
 	}
 	m := pythonSorry.FindStringSubmatch(line)
 	if m == nil {
 		return false
 	}
-	file := t.site.rel(m[3])
+	file := t.paths.rel(m[3])
 	if path.Base(t.file) == path.Base(m[3]) {
 		file = t.file
 	}
@@ -212,7 +212,7 @@ func (t *textParser) rust(line string) bool {
 	if m == nil || t.rustc.Message == "" {
 		return false
 	}
-	if f := t.site.rel(m[1]); f != "" {
+	if f := t.paths.rel(m[1]); f != "" {
 		t.rustc.Path, t.rustc.Line = f, Number(m[2])
 		t.add(t.rustc)
 	}
@@ -228,7 +228,7 @@ var (
 // eslint's default format has the file on a line of its own.
 func (t *textParser) eslint(line string) bool {
 	if eslintFile.MatchString(line) {
-		t.file = t.site.rel(line)
+		t.file = t.paths.rel(line)
 		return false
 	}
 	if m := eslintRow.FindStringSubmatch(line); m != nil && t.file != "" {
@@ -250,7 +250,7 @@ func (t *textParser) node(all []string, n int) bool {
 	if m == nil {
 		return false
 	}
-	file := t.site.rel(m[1])
+	file := t.paths.rel(m[1])
 	for _, line := range all[n+1 : min(len(all), n+12)] {
 		if !nodeError.MatchString(line) {
 			continue
@@ -263,7 +263,7 @@ func (t *textParser) node(all []string, n int) bool {
 	return false
 }
 
-var placePatterns = []*regexp.Regexp{
+var locationPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`^\s*File "([^"]+)", line (\d+)`),                                          // Python
 	regexp.MustCompile(`^\s*at (?:.*\()?((?:file://)?[^\s()]+\.[cm]?[jt]sx?):(\d+)(?::\d+)?\)?$`), // JavaScript
 	regexp.MustCompile(`\(((?:file://)?/[^\s()]+?):(\d+)(?::\d+)?\)$`),                            // the same, shortened by node's TAP reporter
@@ -271,13 +271,13 @@ var placePatterns = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:E\s+)?([^\s:]+\.[A-Za-z]{1,5}):(\d+)(?::\d+)?(?::|$)`),                // pytest, Go and many
 }
 
-// places are the places in the checkout that a stack or a message names, in
+// locations are the places in the checkout that a stack or a message names, in
 // its order.
-func places(text string, s Paths) []Problem {
+func locations(text string, s Paths) []Problem {
 	var out []Problem
 	for line := range strings.Lines(Bound(text, 256<<10)) {
 		line = strings.TrimRight(Clean(Bound(line, 4096)), "\r\n")
-		for _, re := range placePatterns {
+		for _, re := range locationPatterns {
 			m := re.FindStringSubmatch(line)
 			if m == nil {
 				continue

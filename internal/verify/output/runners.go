@@ -16,7 +16,7 @@ func ParseRunners(data []byte, s Paths) Results {
 	var out Results
 	for _, stream := range streams(data) {
 		one := Results{}
-		r := runnerText{out: &one, site: s, lines: stream}
+		r := runnerText{out: &one, paths: s, lines: stream}
 		for r.at = 0; r.at < len(stream); r.at++ {
 			r.line(stream[r.at])
 		}
@@ -30,7 +30,7 @@ func ParseRunners(data []byte, s Paths) Results {
 // "packages/a test: ", "[a]: ", "@scope/a:test: ".
 var taskPrefix = regexp.MustCompile(`^(?:\[[\w@/.-]{1,100}\]:|[\w@/.-]{1,100} (?:test|unit|spec)[\w:-]{0,50}:|[\w@/.-]{1,100}:(?:test|unit|spec)[\w:-]{0,50}:) ?`)
 
-// maxStreams is how many packages of a workspace are told apart in one output.
+// maxStreams is how many packages of a workspace are kept apart in one output.
 const maxStreams = 200
 
 // streams are the lines of an output, by the package that printed them.
@@ -59,7 +59,7 @@ func streams(data []byte) [][]string {
 // runnerText reads the lines of one stream in one pass.
 type runnerText struct {
 	out     *Results
-	site    Paths
+	paths   Paths
 	lines   []string
 	at      int
 	names   map[string]*failedNames // failed tests that wait for a sum, by their runner
@@ -98,7 +98,7 @@ func words(text string) contract.TestSummary {
 var pytestSubtests = regexp.MustCompile(`(\d+) subtests failed`)
 
 // pytestWords counts tests and not their subtests, as pytest collects them. Those that
-// failed count where the test around them is not told as failed.
+// failed count where the test around them is not reported as failed.
 func pytestWords(text string) contract.TestSummary {
 	sum := words(text)
 	if m := pytestSubtests.FindStringSubmatch(text); m != nil && sum.Failed == 0 {
@@ -265,7 +265,7 @@ func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 	}
 	add(m)
 	r.below(avaSum, add)
-	// Without "tests passed" some failed; then the marks tell how many passed.
+	// Without "tests passed" some failed; then the marks say how many passed.
 	if sum.Failed > 0 || others > 0 {
 		sum.Passed += r.marks
 	}
@@ -277,19 +277,19 @@ var pointsBelow = regexp.MustCompile(`^(?:ℹ|#) (suites|pass|fail|cancelled|ski
 // points are the sums of node's runner and of those that write TAP.
 func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
-	told := false
+	found := false
 	r.below(pointsBelow, func(m []string) {
 		n := Number(m[2])
 		switch m[1] {
 		case "pass":
-			sum.Passed, told = n, true
+			sum.Passed, found = n, true
 		case "fail", "cancelled":
 			sum.Failed += n
 		case "skip", "skipped", "todo":
 			sum.Skipped += n
 		}
 	})
-	return sum, told
+	return sum, found
 }
 
 var unittestEnds = regexp.MustCompile(`^(OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$`)
@@ -332,9 +332,9 @@ var automakeBelow = regexp.MustCompile(`^# (PASS|SKIP|XFAIL|FAIL|XPASS|ERROR): +
 
 func (r *runnerText) automake([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
-	told := false
+	found := false
 	r.below(automakeBelow, func(m []string) {
-		told = true
+		found = true
 		n := Number(m[2])
 		switch m[1] {
 		case "PASS", "XFAIL":
@@ -345,7 +345,7 @@ func (r *runnerText) automake([]string) (contract.TestSummary, bool) {
 			sum.Failed += n
 		}
 	})
-	return sum, told
+	return sum, found
 }
 
 // PytestPrinted is what pytest says at its end. Its report has a test that passed and

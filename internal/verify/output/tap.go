@@ -73,7 +73,7 @@ func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
 // problem is a point that is no test.
 func (p tapPoint) problem(s Paths) Problem {
 	out := Problem{Level: Error, Rule: "test-file", Message: Message(p.title)}
-	if at := places(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
+	if at := locations(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
 		out.Path, out.Line = at[0].Path, at[0].Line
 	}
 	return out
@@ -101,18 +101,18 @@ func tapSums(data []byte, p *Results) *contract.TestSummary {
 		return nil
 	}
 	var out contract.TestSummary
-	untold := todoCases(p.Cases) // that no document counts apart from what passed
+	uncounted := todoCases(p.Cases) // that no document counts apart from what passed
 	tells := true
 	for _, s := range all {
 		out.Passed += s["pass"]
 		out.Failed += s["fail"] + s["cancelled"]
 		out.Skipped += s["skipped"] + s["skip"] + s["todo"]
-		untold -= s["todo"]
-		_, told := s["todo"]
-		tells = tells && told
+		uncounted -= s["todo"]
+		_, counted := s["todo"]
+		tells = tells && counted
 	}
 	if !tells {
-		out.Passed = max(0, out.Passed-max(0, untold))
+		out.Passed = max(0, out.Passed-max(0, uncounted))
 	}
 	out.Skipped = max(out.Skipped, Summarize(p.Cases).Skipped)
 	return &out
@@ -259,7 +259,7 @@ func (p tapPoint) testCase(title string, s Paths) Case {
 		c.Name = "unnamed test"
 	}
 	c.DurationMS = milliseconds(float(p.yaml["duration_ms"]) / 1000)
-	file, line := splitPlace(p.yaml["location"])
+	file, line := splitLocation(p.yaml["location"])
 	if file == "" {
 		file, line = p.yaml["file"], Number(p.yaml["line"])
 	}
@@ -274,7 +274,7 @@ func (p tapPoint) testCase(title string, s Paths) Case {
 		c.Status = contract.TestFailed
 		c.Location = Location(c.File, line)
 		c.Message = Message(p.reason())
-		if at := places(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
+		if at := locations(p.yaml["stack"]+"\n"+p.yaml["at"], s); len(at) > 0 {
 			c.Location = at[0].Location()
 		}
 	}
@@ -290,10 +290,10 @@ func (p tapPoint) reason() string {
 	return ""
 }
 
-var place = regexp.MustCompile(`^(.*?):(\d+)(?::\d+)?$`)
+var fileAndLine = regexp.MustCompile(`^(.*?):(\d+)(?::\d+)?$`)
 
-func splitPlace(s string) (string, int) {
-	if m := place.FindStringSubmatch(strings.TrimSpace(s)); m != nil {
+func splitLocation(s string) (string, int) {
+	if m := fileAndLine.FindStringSubmatch(strings.TrimSpace(s)); m != nil {
 		return m[1], Number(m[2])
 	}
 	return "", 0

@@ -23,14 +23,14 @@ type unittestParser struct {
 	index   map[string]int // test → case
 	current string         // the test whose result is to come
 	ran     int            // how many the runner says it ran; -1: it did not say
-	site    Paths
+	paths   Paths
 }
 
 // parseUnittest reads what python3 -m unittest -v prints. The reports at the
 // end name again what failed; where they and the lines before disagree, the
 // reports count.
 func parseUnittest(data []byte, s Paths) Results {
-	p := unittestParser{index: map[string]int{}, ran: -1, site: s}
+	p := unittestParser{index: map[string]int{}, ran: -1, paths: s}
 	all := Lines(data)
 	for n := range all {
 		p.line(all, n)
@@ -57,7 +57,7 @@ func (p *unittestParser) line(all []string, n int) {
 		p.ran = Number(m[1])
 	}
 	if m := unittestHead.FindStringSubmatch(line); m != nil && n > 0 && strings.HasPrefix(all[n-1], "=====") {
-		p.report(unittestFailure(m, all[n+1:], p.site))
+		p.report(unittestFailure(m, all[n+1:], p.paths))
 		p.current = ""
 		return
 	}
@@ -135,7 +135,7 @@ func unittestFailure(m []string, below []string, s Paths) Case {
 	}
 	text := strings.Join(body, "\n")
 	c.Message = Message(pythonReason(text))
-	for _, p := range places(text, s) {
+	for _, p := range locations(text, s) {
 		c.Location, c.File = p.Location(), p.Path
 	}
 	return c
