@@ -40,7 +40,7 @@ func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
 // weakening says how a test checks less than before, if it does.
 func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher) string {
 	bt, at := j.before.TallyWithSubtests(b), j.after.TallyWithSubtests(a)
-	if lost := lostRows(b, a, m.addedRows); len(a.Cases) > 0 && lost > 0 {
+	if lost := lostCases(b, a, m.addedCases); len(a.Cases) > 0 && lost > 0 {
 		return fmt.Sprintf("%d of its %d cases are gone", lost, len(b.Cases))
 	}
 	fewer := ao.Total < bo.Total && at.Total < bt.Total
@@ -143,8 +143,8 @@ func inherited(b, a *testfile.Unit) bool {
 	return a.Parent.Test && b.Parent != nil && newSkip(b.Parent, a.Parent) != ""
 }
 
-// lostRows is how many cases of a table are gone and not found in another test.
-func lostRows(b, a *testfile.Unit, added map[lexer.Digest]int) int {
+// lostCases is how many cases of a table are gone and not found in another test.
+func lostCases(b, a *testfile.Unit, added map[lexer.Digest]int) int {
 	if len(a.Cases) >= len(b.Cases) {
 		return 0
 	}

@@ -2,6 +2,7 @@ package pin
 
 import (
 	"path"
+	"slices"
 
 	"github.com/rocketgpt/orchestrator/internal/pin/golang"
 	"github.com/rocketgpt/orchestrator/internal/pin/java"
@@ -14,20 +15,12 @@ import (
 // languages are those whose tests are judged.
 var languages = []*language.Language{&golang.Language, &javascript.Language, &python.Language, &rust.Language, &java.Language}
 
-var byExtension = func() map[string]*language.Language {
-	out := map[string]*language.Language{}
-	for _, l := range languages {
-		for _, e := range l.Extensions {
-			out[e] = l
-		}
-	}
-	return out
-}()
-
 // languageOf is the language of the file at a path; one without a name where it is not known.
 func languageOf(p string) *language.Language {
-	if l := byExtension[path.Ext(p)]; l != nil {
-		return l
+	for _, l := range languages {
+		if slices.Contains(l.Extensions, path.Ext(p)) {
+			return l
+		}
 	}
 	return &language.Language{}
 }

@@ -14,7 +14,7 @@ type matcher struct {
 	taken       map[*testfile.Unit]bool
 	reported    map[*testfile.Unit]bool // with its file
 	children    map[*testfile.Unit][]*testfile.Unit
-	addedRows   map[lexer.Digest]int
+	addedCases  map[lexer.Digest]int
 	newContents map[string]bool // contents of files that are new
 	helpers     map[key]*testfile.Unit
 	added       map[*testfile.File][]*testfile.Unit // tests that are new, by file
@@ -23,7 +23,7 @@ type matcher struct {
 func newMatcher(pairs []pair) *matcher {
 	m := &matcher{
 		pairs: pairs, found: map[*testfile.Unit]*testfile.Unit{}, taken: map[*testfile.Unit]bool{}, reported: map[*testfile.Unit]bool{},
-		children: map[*testfile.Unit][]*testfile.Unit{}, addedRows: map[lexer.Digest]int{}, newContents: map[string]bool{},
+		children: map[*testfile.Unit][]*testfile.Unit{}, addedCases: map[lexer.Digest]int{}, newContents: map[string]bool{},
 		helpers: map[key]*testfile.Unit{}, added: map[*testfile.File][]*testfile.Unit{},
 	}
 	for _, p := range pairs {
@@ -108,12 +108,12 @@ func (m *matcher) recordAdded() {
 	for _, p := range m.pairs {
 		for _, b := range p.before.Units {
 			for _, r := range b.Cases {
-				m.addedRows[r]--
+				m.addedCases[r]--
 			}
 		}
 		for _, a := range p.after.Units {
 			for _, r := range a.Cases {
-				m.addedRows[r]++
+				m.addedCases[r]++
 			}
 			switch {
 			case a.Test && !m.taken[a]:

@@ -64,9 +64,9 @@ func NewTests(ctx context.Context, files []File) ([]Added, error) {
 		}
 		for _, a := range p.after.Tests() {
 			b := before[a]
-			fresh := b == nil && !within(a, before)
+			isNew := b == nil && !within(a, before)
 			grown := b != nil && len(a.Cases) > len(b.Cases) && missing(a.Cases, b.Cases) > 0
-			if (fresh || grown) && runsAlone(a) {
+			if (isNew || grown) && runsAlone(a) {
 				out = append(out, Added{Path: p.file.Path, Line: a.Line, Name: a.Name, Cases: grown, Suite: inSuite(a)})
 			}
 		}

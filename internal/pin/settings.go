@@ -9,19 +9,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
 )
 
-// allSettings are the rules of all languages and tools. No file has two.
-var allSettings = func() []settings.Rule {
-	out := slices.Clone(settings.Rules)
-	for _, l := range languages {
-		out = append(out, l.Settings...)
-	}
-	return out
-}()
-
 // settingsOf returns what judges the settings in the file at a path, nil for a file
-// without such settings.
+// without such settings. No file matches two rules of different languages.
 func settingsOf(p string) func(*settings.Change) {
-	for _, r := range allSettings {
+	rules := slices.Clone(settings.Rules)
+	for _, l := range languages {
+		rules = append(rules, l.Settings...)
+	}
+	for _, r := range rules {
 		if r.Path.MatchString(p) {
 			return r.Judge
 		}

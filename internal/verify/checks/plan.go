@@ -41,7 +41,7 @@ func (p Pipeline) Command(checkID string) string {
 	return strings.Join(all, "\n")
 }
 
-// scratch is a name of one project's own in scratchDir.
+// scratch is a name for one project in ScratchDir.
 func scratch(kind, dir string, shard int) string {
 	where := slug(dir)
 	if where == "" {

@@ -44,7 +44,7 @@ func runnersOf(scripts map[string]string, name string) script {
 	return s
 }
 
-// follow reads one script. last says whether arguments of the whole reach its end.
+// follow reads one script. last reports whether arguments of the whole reach its end.
 func (s *script) follow(name string, last bool, dashes int, path []string) {
 	text := s.scripts[name]
 	if len(text) > maxScript || len(path) >= maxScriptHops || slices.Contains(path, name) {

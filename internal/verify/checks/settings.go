@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// Switch says whether a stage runs.
+// Switch reports whether a stage runs.
 type Switch string
 
 // The positions of a switch. Empty means auto.

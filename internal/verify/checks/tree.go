@@ -35,7 +35,7 @@ var outputDirs = map[string]bool{
 	"coverage": true, "third_party": true,
 }
 
-// inOutput says whether a path leads through one of outputDirs.
+// inOutput reports whether a path leads through one of outputDirs.
 func inOutput(p string) bool {
 	for part := range strings.SplitSeq(path.Dir(p), "/") {
 		if outputDirs[part] {
@@ -81,7 +81,7 @@ func (t *checkout) walk() error {
 	return err
 }
 
-// has says whether a regular file is there.
+// has reports whether a regular file is there.
 func (t *checkout) has(p string) bool {
 	_, found := slices.BinarySearch(t.files, p)
 	return found

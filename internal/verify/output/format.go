@@ -39,7 +39,7 @@ func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
 	}
 }
 
-// Sniff recognises a format by its beginning. What it does not know is judged
+// Sniff recognizes a format by its beginning. What it does not know is judged
 // by the exit code.
 func Sniff(data []byte) Format {
 	head := bytes.TrimLeft(bytes.TrimPrefix(data[:min(len(data), 64<<10)], []byte("\xef\xbb\xbf")), " \t\r\n")
