@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // Baseline says which of a project's checks have to be carried out on a run's base
@@ -79,7 +79,7 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 		return store.Baseline{}, err
 	}
 	defer view.Close()
-	pipeline, err := verify.Plan(view.Path(), spec.Verification)
+	pipeline, err := checks.Plan(view.Path(), spec.Verification)
 	if err != nil {
 		return store.Baseline{}, err
 	}
@@ -94,7 +94,7 @@ func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contrac
 }
 
 // commandsOf returns the command of each check by the check's identifier.
-func commandsOf(p verify.Pipeline) map[string]string {
+func commandsOf(p checks.Pipeline) map[string]string {
 	commands := map[string]string{}
 	for _, stage := range p.Stages {
 		for _, c := range stage {
@@ -107,7 +107,7 @@ func commandsOf(p verify.Pipeline) map[string]string {
 // baselineKey names a baseline by what its outcomes depend on: the files, the
 // environment, the tools, and how they are checked. What is judged only after a
 // change does not matter.
-func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s verify.Settings, p verify.Pipeline, commands map[string]string) (string, error) {
+func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
 	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, runtime.GOOS, runtime.GOARCH})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 func (a *Activities) caches() buildcache.Store { return setup.BuildCaches(a.DataDir) }
@@ -64,7 +65,7 @@ func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 // own. It takes up to half of the check's time, which a check without it would
 // need for the same. Without it a check is slower, not wrong.
 func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, checkout string, env verify.Env, cache *buildcache.Cache) {
-	dependencies := verify.Dependencies(checkout)
+	dependencies := checks.Dependencies(checkout)
 	if dependencies == "" {
 		return
 	}

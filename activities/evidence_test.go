@@ -10,13 +10,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 const canary = "sk-canary4711q7Zt4Lw9Xn2Vb6Rm"
 
 // testedBy makes the run be tested, or built, by a command.
-func (h *house) testedBy(v verify.Settings) {
+func (h *house) testedBy(v checks.Settings) {
 	h.t.Helper()
 	var err error
 	h.run, _, err = h.Store.CreateRun(h.t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: h.run.Settings, Spec: setup.RunSpec{Verification: v}})
@@ -46,8 +47,8 @@ func (h *house) toldToRepair(failed contract.ExecutionRef, failure contract.Fail
 func TestSecretsInTheOutputOfTestsAreNeitherStoredNorToldToAnAgent(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "  []")
-	h.testedBy(verify.Settings{Test: verify.StageSettings{
-		Command: `printf '1..1\nnot ok 1 - logs in\n  ---\n  error: "refused the key ` + canary + `"\n  ...\n'; exit 1`, Format: verify.FormatTAP,
+	h.testedBy(checks.Settings{Test: checks.StageSettings{
+		Command: `printf '1..1\nnot ok 1 - logs in\n  ---\n  error: "refused the key ` + canary + `"\n  ...\n'; exit 1`, Format: output.FormatTAP,
 	}})
 	e := h.begin(contract.PhaseTester, "")
 	result, failure := do[contract.CheckResult](h, h.Verify, contract.VerifyInput{
@@ -89,7 +90,7 @@ func TestWhatARunMakesOfItsOwnConfigurationDoesNotCountInIt(t *testing.T) {
 func TestTheChecksOfAStepThatIsCarriedOutStrictlyAreDiagnosedLikeThoseOfTheTester(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "  []")
-	h.testedBy(verify.Settings{Build: verify.StageSettings{Command: "echo 'write out.o: no space left on device' >&2; exit 1", Format: verify.FormatExitCode}})
+	h.testedBy(checks.Settings{Build: checks.StageSettings{Command: "echo 'write out.o: no space left on device' >&2; exit 1", Format: output.FormatExitCode}})
 	e, ws := h.openStep()
 	result, failure := do[contract.CheckResult](h, h.Verify, contract.VerifyInput{
 		Execution: e, Workspace: ws, Check: contract.Check{ID: "build-configured", Category: contract.CategoryBuild}, Timeout: 120e9,

@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // quickPins is how many changed files of tests short work compares. More may
@@ -37,7 +37,7 @@ func (a *Activities) comparePins(
 
 // lostChecks are findings about checks that ran tests on a run's base commit, and
 // that nothing runs any more.
-func (a *Activities) lostChecks(ctx context.Context, run store.Run, pipeline verify.Pipeline) ([]contract.Finding, error) {
+func (a *Activities) lostChecks(ctx context.Context, run store.Run, pipeline checks.Pipeline) ([]contract.Finding, error) {
 	b, err := a.baselineOf(ctx, run)
 	if err != nil || b == nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 const greeterTest = `package greeter
@@ -172,10 +173,10 @@ func TestWhoTurnedPinnedTestsOffIsNotTold(t *testing.T) {
 func TestAReTestRunsTheSameCommandAsTheCheckThatItRepeatsWithoutASecondTry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "  []")
-	spec := setup.RunSpec{Verification: verify.Settings{RerunFailed: 1, Test: verify.StageSettings{
+	spec := setup.RunSpec{Verification: checks.Settings{RerunFailed: 1, Test: checks.StageSettings{
 		// Fails the first time in each checkout, and passes when it is run again.
 		Command: `if test -e tried; then printf '1..1\nok 1 - second\n'; else touch tried; printf '1..1\nnot ok 1 - second\n'; exit 1; fi`,
-		Format:  verify.FormatTAP,
+		Format:  output.FormatTAP,
 	}}}
 	var err error
 	h.run, _, err = h.Store.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: h.run.Settings, Spec: spec})

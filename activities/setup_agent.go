@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/tool"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // setupEnv is what the tools of the environment agent work with: a shell on the
@@ -152,7 +152,7 @@ func plannedChecks(run store.Run, checkout string) ([]prompt.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	pipeline, err := verify.Plan(checkout, spec.Verification)
+	pipeline, err := checks.Plan(checkout, spec.Verification)
 	if err != nil {
 		return nil, err
 	}

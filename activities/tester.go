@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // quickFiles is how many files short work lays out in a directory. More may take
@@ -46,7 +47,7 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 		return contract.TestPlanResult{}, err
 	}
 	defer dir.Close()
-	pipeline, err := verify.Plan(dir.Path(), spec.Verification)
+	pipeline, err := checks.Plan(dir.Path(), spec.Verification)
 	if err != nil {
 		return contract.TestPlanResult{}, err
 	}
@@ -54,7 +55,7 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 }
 
 // planOfTests adds to a plan what concerns the tests of the change themselves.
-func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, run store.Run, spec setup.RunSpec, pipeline verify.Pipeline) (contract.TestPlanResult, error) {
+func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, run store.Run, spec setup.RunSpec, pipeline checks.Pipeline) (contract.TestPlanResult, error) {
 	base := run.Settings.Repo.Workspace()
 	out := contract.TestPlanResult{Stages: pipeline.Stages}
 	if !spec.Verification.PinnedTests.On() && !spec.Verification.NewTests.On() {
@@ -231,7 +232,7 @@ func (a *Activities) runCheck(
 // checkWayOut is the way out for the commands of one check, to what its own settings
 // allow.
 func (a *Activities) checkWayOut(in contract.VerifyInput) *egress {
-	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, verify.NetworkSetting(in.Check.Category))
+	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, checks.NetworkSetting(in.Check.Category))
 }
 
 // discard gives back what a check compiled. What is left is swept later.

@@ -12,7 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // tested makes a run whose planner answered as given and whose tester was green
@@ -21,7 +21,7 @@ func (p *place) tested(t *testing.T, answer string) int64 {
 	t.Helper()
 	ctx := t.Context()
 	run, _, err := p.CreateRun(ctx, store.NewRun{
-		Project: "p", GoalTitle: "g", Spec: setup.RunSpec{Verification: verify.Settings{PinnedTests: verdict.PinnedReport, NewTests: verdict.NewWarn}},
+		Project: "p", GoalTitle: "g", Spec: setup.RunSpec{Verification: checks.Settings{PinnedTests: verdict.PinnedReport, NewTests: verdict.NewWarn}},
 		Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}, Thresholds: contract.Thresholds{MaxMajor: 1, MaxMedium: 5}},
 	})
 	require.NoError(t, err)

@@ -1,93 +1,100 @@
 package pin
 
+import (
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
 // matcher finds each test of before among those of after: in its file by its
 // name, anywhere by name and body, anywhere by body, elsewhere by name. Each
 // test of after answers for one of before.
 type matcher struct {
-	pairs     []pair
-	found     map[*unit]*unit
-	taken     map[*unit]bool
-	covered   map[*unit]bool // told of already, with its file
-	children  map[*unit][]*unit
-	addedRows map[digest]int
-	content   map[string]bool // contents of files that are new
-	helpers   map[key]*unit
-	fresh     map[*suite][]*unit // tests that are new, by file
+	pairs       []pair
+	found       map[*testfile.Unit]*testfile.Unit
+	taken       map[*testfile.Unit]bool
+	reported    map[*testfile.Unit]bool // with its file
+	children    map[*testfile.Unit][]*testfile.Unit
+	addedCases  map[lexer.Digest]int
+	newContents map[string]bool // contents of files that are new
+	helpers     map[key]*testfile.Unit
+	added       map[*testfile.File][]*testfile.Unit // tests that are new, by file
 }
 
 func newMatcher(pairs []pair) *matcher {
 	m := &matcher{
-		pairs: pairs, found: map[*unit]*unit{}, taken: map[*unit]bool{}, covered: map[*unit]bool{},
-		children: map[*unit][]*unit{}, addedRows: map[digest]int{}, content: map[string]bool{},
-		helpers: map[key]*unit{}, fresh: map[*suite][]*unit{},
+		pairs: pairs, found: map[*testfile.Unit]*testfile.Unit{}, taken: map[*testfile.Unit]bool{}, reported: map[*testfile.Unit]bool{},
+		children: map[*testfile.Unit][]*testfile.Unit{}, addedCases: map[lexer.Digest]int{}, newContents: map[string]bool{},
+		helpers: map[key]*testfile.Unit{}, added: map[*testfile.File][]*testfile.Unit{},
 	}
 	for _, p := range pairs {
 		if p.file.Exists && !p.file.Existed && isRecorded(p.file.Path) {
-			m.content[string(p.file.After)] = true
+			m.newContents[string(p.file.After)] = true
 		}
-		for _, u := range p.after.units {
-			if u.parent != nil {
-				m.children[u.parent] = append(m.children[u.parent], u)
+		for _, u := range p.after.Units {
+			if u.Parent != nil {
+				m.children[u.Parent] = append(m.children[u.Parent], u)
 			}
 		}
 	}
 	return m
 }
 
-// cover marks the tests of a file as told of.
-func (m *matcher) cover(s *suite) {
-	for _, u := range s.units {
-		m.covered[u] = true
+// markReported marks the tests of a file as reported.
+func (m *matcher) markReported(s *testfile.File) {
+	for _, u := range s.Units {
+		m.reported[u] = true
 	}
 }
 
 func (m *matcher) match() {
 	for _, p := range m.pairs {
-		names := map[string]*unit{}
-		for _, a := range p.after.tests() {
-			names[a.name] = a
+		names := map[string]*testfile.Unit{}
+		for _, a := range p.after.Tests() {
+			names[a.Name] = a
 		}
-		for _, b := range p.before.tests() {
-			m.pick(b, []*unit{names[b.name]})
+		for _, b := range p.before.Tests() {
+			m.take(b, []*testfile.Unit{names[b.Name]})
 		}
 	}
-	m.by(func(u *unit) (key, bool) { return key{u.suite.lang, u.name, u.body}, true })
-	m.by(func(u *unit) (key, bool) { return key{u.suite.lang, "", u.body}, !u.blank })
-	m.by(func(u *unit) (key, bool) { return key{u.suite.lang, u.name, 0}, u.parent == nil || !u.parent.test })
-	m.differences()
+	m.matchBy(func(u *testfile.Unit) (key, bool) { return key{u.File.Language, u.Name, u.Body}, true })
+	m.matchBy(func(u *testfile.Unit) (key, bool) { return key{u.File.Language, "", u.Body}, !u.Empty })
+	m.matchBy(func(u *testfile.Unit) (key, bool) {
+		return key{u.File.Language, u.Name, 0}, u.Parent == nil || !u.Parent.Test
+	})
+	m.recordAdded()
 }
 
 type key struct {
-	lang language
+	lang string
 	name string
-	body digest
+	body lexer.Digest
 }
 
-// by matches what is left by a key of both sides.
-func (m *matcher) by(of func(*unit) (key, bool)) {
-	index := map[key][]*unit{}
+// matchBy matches what is left by a key of both sides.
+func (m *matcher) matchBy(of func(*testfile.Unit) (key, bool)) {
+	index := map[key][]*testfile.Unit{}
 	for _, p := range m.pairs {
-		for _, a := range p.after.tests() {
-			if k, ok := of(a); ok && !m.taken[a] && p.after.broken == "" && p.after.off == "" {
+		for _, a := range p.after.Tests() {
+			if k, ok := of(a); ok && !m.taken[a] && p.after.Broken == "" && p.after.Excluded == "" {
 				index[k] = append(index[k], a)
 			}
 		}
 	}
 	for _, p := range m.pairs {
-		for _, b := range p.before.tests() {
+		for _, b := range p.before.Tests() {
 			k, ok := of(b)
-			if !ok || m.found[b] != nil || m.covered[b] {
+			if !ok || m.found[b] != nil || m.reported[b] {
 				continue
 			}
-			if m.pick(b, index[k]) {
+			if m.take(b, index[k]) {
 				index[k] = index[k][1:]
 			}
 		}
 	}
 }
 
-// pick takes the first candidate for a test.
-func (m *matcher) pick(b *unit, candidates []*unit) bool {
+// take takes the first candidate for a test.
+func (m *matcher) take(b *testfile.Unit, candidates []*testfile.Unit) bool {
 	if len(candidates) == 0 || candidates[0] == nil || m.taken[candidates[0]] {
 		return false
 	}
@@ -95,35 +102,35 @@ func (m *matcher) pick(b *unit, candidates []*unit) bool {
 	return true
 }
 
-// differences notes what is new in after: cases, tests, and functions that no
+// recordAdded records what is new in after: cases, tests, and functions that no
 // test run picks up.
-func (m *matcher) differences() {
+func (m *matcher) recordAdded() {
 	for _, p := range m.pairs {
-		for _, b := range p.before.units {
-			for _, r := range b.rows {
-				m.addedRows[r]--
+		for _, b := range p.before.Units {
+			for _, r := range b.Cases {
+				m.addedCases[r]--
 			}
 		}
-		for _, a := range p.after.units {
-			for _, r := range a.rows {
-				m.addedRows[r]++
+		for _, a := range p.after.Units {
+			for _, r := range a.Cases {
+				m.addedCases[r]++
 			}
 			switch {
-			case a.test && !m.taken[a]:
-				m.fresh[p.after] = append(m.fresh[p.after], a)
-			case !a.test && !a.blank:
-				m.helpers[key{a.suite.lang, "", a.body}] = a
+			case a.Test && !m.taken[a]:
+				m.added[p.after] = append(m.added[p.after], a)
+			case !a.Test && !a.Empty:
+				m.helpers[key{a.File.Language, "", a.Body}] = a
 			}
 		}
 	}
 }
 
-// elsewhere finds the body of a test in a function that is no test.
-func (m *matcher) elsewhere(b *unit) *unit {
-	if b.blank {
+// elsewhere finds the body of a test in a function that is not a test.
+func (m *matcher) elsewhere(b *testfile.Unit) *testfile.Unit {
+	if b.Empty {
 		return nil
 	}
-	return m.helpers[key{b.suite.lang, "", b.body}]
+	return m.helpers[key{b.File.Language, "", b.Body}]
 }
 
 // The bounds of the search for the other half of a test that was split: new
@@ -135,19 +142,19 @@ const (
 
 // split: all checks that a test lost, two or more, stand in one new test of
 // its file. A single check proves nothing: many tests end with the same one.
-func (m *matcher) split(b, a *unit) bool {
+func (m *matcher) split(b, a *testfile.Unit) bool {
 	lost := missing(texts(b), texts(a))
 	if lost < 2 {
 		return false
 	}
-	for i, u := range m.fresh[a.suite] {
+	for i, u := range m.added[a.File] {
 		if i >= maxSplit {
 			break
 		}
-		if len(u.checks) > maxSplitChecks {
+		if len(u.Checks) > maxSplitChecks {
 			continue
 		}
-		if missing(texts(b), append(texts(a), texts(u)...)) == 0 && len(u.checks) >= lost && len(allSkips(u)) == 0 {
+		if missing(texts(b), append(texts(a), texts(u)...)) == 0 && len(u.Checks) >= lost && len(allSkips(u)) == 0 {
 			return true
 		}
 	}

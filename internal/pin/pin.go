@@ -1,29 +1,28 @@
 // Package pin judges what a change does to the tests of a repository.
 //
 // Tests are pinned: a change that deletes, skips, empties or weakens one, edits
-// it, or takes it out of what the test command runs, is a problem that people
-// get to see, and some kinds of problem a caller must refuse outright.
+// it, or takes it out of the test run is a problem that is reported, and of some kinds
+// of problem a caller must refuse the change.
 //
 // [Check] compares files before and after a change. It reads and runs nothing:
 // the caller fetches each changed file for whose path, old or new, [Watches] is
-// true. Files are understood by their language:
+// true. Each language has a package below this one:
 //
 //   - Go by its own parser: functions, suites, subtests, tables, skips, build
 //     constraints, assertions, and helpers that hold assertions;
 //   - JavaScript, TypeScript, Python, Rust, Java and Kotlin by their tokens:
-//     strings, comments and nesting are honoured, types and scopes are not;
+//     strings, comments and nesting are honored, types and scopes are not;
 //   - recorded expectations (testdata, snapshots, fixtures) by their bytes;
 //   - configuration (package.json, pytest.ini, Makefile, workflows, …) by the
 //     lines that decide which tests run and whether their result counts.
 //
 // [NewTests] says which tests a change adds, with the same knowledge.
 //
-// What was moved or renamed with the same body is no problem, nor are comments
+// Moves and renames with the same body are not problems, nor are changes of comments
 // and formatting. Helpers are counted where they are known: unchanged files may
 // be passed along, so that assertions which moved into them are found.
 //
-// Everything that is read was written by somebody who may want tests to pass
-// without passing. Sizes, results and texts are bounded, work grows with
+// The author of a change may want tests to pass that should fail. Sizes, results and texts are bounded, work grows with
 // the size of the input, and nothing panics.
 package pin
 
@@ -33,8 +32,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -42,14 +39,12 @@ import (
 // The bounds of a check.
 const (
 	// MaxFileBytes is the largest file that is understood. A larger one is
-	// compared by its bytes; one that has only become larger than this counts as
-	// weakened, for nobody can tell any more what it tests.
+	// compared by its bytes; one that has grown over the limit counts as weakened,
+	// as it is unknown what it still tests.
 	MaxFileBytes = 1 << 20
-	// MaxProblems is how many problems a check lists. One more says how many
-	// there are besides.
+	// MaxProblems is how many problems a check lists. One more counts
+	// those that are not listed.
 	MaxProblems = 500
-	// maxText is the longest name of a test in a message, in bytes.
-	maxText = 160
 )
 
 // File is one file before and after a change.
@@ -58,10 +53,10 @@ type File struct {
 	// relative to the repository, with slashes.
 	Path string
 	// RenamedFrom is where the file was before, when that is known. A rename
-	// may as well be told as two files.
+	// may be given as two files too.
 	RenamedFrom string
 	// Before and After are the file's contents; Existed and Exists tell an empty
-	// file from none.
+	// file from a missing one.
 	Before, After   []byte
 	Existed, Exists bool
 }
@@ -84,12 +79,12 @@ const (
 	RenamedAway Kind = "renamed_away"
 	// Excluded: tests are kept out of the test run, or its result does not count.
 	Excluded Kind = "excluded"
-	// Edited: a test is another one than before, but not visibly a lesser one.
+	// Edited: a test changed, and does not visibly check less.
 	Edited Kind = "edited"
 )
 
-// Forbidden says whether an agent that is to make tests pass must not do this.
-// Only edits are fit for a report alone.
+// Forbidden reports whether an agent that is to make tests pass must not do this.
+// An edit is reported only.
 func (k Kind) Forbidden() bool { return k != Edited }
 
 // Problem is one thing that a change does to one test.
@@ -102,14 +97,14 @@ type Problem struct {
 	// when the test or the file is gone. Line 0 is the whole file.
 	Path string
 	Line int
-	// Message says to a person what was done to the test and how that shows.
+	// Message says what was done to the test and how that shows.
 	Message string
 	// Severity is major for whatever is forbidden, medium for an edit, minor for
 	// an edit that only adds checks.
 	Severity contract.Severity
 }
 
-// Finding is the problem as it is stored and shown.
+// Finding returns the problem as it is stored and shown.
 func (p Problem) Finding() contract.Finding { return p.finding("pinned-tests/" + string(p.Kind)) }
 
 func (p Problem) finding(rule string) contract.Finding {
@@ -123,7 +118,7 @@ func (p Problem) finding(rule string) contract.Finding {
 	}
 }
 
-// Findings are the problems as they are stored and shown.
+// Findings returns the problems as they are stored and shown.
 func Findings(problems []Problem) []contract.Finding {
 	out := make([]contract.Finding, 0, len(problems))
 	for _, p := range problems {
@@ -132,8 +127,7 @@ func Findings(problems []Problem) []contract.Finding {
 	return out
 }
 
-// Forbidden are those of the problems for which a change that heals must be
-// refused.
+// Forbidden returns those problems for which the change of a heal must be refused.
 func Forbidden(problems []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return !p.Kind.Forbidden() })
 }
@@ -147,7 +141,7 @@ func Check(ctx context.Context, files []File) ([]Problem, error) {
 		return nil, err
 	}
 	j.judge()
-	return bounded(j.problems), nil
+	return limited(j.problems), nil
 }
 
 // readFiles parses files, each before and after. It ends with its context between two
@@ -158,14 +152,14 @@ func readFiles(ctx context.Context, files []File) (*judge, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		f.normalise()
+		f.normalize()
 		j.add(f)
 	}
 	return j, nil
 }
 
-// normalise makes a file's account of itself consistent.
-func (f *File) normalise() {
+// normalize makes the fields of a file consistent.
+func (f *File) normalize() {
 	f.Path = cleanPath(f.Path)
 	f.RenamedFrom = cleanPath(f.RenamedFrom)
 	if f.RenamedFrom == "" {
@@ -183,8 +177,8 @@ func (f *File) same() bool {
 	return f.Existed == f.Exists && f.RenamedFrom == f.Path && bytes.Equal(f.Before, f.After)
 }
 
-// bounded sorts problems, removes repeats and says how many are too many.
-func bounded(problems []Problem) []Problem {
+// limited sorts problems, removes repeats and says how many are too many.
+func limited(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Test, b.Test), cmp.Compare(a.Message, b.Message))
@@ -193,33 +187,13 @@ func bounded(problems []Problem) []Problem {
 	if len(problems) <= MaxProblems {
 		return problems
 	}
-	// What is forbidden comes first into what is kept, so that a flood of
-	// harmless edits hides nothing.
+	// What is forbidden is kept first, so that many harmless edits hide nothing.
 	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Compare(rank(a.Severity), rank(b.Severity))
+		return cmp.Compare(slices.Index(contract.Severities(), a.Severity), slices.Index(contract.Severities(), b.Severity))
 	})
 	rest := problems[MaxProblems]
 	return append(problems[:MaxProblems:MaxProblems], Problem{
 		Kind: rest.Kind, Path: rest.Path, Severity: rest.Severity,
 		Message: fmt.Sprintf("%d more problems with tests are not listed", len(problems)-MaxProblems),
 	})
-}
-
-func rank(s contract.Severity) int {
-	return slices.Index([]contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, s)
-}
-
-// clean makes a text of a repository fit for a message.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s[:min(len(s), 4*maxText)], "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return s
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -159,27 +160,27 @@ func Limits(cfg *config.Config) sandbox.Limits {
 }
 
 // Verification returns the verification's settings as package verify has them.
-func Verification(cfg *config.Config) verify.Settings {
+func Verification(cfg *config.Config) checks.Settings {
 	v := cfg.Verification
-	network := func(hosts []string) verify.Hosts {
+	network := func(hosts []string) checks.Hosts {
 		all := slices.Concat(cfg.Execution.Sandbox.Network, hosts)
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
-	stage := func(c config.Check) verify.StageSettings {
-		return verify.StageSettings{
-			Enabled: verify.Switch(c.Enabled), Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
+	stage := func(c config.Check) checks.StageSettings {
+		return checks.StageSettings{
+			Enabled: checks.Switch(c.Enabled), Command: c.Command, Format: output.Format(c.Format), Report: c.Report,
 			Severity: contract.Severity(c.Severity), Network: network(c.Network),
 		}
 	}
-	out := verify.Settings{
+	out := checks.Settings{
 		AutoDetect: v.AutoDetect, Shards: v.Shards, RerunFailed: v.RerunFailed, RequireTests: v.RequireTests,
 		PinnedTests: verdict.PinnedTests(v.PinnedTests), NewTests: verdict.NewTests(v.ProveNewTests),
 		Build: stage(v.Build), Test: stage(v.Test), Lint: stage(v.Lint), Security: stage(v.Security),
 	}
 	for _, c := range v.Custom {
-		out.Custom = append(out.Custom, verify.Custom{
-			Name: c.Name, Command: c.Command, Format: verify.Format(c.Format), Report: c.Report,
+		out.Custom = append(out.Custom, checks.Custom{
+			Name: c.Name, Command: c.Command, Format: output.Format(c.Format), Report: c.Report,
 			Severity: contract.Severity(c.Severity), Timeout: c.Timeout, Network: network(c.Network),
 		})
 	}
@@ -208,7 +209,7 @@ func EnvironmentSettings(e config.Environment) environment.Settings {
 // an edited file never changes it.
 type RunSpec struct {
 	BranchPrefix string               `json:"branch_prefix"` // the run's id is appended when it is known
-	Verification verify.Settings      `json:"verification"`
+	Verification checks.Settings      `json:"verification"`
 	Environment  environment.Settings `json:"environment,omitzero"`
 	// EnvironmentGiven says that Environment was given for this run alone: no stored
 	// setup counts then, but what its own environment agent proposes.

@@ -23,7 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/trust"
-	"github.com/rocketgpt/orchestrator/internal/verify"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 func TestMain(m *testing.M) {
@@ -156,14 +156,14 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 
 func TestEveryKeyOfVerificationReachesIt(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, verify.Settings{
+	require.Equal(t, checks.Settings{
 		Shards: 6, RerunFailed: 3, RequireTests: true, PinnedTests: verdict.PinnedReport, NewTests: verdict.NewEnforce,
-		Build:    verify.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: verify.Hosts{"b.example.com"}},
-		Test:     verify.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: verify.Hosts{"t.example.com"}},
-		Lint:     verify.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},
-		Security: verify.StageSettings{Enabled: "false", Command: "s", Format: "exit-code", Severity: contract.SeverityMinor},
-		Custom: []verify.Custom{{
-			Name: "licences", Command: "c", Format: "exit-code", Report: "c.txt", Severity: contract.SeverityMinor, Timeout: 63 * time.Second, Network: verify.Hosts{"c.example.com"},
+		Build:    checks.StageSettings{Enabled: "true", Command: "b", Format: "sarif", Report: "b.sarif", Severity: contract.SeverityMinor, Network: checks.Hosts{"b.example.com"}},
+		Test:     checks.StageSettings{Enabled: "false", Command: "t", Format: "junit", Report: "t.xml", Severity: contract.SeverityMedium, Network: checks.Hosts{"t.example.com"}},
+		Lint:     checks.StageSettings{Enabled: "true", Command: "l", Format: "tap", Severity: contract.SeverityMajor},
+		Security: checks.StageSettings{Enabled: "false", Command: "s", Format: "exit-code", Severity: contract.SeverityMinor},
+		Custom: []checks.Custom{{
+			Name: "licences", Command: "c", Format: "exit-code", Report: "c.txt", Severity: contract.SeverityMinor, Timeout: 63 * time.Second, Network: checks.Hosts{"c.example.com"},
 		}},
 	}, setup.Verification(load(t, whole)))
 	require.True(t, setup.Verification(config.Default()).AutoDetect)
@@ -177,9 +177,9 @@ func TestHostsOfTheSandboxAreOpenToChecksToo(t *testing.T) {
 	cfg.Verification.Test.Network = []string{"b.example.com", "a.example.com"}
 	cfg.Verification.Custom = []config.CustomCheck{{Name: "c"}}
 	v := setup.Verification(cfg)
-	all := verify.Hosts{"a.example.com"}
-	require.Equal(t, []verify.Hosts{all, {"a.example.com", "b.example.com"}, all, all, all},
-		[]verify.Hosts{v.Build.Network, v.Test.Network, v.Lint.Network, v.Security.Network, v.Custom[0].Network})
+	all := checks.Hosts{"a.example.com"}
+	require.Equal(t, []checks.Hosts{all, {"a.example.com", "b.example.com"}, all, all, all},
+		[]checks.Hosts{v.Build.Network, v.Test.Network, v.Lint.Network, v.Security.Network, v.Custom[0].Network})
 }
 
 func TestACredentialThatIsMissingStopsTheWorker(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 const failingGoTests = `package calc
@@ -58,7 +59,7 @@ func TestAGoProgramThatEndsBeforeItsTestsIsNotGreen(t *testing.T) {
 			require.False(t, o.OK, "%s", o.Log)
 			require.Equal(t, contract.CodeTestsFailed, o.Code)
 			require.Zero(t, o.Summary.Passed)
-			require.Equal(t, ruleCutShort, o.Findings[0].Rule)
+			require.Equal(t, checks.RuleCutShort, o.Findings[0].Rule)
 			require.Equal(t, contract.SeverityMajor, o.Findings[0].Severity)
 			require.Equal(t, "calc: go test says that example.com/m/calc passed, but its tests were not seen to end: a test that was added to run last did not run. "+
 				"What it reports as passed does not count. Code under test has ended the test program with exit code 0, or printed results of its own; "+
@@ -94,7 +95,7 @@ func TestGoTestsThatEndAreCountedAsEver(t *testing.T) {
 			o := runCheck(t, root, check.ID, s)
 			require.True(t, o.OK, "%+v\n%s", o.Findings, o.Log)
 			require.Empty(t, o.Findings)
-			require.NotContains(t, string(o.Log), canaryName)
+			require.NotContains(t, string(o.Log), checks.CanaryName)
 			sum = sum.Add(withoutTime(o.Summary))
 		}
 		require.Equal(t, contract.TestSummary{Passed: 5, Skipped: 1}, sum)
@@ -283,7 +284,7 @@ func TestANodeFileWithoutTestsThatComesToItsEndIsNotRed(t *testing.T) {
 	o := runCheck(t, root, "test-node-1", detected())
 	require.True(t, o.OK, "%+v\n%s", o.Findings, o.Log)
 	require.Equal(t, 1, o.Summary.Passed)
-	require.NotContains(t, string(o.Log), canaryName)
+	require.NotContains(t, string(o.Log), checks.CanaryName)
 }
 
 func TestACargoTestThatEndsItsProcessIsNotGreen(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // layers is an Env with a build cache of its own and no other.
@@ -101,11 +102,11 @@ func TestAHostileTestCannotPlantWhatAnotherCheckRuns(t *testing.T) {
 func TestDependenciesChangeWithTheFilesThatNameThem(t *testing.T) {
 	t.Parallel()
 	files := goFiles(goodGoTest)
-	first := Dependencies(checkout(t, files))
+	first := checks.Dependencies(checkout(t, files))
 	require.NotEmpty(t, first)
 	files["calc/calc.go"] += "\n// more\n"
-	require.Equal(t, first, Dependencies(checkout(t, files)))
+	require.Equal(t, first, checks.Dependencies(checkout(t, files)))
 	files["go.sum"] = "example.com/x v1.0.0 h1:x\n"
-	require.NotEqual(t, first, Dependencies(checkout(t, files)))
-	require.Empty(t, Dependencies(checkout(t, map[string]string{"a.py": ""})))
+	require.NotEqual(t, first, checks.Dependencies(checkout(t, files)))
+	require.Empty(t, checks.Dependencies(checkout(t, map[string]string{"a.py": ""})))
 }

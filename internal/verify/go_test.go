@@ -7,6 +7,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 func goFiles(test string) map[string]string {
@@ -116,7 +118,7 @@ func TestCompileErrorsOfGoTestsAreFindings(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	root := checkout(t, goFiles("package calc\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) { missing() }\n"))
-	o := runCheck(t, root, "test-go-1", Settings{AutoDetect: true, RerunFailed: 2})
+	o := runCheck(t, root, "test-go-1", checks.Settings{AutoDetect: true, RerunFailed: 2})
 	require.False(t, o.OK)
 	require.Equal(t, contract.CodeTestsFailed, o.Code)
 	require.Equal(t, []string{"major calc/calc_test.go:5: undefined: missing"}, located(o))
@@ -127,7 +129,7 @@ func TestAPackageThatFailsWithoutAFailedTestIsRed(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	root := checkout(t, goFiles("package calc\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestMain(m *testing.M) {\n\tm.Run()\n\tos.Exit(3)\n}\n\nfunc TestAdd(t *testing.T) {}\n"))
-	o := runCheck(t, root, "test-go-1", Settings{AutoDetect: true, RerunFailed: 1})
+	o := runCheck(t, root, "test-go-1", checks.Settings{AutoDetect: true, RerunFailed: 1})
 	require.False(t, o.OK)
 	require.Equal(t, 1, o.Summary.Passed)
 	require.Len(t, o.Findings, 1)
@@ -232,7 +234,7 @@ func TestAnExitCodeIsNotOverruledByGreenResults(t *testing.T) {
 	for _, code := range []int{1, 2, 77} {
 		o := runWith(t, t.TempDir(), "test-configured-1", Env{
 			Runner:   always(sandbox.Result{ExitCode: code, Stdout: []byte(green)}),
-			Settings: testCommand("x", FormatGoTest, ""),
+			Settings: testCommand("x", output.FormatGoTest, ""),
 		})
 		require.False(t, o.OK)
 		require.Equal(t, contract.CodeTestsFailed, o.Code)

@@ -19,6 +19,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 func TestMain(m *testing.M) {
@@ -130,24 +132,24 @@ func checkout(t *testing.T, files map[string]string) string {
 }
 
 // detected are the settings that a new installation has.
-func detected() Settings { return Settings{AutoDetect: true, Shards: 1} }
+func detected() checks.Settings { return checks.Settings{AutoDetect: true, Shards: 1} }
 
 // testCommand configures one test command.
-func testCommand(command string, f Format, report string) Settings {
-	s := Settings{Test: StageSettings{Command: command, Format: f, Report: report}}
-	s.Build.Enabled, s.Lint.Enabled = SwitchOff, SwitchOff
+func testCommand(command string, f output.Format, report string) checks.Settings {
+	s := checks.Settings{Test: checks.StageSettings{Command: command, Format: f, Report: report}}
+	s.Build.Enabled, s.Lint.Enabled = checks.SwitchOff, checks.SwitchOff
 	return s
 }
 
-func plan(t *testing.T, root string, s Settings) Pipeline {
+func plan(t *testing.T, root string, s checks.Settings) checks.Pipeline {
 	t.Helper()
-	p, err := Plan(root, s)
+	p, err := checks.Plan(root, s)
 	require.NoError(t, err)
 	return p
 }
 
 // ids are the check ids, stage by stage.
-func ids(p Pipeline) [][]string {
+func ids(p checks.Pipeline) [][]string {
 	var out [][]string
 	for _, stage := range p.Stages {
 		var names []string
@@ -160,7 +162,7 @@ func ids(p Pipeline) [][]string {
 }
 
 // runCheck carries out a check with the plain runner.
-func runCheck(t *testing.T, root, id string, s Settings) Outcome {
+func runCheck(t *testing.T, root, id string, s checks.Settings) Outcome {
 	t.Helper()
 	return runWith(t, root, id, Env{Runner: plainRunner{}, Settings: s})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 func TestJavaIsPlannedForMavenOrGradle(t *testing.T) {
@@ -16,7 +17,7 @@ func TestJavaIsPlannedForMavenOrGradle(t *testing.T) {
 	require.Equal(t, [][]string{{"build-java"}, {"test-java-1"}}, ids(p))
 	require.Equal(t, "mvn --batch-mode --no-transfer-progress -Dstyle.color=never --offline test", p.Command("test-java-1"))
 	s := detected()
-	s.Build.Network = Hosts{"repo.maven.apache.org"}
+	s.Build.Network = checks.Hosts{"repo.maven.apache.org"}
 	p = plan(t, checkout(t, map[string]string{"build.gradle.kts": "", "gradlew": ""}), s)
 	require.Equal(t, "sh ./gradlew --no-daemon --console=plain test --continue", p.Command("test-java-1"))
 }
@@ -25,7 +26,7 @@ func TestStacksOfJavaLeadToSourceFiles(t *testing.T) {
 	t.Parallel()
 	const source = "app/src/test/java/com/example/AppTest.java"
 	root := checkout(t, map[string]string{"pom.xml": "", source: "", "lib/src/test/java/com/other/AppTest.java": ""})
-	report, err := os.ReadFile("testdata/junit/surefire.xml")
+	report, err := os.ReadFile("output/testdata/junit/surefire.xml")
 	require.NoError(t, err)
 	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
 		dir := filepath.Join(root, "app/target/surefire-reports")

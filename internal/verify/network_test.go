@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 func TestARedCheckNamesTheHostsThatItWasRefused(t *testing.T) {
 	t.Parallel()
-	s := Settings{Test: StageSettings{Command: "t", Network: Hosts{"a.org"}}}
+	s := checks.Settings{Test: checks.StageSettings{Command: "t", Network: checks.Hosts{"a.org"}}}
 	runner := always(sandbox.Result{ExitCode: 1, Refused: []string{"registry.npmjs.org:443", "evil.org:443", "evil.org:443"}})
 	o := runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s, Proxy: noting(nil)})
 	require.Contains(t, strings.Join(located(o), "\n"),
@@ -27,7 +28,7 @@ func TestARedCheckNamesTheHostsThatItWasRefused(t *testing.T) {
 	for n := range 1000 {
 		many = append(many, fmt.Sprintf("%03d%s:443", n, strings.Repeat("x", 300)))
 	}
-	s = Settings{Custom: []Custom{{Name: "c", Command: "c"}}}
+	s = checks.Settings{Custom: []checks.Custom{{Name: "c", Command: "c"}}}
 	o = runWith(t, checkout(t, nil), "custom-c", Env{Runner: always(sandbox.Result{ExitCode: 1, Refused: many}), Settings: s})
 	text := strings.Join(located(o), "\n")
 	require.Contains(t, text, "and 995 more")
@@ -36,7 +37,7 @@ func TestARedCheckNamesTheHostsThatItWasRefused(t *testing.T) {
 
 func TestACheckHasAProxyOnlyForItsHosts(t *testing.T) {
 	t.Parallel()
-	s := Settings{Test: StageSettings{Command: "t", Network: Hosts{"b.org", "a.org"}}, Lint: StageSettings{Command: "l"}}
+	s := checks.Settings{Test: checks.StageSettings{Command: "t", Network: checks.Hosts{"b.org", "a.org"}}, Lint: checks.StageSettings{Command: "l"}}
 	var asked [][]string
 	runner := always(sandbox.Result{})
 	runWith(t, checkout(t, nil), "lint-configured", Env{Runner: runner, Settings: s, Proxy: noting(&asked)})
@@ -50,10 +51,10 @@ func TestACheckHasAProxyOnlyForItsHosts(t *testing.T) {
 
 func TestRunsOfBeforeThereWereListsHaveNoNetwork(t *testing.T) {
 	t.Parallel()
-	var s Settings
+	var s checks.Settings
 	require.NoError(t, json.Unmarshal([]byte(`{"build": {"network": true}, "test": {"network": false}, "lint": {"network": ["a.org"]}, "security": {"network": null}}`), &s))
 	require.Empty(t, s.Build.Network)
 	require.Empty(t, s.Test.Network)
-	require.Equal(t, Hosts{"a.org"}, s.Lint.Network)
+	require.Equal(t, checks.Hosts{"a.org"}, s.Lint.Network)
 	require.Error(t, json.Unmarshal([]byte(`{"build": {"network": 7}}`), &s))
 }

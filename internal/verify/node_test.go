@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 const nodeTestHead = "const { test, describe, it } = require('node:test');\nconst assert = require('node:assert');\n"
@@ -71,7 +71,7 @@ func TestANodeFileThatLeavesEarlyHasNotPassed(t *testing.T) {
 	root := checkout(t, map[string]string{
 		"a.test.js": nodeTestHead + "process.exit(0);\ntest('never', () => { assert.fail(); });\n",
 	})
-	o := runCheck(t, root, "test-node-1", Settings{AutoDetect: true, RequireTests: true})
+	o := runCheck(t, root, "test-node-1", checks.Settings{AutoDetect: true, RequireTests: true})
 	require.False(t, o.OK)
 	require.Equal(t, contract.CodeNoTests, o.Code)
 	require.Zero(t, o.Summary.Passed)
@@ -188,18 +188,6 @@ func TestAScriptOfPlaywrightAndAnotherRunnerIsRun(t *testing.T) {
 	require.Equal(t, [][]string{{"test-node-1", "test-playwright-1"}}, ids(p))
 }
 
-func TestCoverageOfOneRunnerKeepsItsReporter(t *testing.T) {
-	t.Parallel()
-	for scripts, want := range map[string]Format{
-		`"test":"c8 node --test && c8 report --reporter=lcov"`: FormatTAP,
-		`"test":"node --test && deno test"`:                    FormatAuto,
-	} {
-		var m manifest
-		require.NoError(t, json.Unmarshal([]byte(`{"scripts":{`+scripts+`}}`), &m))
-		require.Equal(t, want, nodeProject{dir: ".", manifest: m, manager: "npm"}.reporting().format, scripts)
-	}
-}
-
 func TestAScriptOfPlaywrightAloneIsNotRunTwice(t *testing.T) {
 	t.Parallel()
 	p := plan(t, checkout(t, map[string]string{
@@ -217,7 +205,7 @@ func printing(t *testing.T, script, stdout, stderr string, exit int) Outcome {
 
 func recorded(t *testing.T, file string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", file))
+	data, err := os.ReadFile(filepath.Join("output", "testdata", file))
 	require.NoError(t, err)
 	return string(data)
 }

@@ -3,17 +3,15 @@ package verify
 import (
 	"context"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 // Proof says which new tests do without the change that they came with.
@@ -54,35 +52,16 @@ const (
 // Like [Run], it writes into the checkout. An error means that it could not be
 // carried out.
 func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof, error) {
-	if env.Runner == nil {
-		return Proof{}, badSetting("no sandbox is set up to run checks in")
-	}
-	root, err := filepath.Abs(root)
-	if err == nil {
-		root, err = filepath.EvalSymlinks(root)
-	}
-	if err != nil {
-		return Proof{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
-	}
 	env.Settings.Shards, env.Settings.RerunFailed = 1, 0
-	p, err := Plan(root, env.Settings)
+	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
+		return checks.Job{Check: contract.Check{ID: contract.CheckNewTests, Category: contract.CategoryTest}, Invocations: p.TestRuns()}, nil
+	})
 	if err != nil {
 		return Proof{}, err
 	}
-	dir, err := os.OpenRoot(root)
-	if err != nil {
-		return Proof{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
-	}
-	defer dir.Close()
-	if err := linkPackages(dir, env.NodeModules != ""); err != nil {
-		return Proof{}, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
-	}
-	r := &run{
-		job: job{check: contract.Check{ID: contract.CheckNewTests, Category: contract.CategoryTest}, runs: p.testRuns()},
-		env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now(),
-	}
+	defer r.dir.Close()
 	seen, err := r.prove(ctx, tests)
-	out := Proof{Log: []byte(clean(string(r.log.Bytes()))), Duration: time.Since(r.started)}
+	out := Proof{Log: []byte(output.Clean(string(r.log.Bytes()))), Duration: time.Since(r.started)}
 	for _, t := range tests {
 		if why := seen[t]; why != "" {
 			out.Unproven = append(out.Unproven, Unproven{t, why})
@@ -91,24 +70,11 @@ func Prove(ctx context.Context, root string, tests []pin.Added, env Env) (Proof,
 	return out, err
 }
 
-// testRuns are the commands of all test checks.
-func (p Pipeline) testRuns() []invocation {
-	var runs []invocation
-	for _, stage := range p.Stages {
-		for _, c := range stage {
-			if j := p.jobs[c.ID]; c.Category == contract.CategoryTest {
-				runs = append(runs, j.runs...)
-			}
-		}
-	}
-	return runs
-}
-
 // prove runs what runs the tests, and says of each why it proves nothing; those
 // that prove something are left out. Of several commands one is enough.
 func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]string, error) {
 	seen, proven := map[pin.Added]string{}, map[pin.Added]bool{}
-	for _, inv := range r.job.runs {
+	for _, inv := range r.job.Invocations {
 		inv, covered, err := r.narrow(ctx, inv, tests)
 		if err != nil {
 			return nil, err
@@ -131,15 +97,15 @@ func (r *run) prove(ctx context.Context, tests []pin.Added) (map[pin.Added]strin
 
 // narrow is what of a command runs tests, and which of them: none where it runs
 // none, or its tool is not installed.
-func (r *run) narrow(ctx context.Context, inv invocation, tests []pin.Added) (invocation, []pin.Added, error) {
+func (r *run) narrow(ctx context.Context, inv checks.Invocation, tests []pin.Added) (checks.Invocation, []pin.Added, error) {
 	inv, ok, err := r.choose(ctx, inv)
 	if err != nil || !ok {
 		return inv, nil, err
 	}
-	if inv.only == nil {
+	if inv.Only == nil {
 		return inv, tests, nil
 	}
-	inv, covered := inv.only(tests)
+	inv, covered := inv.Only(tests)
 	return inv, covered, nil
 }
 
@@ -148,7 +114,7 @@ func (e *execution) unproven(t pin.Added) string {
 	var passed, skipped bool
 	for _, c := range e.casesOf(t) {
 		switch {
-		case c.Status == contract.TestFailed && e.red():
+		case c.Status == contract.TestFailed && e.failed():
 			return ""
 		case c.Status == contract.TestSkipped:
 			skipped = true
@@ -157,13 +123,13 @@ func (e *execution) unproven(t pin.Added) string {
 		}
 	}
 	switch {
-	case e.broken() != "":
+	case e.interruption() != "":
 		return ""
 	case passed:
 		return passesAnyway
 	case skipped:
 		return skippedAnyway
-	case e.red():
+	case e.failed():
 		return ""
 	case e.counted:
 		return notRunAnyway
@@ -173,14 +139,14 @@ func (e *execution) unproven(t pin.Added) string {
 
 // casesOf are the cases of a test: those of its very name where there are any,
 // else those whose names end with it ("it adds" is another test than "adds").
-func (e *execution) casesOf(t pin.Added) []testCase {
-	var all, exact []testCase
-	for _, c := range e.parsed.cases {
+func (e *execution) casesOf(t pin.Added) []output.Case {
+	var all, exact []output.Case
+	for _, c := range e.Parsed.Cases {
 		if !e.isOf(c, t) {
 			continue
 		}
 		all = append(all, c)
-		if strings.HasPrefix(dividers.Replace(c.Name), dividers.Replace(name(withoutNumber(t.Name)))) {
+		if strings.HasPrefix(dividers.Replace(c.Name), dividers.Replace(output.Name(checks.WithoutNumber(t.Name)))) {
 			exact = append(exact, c)
 		}
 	}
@@ -195,15 +161,15 @@ var dividers = strings.NewReplacer(" › ", " > ", "::", ".")
 
 // isOf reports whether a case is of a test, as far as names can tell: the test
 // itself, one in it, or one of its parameters.
-func (e *execution) isOf(c testCase, t pin.Added) bool {
+func (e *execution) isOf(c output.Case, t pin.Added) bool {
 	if strings.HasSuffix(t.Path, ".go") {
-		dir := site{goDirs: e.run.goDirs}.goDir(c.group)
+		dir := output.Paths{GoDirs: e.Invocation.GoDirs}.GoDir(c.Group)
 		return (dir == "" || dir == path.Dir(t.Path)) && isOfGo(c, t)
 	}
-	if c.file != "" && c.file != t.Path {
+	if c.File != "" && c.File != t.Path {
 		return false
 	}
-	wanted, got := dividers.Replace(name(withoutNumber(t.Name))), dividers.Replace(c.Name)
+	wanted, got := dividers.Replace(output.Name(checks.WithoutNumber(t.Name))), dividers.Replace(c.Name)
 	for from := 0; wanted != ""; {
 		at := strings.Index(got[from:], wanted)
 		if at < 0 {
@@ -222,78 +188,16 @@ func (e *execution) isOf(c testCase, t pin.Added) bool {
 var (
 	endsPart   = regexp.MustCompile(`(> |\.| |/)$`)
 	startsPart = regexp.MustCompile(`^( > |\[| \()`)
-	numbered   = regexp.MustCompile(` #\d+$`)
 )
-
-// withoutNumber is the name of a test without what tells it from others of the
-// same name.
-func withoutNumber(test string) string { return numbered.ReplaceAllString(test, "") }
 
 // isOfGo reports whether a case is of a test of Go. Suites run under the name of
 // a test that nobody but the suite knows.
-func isOfGo(c testCase, t pin.Added) bool {
-	test := withoutNumber(t.Name)
-	got := c.test
+func isOfGo(c output.Case, t pin.Added) bool {
+	test := checks.WithoutNumber(t.Name)
+	got := c.Test
 	if t.Suite {
 		_, test, _ = strings.Cut(test, "/")
 		_, got, _ = strings.Cut(got, "/")
 	}
 	return got == test || strings.HasPrefix(got, test+"/")
 }
-
-// maxNamed bounds the names that go test -run is given: more do not fit into one
-// argument of a command, and their packages run whole.
-const maxNamed = 64 << 10
-
-// goTestOnly narrows go test to tests of this module.
-func goTestOnly(modules []goModule, at int, tests []pin.Added) (invocation, []pin.Added) {
-	m := modules[at]
-	var covered []pin.Added
-	var packages, names []string
-	all, size := false, 0
-	for _, t := range tests {
-		if !strings.HasSuffix(t.Path, ".go") || goModuleOf(modules, path.Dir(t.Path)) != at {
-			continue
-		}
-		covered = append(covered, t)
-		packages = append(packages, goPattern(m, path.Dir(t.Path)))
-		top, _, _ := strings.Cut(withoutNumber(t.Name), "/")
-		names = append(names, regexp.QuoteMeta(top))
-		size += len(names[len(names)-1]) + len("|")
-		all = all || t.Suite || size > maxNamed
-	}
-	args := []string{"go", "test", "-json", "-count=1"}
-	if !all {
-		slices.Sort(names)
-		args = append(args, "-run", "^("+strings.Join(slices.Compact(names), "|")+")$")
-	}
-	slices.Sort(packages)
-	run := m.run(append(args, slices.Compact(packages)...), FormatGoTest)
-	run.audit = dropUndeclared
-	return run, covered
-}
-
-// inFiles are the tests of some files, and those of the files that have any.
-func inFiles(tests []pin.Added, files []string) (covered []pin.Added, has []string) {
-	for _, t := range tests {
-		if slices.Contains(files, t.Path) {
-			covered = append(covered, t)
-			has = append(has, t.Path)
-		}
-	}
-	slices.Sort(has)
-	return covered, slices.Compact(has)
-}
-
-// inScripts are the tests of JavaScript and TypeScript below a directory.
-func inScripts(tests []pin.Added, dir string) []pin.Added {
-	var covered []pin.Added
-	for _, t := range tests {
-		if scriptSource.MatchString(t.Path) && below(t.Path, dir) {
-			covered = append(covered, t)
-		}
-	}
-	return covered
-}
-
-var scriptSource = regexp.MustCompile(`\.[cm]?[jt]sx?$`)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 // proof runs tests on a checkout and says of those that are unproven why.
@@ -28,7 +30,7 @@ func proof(t *testing.T, files map[string]string, env Env, tests ...pin.Added) m
 	return out
 }
 
-var detecting = Env{Settings: Settings{AutoDetect: true}}
+var detecting = Env{Settings: checks.Settings{AutoDetect: true}}
 
 func TestANewGoTestIsProvenWhereItFailsOrDoesNotCompileWithoutTheChange(t *testing.T) {
 	t.Parallel()
@@ -68,7 +70,7 @@ func TestOnlyTheNewTestsOfGoRun(t *testing.T) {
 	p, err := Prove(t.Context(), checkout(t, map[string]string{
 		"go.mod": "module example.com/m\n\ngo 1.21\n", "m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\nfunc TestB(t *testing.T) {}\n",
 		"sub/s_test.go": "package sub\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
-	}), []pin.Added{{Path: "m_test.go", Name: "TestB"}}, Env{Runner: plainRunner{}, Settings: Settings{AutoDetect: true, Shards: 4}})
+	}), []pin.Added{{Path: "m_test.go", Name: "TestB"}}, Env{Runner: plainRunner{}, Settings: checks.Settings{AutoDetect: true, Shards: 4}})
 	require.NoError(t, err)
 	require.Contains(t, string(p.Log), "$ go test -json -count=1 -run '^(TestB)$' .\n")
 	require.NotContains(t, string(p.Log), "TestA")
@@ -117,14 +119,14 @@ func TestANewPythonTestIsProvenWhereItFailsWithoutTheChange(t *testing.T) {
 func TestACommandThatNamesNoTestsProvesByItsExitCode(t *testing.T) {
 	t.Parallel()
 	test := pin.Added{Path: "a_test.go", Name: "TestA"}
-	require.Empty(t, proof(t, nil, Env{Settings: testCommand("echo bad; exit 1", FormatExitCode, "")}, test))
-	require.Equal(t, map[string]string{"TestA": passesAnyway}, proof(t, nil, Env{Settings: testCommand("echo fine", FormatExitCode, "")}, test))
+	require.Empty(t, proof(t, nil, Env{Settings: testCommand("echo bad; exit 1", output.FormatExitCode, "")}, test))
+	require.Equal(t, map[string]string{"TestA": passesAnyway}, proof(t, nil, Env{Settings: testCommand("echo fine", output.FormatExitCode, "")}, test))
 }
 
 func TestATestThatOnlySaysThatItFailedProvesNothing(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, nil)
-	settings := testCommand("x", FormatJUnit, "*.xml")
+	settings := testCommand("x", output.FormatJUnit, "*.xml")
 	red := `<testsuite name="s"><testcase name="TestA"><failure message="no"/></testcase></testsuite>`
 	for code, want := range map[int]int{0: 1, 1: 0} {
 		p, err := Prove(t.Context(), root, []pin.Added{{Path: "a.py", Name: "TestA"}}, Env{Runner: writing(root, code, map[string]string{"r.xml": red}), Settings: settings})
@@ -138,7 +140,7 @@ func TestFailedTestsAreNotRunAgainToProveThem(t *testing.T) {
 	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
 		return sandbox.Result{ExitCode: 1, Stdout: []byte("TAP version 13\nnot ok 1 - a\n1..1\n")}, nil
 	}}
-	settings := testCommand("x", FormatTAP, "")
+	settings := testCommand("x", output.FormatTAP, "")
 	settings.RerunFailed = 3
 	p, err := Prove(t.Context(), checkout(t, nil), []pin.Added{{Path: "a.js", Name: "a"}}, Env{Runner: runner, Settings: settings})
 	require.NoError(t, err)
@@ -184,6 +186,6 @@ func TestATestIsNotProvenByAnotherWhoseNameEndsWithItsOwn(t *testing.T) {
 	runner := &cannedRunner{answer: func(int, sandbox.Command) (sandbox.Result, error) {
 		return sandbox.Result{ExitCode: 1, Stdout: []byte("TAP version 13\nnot ok 1 - it adds\nok 2 - adds\nnot ok 3 - suite works\n1..3\n")}, nil
 	}}
-	got := proof(t, nil, Env{Runner: runner, Settings: testCommand("x", FormatTAP, "")}, pin.Added{Path: "a.js", Name: "adds"}, pin.Added{Path: "a.js", Name: "works"})
+	got := proof(t, nil, Env{Runner: runner, Settings: testCommand("x", output.FormatTAP, "")}, pin.Added{Path: "a.js", Name: "adds"}, pin.Added{Path: "a.js", Name: "works"})
 	require.Equal(t, map[string]string{"adds": passesAnyway}, got)
 }

@@ -15,16 +15,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/glob"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
-
-// checkGlob says what is wrong with a pattern of reports, nil for nothing: it must
-// not leave the checkout, nor cost much.
-func checkGlob(pattern string) error {
-	if path.IsAbs(pattern) || !filepath.IsLocal(pattern) {
-		return errors.New("leaves the repository; expected a pattern relative to its root")
-	}
-	return glob.Check(pattern)
-}
 
 // stamp tells a file that was written from one that was there.
 type stamp struct {
@@ -63,10 +56,10 @@ func stamps(ctx context.Context, root *os.Root, globs []string) (map[string]stam
 // may be a fixture; such files count only when the command changes them.
 func clearReports(root *os.Root, globs []string) error {
 	for _, p := range globs {
-		if path.Dir(p) != scratchDir {
+		if path.Dir(p) != output.ScratchDir {
 			continue
 		}
-		if err := makeScratch(root); err != nil {
+		if err := checks.MakeScratch(root); err != nil {
 			return err
 		}
 		for _, old := range []string{p, strings.TrimSuffix(p, path.Ext(p))} {
@@ -85,7 +78,7 @@ type report struct {
 }
 
 // newReports reads the reports that are new or changed since before. What
-// cannot be used is told in notes.
+// cannot be used is named in notes.
 func newReports(ctx context.Context, root *os.Root, globs []string, before map[string]stamp) (out []report, notes []string, err error) {
 	now, err := stamps(ctx, root, globs)
 	if err != nil {
@@ -100,12 +93,12 @@ func newReports(ctx context.Context, root *os.Root, globs []string, before map[s
 	slices.Sort(paths)
 	total := 0
 	for _, p := range paths {
-		data, err := readRegular(root, p, maxReportBytes)
-		if err == nil && total+len(data) > 4*maxReportBytes {
-			err = errTooLarge
+		data, err := output.ReadRegular(root, p, output.MaxReportBytes)
+		if err == nil && total+len(data) > 4*output.MaxReportBytes {
+			err = output.ErrTooLarge
 		}
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("report %s was not read: %s", name(p), reason(err)))
+			notes = append(notes, fmt.Sprintf("report %s was not read: %s", output.Name(p), reason(err)))
 			continue
 		}
 		total += len(data)
@@ -116,21 +109,21 @@ func newReports(ctx context.Context, root *os.Root, globs []string, before map[s
 
 func reason(err error) string {
 	switch {
-	case errors.Is(err, errTooLarge):
-		return fmt.Sprintf("it is larger than %d MiB", maxReportBytes>>20)
-	case errors.Is(err, errNotRegular):
+	case errors.Is(err, output.ErrTooLarge):
+		return fmt.Sprintf("it is larger than %d MiB", output.MaxReportBytes>>20)
+	case errors.Is(err, output.ErrNotRegular):
 		return "it is no regular file"
 	}
 	return "it cannot be opened"
 }
 
 // artifactFiles keeps the attachments that are regular files of the checkout.
-func artifactFiles(root *os.Root, s site, all []attachment) []ArtifactFile {
+func artifactFiles(root *os.Root, s output.Paths, all []output.Attachment) []ArtifactFile {
 	const maxSize = 512 << 20
 	var out []ArtifactFile
 	seen := map[string]bool{}
 	for _, a := range all {
-		p, ok := artifactPath(s, a.path)
+		p, ok := artifactPath(s, a.Path)
 		if !ok || seen[p] || len(out) >= maxArtifacts {
 			continue
 		}
@@ -139,22 +132,22 @@ func artifactFiles(root *os.Root, s site, all []attachment) []ArtifactFile {
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxSize {
 			continue
 		}
-		out = append(out, ArtifactFile{Name: artifactName(p), Path: p, Type: a.kind, Size: info.Size()})
+		out = append(out, ArtifactFile{Name: artifactName(p), Path: p, Type: a.Kind, Size: info.Size()})
 	}
 	return uniqueNames(out)
 }
 
-// artifactPath is like site.rel, but lets the scratch directory pass and cuts
+// artifactPath is like the paths of problems, but lets the scratch directory pass and cuts
 // nothing.
-func artifactPath(s site, p string) (string, bool) {
+func artifactPath(s output.Paths, p string) (string, bool) {
 	if path.IsAbs(p) {
-		inside, ok := s.inside(path.Clean(p))
+		inside, ok := s.Inside(path.Clean(p))
 		if !ok {
 			return "", false
 		}
 		p = inside
 	} else {
-		p = path.Join(s.dir, p)
+		p = path.Join(s.Dir, p)
 	}
 	return p, filepath.IsLocal(p) && p != "."
 }
@@ -162,12 +155,12 @@ func artifactPath(s site, p string) (string, bool) {
 // artifactName is the end of the path, which names test and attempt.
 func artifactName(p string) string {
 	parts := strings.Split(p, "/")
-	if len(parts) > 2 && parts[0] == scratchDir {
+	if len(parts) > 2 && parts[0] == output.ScratchDir {
 		parts = parts[2:]
 	}
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "attachments" })
 	for n := range parts {
-		parts[n] = unsafeName.ReplaceAllString(name(parts[n]), "_")
+		parts[n] = unsafeName.ReplaceAllString(output.Name(parts[n]), "_")
 	}
 	return path.Join(parts[max(0, len(parts)-3):]...)
 }
@@ -181,26 +174,6 @@ func uniqueNames(files []ArtifactFile) []ArtifactFile {
 		}
 	}
 	return files
-}
-
-// artifactType goes by the media type that the reporter states, else by name.
-func artifactType(mediaType, p string) contract.ArtifactType {
-	ext := strings.ToLower(path.Ext(p))
-	switch {
-	case strings.HasPrefix(mediaType, "image/"), ext == ".png", ext == ".jpg", ext == ".jpeg":
-		return contract.ArtifactScreenshot
-	case strings.HasPrefix(mediaType, "video/"), ext == ".webm", ext == ".mp4":
-		return contract.ArtifactVideo
-	case path.Base(p) == "trace.zip", mediaType == "application/zip" && strings.Contains(p, "trace"):
-		return contract.ArtifactTrace
-	case ext == ".zip":
-		return contract.ArtifactZip
-	case ext == ".json", mediaType == "application/json":
-		return contract.ArtifactJSON
-	case ext == ".log", ext == ".txt", strings.HasPrefix(mediaType, "text/"):
-		return contract.ArtifactLog
-	}
-	return contract.ArtifactFile
 }
 
 var unsafeName = regexp.MustCompile(`[^\pL\pN._+-]+`)

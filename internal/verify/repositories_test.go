@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 // verified runs all checks of a repository as the tester does: stage by stage,
@@ -104,7 +106,7 @@ func TestAnyCommandBuildsVendoredModulesAndWorkspaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := runWith(t, checkout(t, c.files), "test-configured-1", isolated(t, testCommand(c.command, FormatExitCode, "")))
+			o := runWith(t, checkout(t, c.files), "test-configured-1", isolated(t, testCommand(c.command, output.FormatExitCode, "")))
 			require.True(t, o.OK, "%s", o.Log)
 		})
 	}
@@ -143,7 +145,7 @@ func withoutPytest(t *testing.T) Env {
 		t.Skip("needs a " + python + " without pytest")
 	}
 	env := isolated(t, detected())
-	env.Vars = withEnv(env.Vars, map[string]string{"PATH": "/usr/bin:/bin"})
+	env.Vars = checks.WithEnv(env.Vars, map[string]string{"PATH": "/usr/bin:/bin"})
 	return env
 }
 

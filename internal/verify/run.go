@@ -14,42 +14,59 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 // Run carries out one check of the plan on a checkout. It writes into the
-// checkout, as builds and tests do: give it one of its own. A red check is an
+// checkout, as builds and tests do: give it one of its own. A failed check is an
 // Outcome; an error means that it could not be carried out, and the Outcome
 // holds what there was until then.
 func Run(ctx context.Context, root string, check contract.Check, env Env) (Outcome, error) {
+	r, err := prepare(root, env, func(p checks.Pipeline) (checks.Job, error) {
+		j, ok := p.Job(check.ID)
+		if !ok {
+			return j, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "check %q is not part of the plan of this checkout; were the settings changed after planning?", check.ID)
+		}
+		return j, nil
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer r.dir.Close()
+	err = r.all(ctx)
+	return r.outcome(), err
+}
+
+// prepare plans the checks of a checkout and makes it ready to run a job of them.
+func prepare(root string, env Env, choose func(p checks.Pipeline) (checks.Job, error)) (*run, error) {
 	if env.Runner == nil {
-		return Outcome{}, badSetting("no sandbox is set up to run checks in")
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no sandbox is set up to run checks in")
 	}
 	root, err := filepath.Abs(root)
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if err != nil {
-		return Outcome{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
 	}
-	p, err := Plan(root, env.Settings)
+	p, err := checks.Plan(root, env.Settings)
 	if err != nil {
-		return Outcome{}, err
+		return nil, err
 	}
-	j, ok := p.jobs[check.ID]
-	if !ok {
-		return Outcome{}, badSetting("check %q is not part of the plan of this checkout; were the settings changed after planning?", check.ID)
+	j, err := choose(p)
+	if err != nil {
+		return nil, err
 	}
 	dir, err := os.OpenRoot(root)
 	if err != nil {
-		return Outcome{}, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
+		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be opened")
 	}
-	defer dir.Close()
 	if err := linkPackages(dir, env.NodeModules != ""); err != nil {
-		return Outcome{}, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
+		dir.Close()
+		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
-	r := &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}
-	err = r.all(ctx)
-	return r.outcome(), err
+	return &run{job: j, env: env, root: root, dir: dir, log: headTail{limit: maxLog}, started: time.Now()}, nil
 }
 
 // linkPackages lets the checkout find the packages that the worker gives:
@@ -65,9 +82,9 @@ func linkPackages(root *os.Root, given bool) error {
 	return root.Symlink(NodeModulesInside, "node_modules")
 }
 
-// run is one check under way.
+// run is one check that is running.
 type run struct {
-	job     job
+	job     checks.Job
 	env     Env
 	root    string
 	dir     *os.Root
@@ -80,26 +97,22 @@ type run struct {
 
 // execution is one command that ran.
 type execution struct {
-	run    invocation
-	result sandbox.Result
-	parsed parsed
-	notes  []string
+	checks.Finished
+	notes []string
 	// counted says that cases are the tool's own, so that none means none.
 	counted bool
-	// reported says that the command left a report.
-	reported bool
-	// cured says that everything that failed has passed when run again.
-	cured bool
+	// passedLater says that everything that failed has passed when run again.
+	passedLater bool
 }
 
-// red: the command did not end well.
-func (e *execution) red() bool { return !e.result.OK() && !e.run.advisory && !e.cured }
+// failed: the command did not end well.
+func (e *execution) failed() bool { return !e.Result.OK() && !e.Invocation.Advisory && !e.passedLater }
 
-// broken says how a command ended that did not come to its own end.
-func (e *execution) broken() contract.Code {
-	r := e.result
+// interruption says how a command ended that did not come to its own end.
+func (e *execution) interruption() contract.Code {
+	r := e.Result
 	switch {
-	case e.run.advisory:
+	case e.Invocation.Advisory:
 		return ""
 	case r.TimedOut:
 		return contract.CodeTimeout
@@ -111,7 +124,7 @@ func (e *execution) broken() contract.Code {
 
 // all runs the commands of the check, then failed tests again.
 func (r *run) all(ctx context.Context) error {
-	for _, inv := range r.job.runs {
+	for _, inv := range r.job.Invocations {
 		inv, ok, err := r.choose(ctx, inv)
 		if err != nil {
 			return err
@@ -126,7 +139,7 @@ func (r *run) all(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if e.result.TimedOut || inv.setup && e.red() {
+		if e.Result.TimedOut || inv.Setup && e.failed() {
 			return nil // the rest would only add noise
 		}
 	}
@@ -134,103 +147,51 @@ func (r *run) all(ctx context.Context) error {
 }
 
 // choose finds the alternative of an invocation whose tool is installed.
-func (r *run) choose(ctx context.Context, inv invocation) (invocation, bool, error) {
-	for len(inv.probe) > 0 {
-		result, err := r.command(ctx, invocation{args: inv.probe, dir: inv.dir, env: inv.env}, nil)
+func (r *run) choose(ctx context.Context, inv checks.Invocation) (checks.Invocation, bool, error) {
+	for len(inv.Probe) > 0 {
+		result, err := r.command(ctx, checks.Invocation{Args: inv.Probe, Dir: inv.Dir, Env: inv.Env}, nil)
 		switch {
 		case err != nil:
 			return inv, false, err
 		case result.OK():
 			return inv, true, nil
-		case inv.instead == nil:
+		case inv.Instead == nil:
 			return inv, false, nil
 		}
-		inv = *inv.instead
+		inv = *inv.Instead
 	}
 	return inv, true, nil
 }
 
 // execute runs a command and reads what it left. A nil execution comes with an
 // error only.
-func (r *run) execute(ctx context.Context, inv invocation) (*execution, error) {
-	if err := clearReports(r.dir, inv.reports); err != nil {
+func (r *run) execute(ctx context.Context, inv checks.Invocation) (*execution, error) {
+	if err := clearReports(r.dir, inv.Reports); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
 	inv, err := r.withSource(ctx, inv)
 	if err != nil {
 		return nil, err
 	}
-	if inv, err = r.guarded(inv); err != nil {
+	if inv, err = inv.Guard(r.dir); err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, "", "the checkout cannot be written")
 	}
-	before, err := stamps(ctx, r.dir, inv.reports)
+	before, err := stamps(ctx, r.dir, inv.Reports)
 	if err != nil {
 		return nil, err
 	}
-	out := r.output(inv)
+	out := r.newOutput(inv)
 	result, err := r.command(ctx, inv, out.write)
 	out.close(result)
-	e := &execution{run: inv, result: result}
+	e := &execution{Finished: checks.Finished{Invocation: inv, Result: result}}
 	if err != nil {
 		return e, err
 	}
 	return e, r.read(ctx, e, before)
 }
 
-// guarded makes the results of a command hard to forge; see canary.go.
-func (r *run) guarded(inv invocation) (invocation, error) {
-	inv = hideReports(inv, secret())
-	if inv.canary == nil {
-		return inv, nil
-	}
-	return inv.canary(r.dir, inv, secret())
-}
-
-// read parses reports and output of a command that has ended.
-func (r *run) read(ctx context.Context, e *execution, before map[string]stamp) error {
-	s := site{root: r.root, dir: e.run.dir, goDirs: e.run.goDirs}
-	if len(e.run.reports) > 0 {
-		reports, notes, err := newReports(ctx, r.dir, e.run.reports, before)
-		if err != nil {
-			return err
-		}
-		e.notes, e.reported = notes, len(reports) > 0
-		for _, rep := range reports {
-			if err := e.parseReport(rep.data, s); err != nil {
-				e.notes = append(e.notes, fmt.Sprintf("report %s was not understood: %s", name(rep.path), message(err.Error())))
-			}
-		}
-		switch {
-		case len(reports) > 0 && e.run.printed != nil:
-			e.parsed.sum = e.run.printed(e.result.Stdout, e.result.Stderr)
-		case len(e.parsed.cases) == 0 && e.run.orText && e.parseText(s):
-		case len(reports)+len(e.notes) == 0:
-			e.notes = append(e.notes, fmt.Sprintf("the command wrote no report %s", strings.Join(e.run.reports, ", ")))
-		}
-		e.counted = true
-	} else {
-		e.parseOutput(s, r.job.check.Category == contract.CategoryTest)
-	}
-	if e.run.ended != nil {
-		e.run.ended(e, s)
-	}
-	if e.run.audit != nil {
-		e.run.audit(r.dir, s, &e.parsed)
-	}
-	if e.red() && len(e.parsed.problems)+len(e.parsed.failed()) == 0 || e.run.format == FormatExitCode && r.job.check.Category == contract.CategoryLint {
-		e.parsed.problems = append(e.parsed.problems, textProblems(e, s)...)
-	}
-	return nil
-}
-
-// textProblems looks for places in what the command printed.
-func textProblems(e *execution, s site) []problem {
-	found := parseText(e.result.Stderr, s)
-	return append(found, parseText(e.result.Stdout, s)...)
-}
-
 // command runs in the sandbox with what is left of the check's time.
-func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox.Stream, []byte)) (sandbox.Result, error) {
+func (r *run) command(ctx context.Context, inv checks.Invocation, onOutput func(sandbox.Stream, []byte)) (sandbox.Result, error) {
 	limits := r.env.Limits
 	if timeout, bounded := r.timeout(); bounded {
 		limits.Timeout = timeout - time.Since(r.started)
@@ -242,12 +203,12 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 		limits.OutputBytes = max(limits.OutputBytes, maxOutput)
 	}
 	command := sandbox.Command{
-		Shell: inv.shell, Args: inv.args, Root: r.root, Dir: workDir(inv.dir),
+		Shell: inv.Shell, Args: inv.Args, Root: r.root, Dir: workDir(inv.Dir),
 		Env: r.environment(inv), Limits: limits,
 		Mounts: r.mounts(), GoCache: r.env.GoCache, OnOutput: onOutput,
 	}
-	if len(inv.network) > 0 && r.env.Proxy != nil {
-		command.Proxy, command.CACertificates = r.env.Proxy(inv.network), r.env.CACertificates
+	if len(inv.Network) > 0 && r.env.Proxy != nil {
+		command.Proxy, command.CACertificates = r.env.Proxy(inv.Network), r.env.CACertificates
 	}
 	r.env.outfit(&command)
 	result, err := r.env.Runner.Run(ctx, command)
@@ -257,17 +218,11 @@ func (r *run) command(ctx context.Context, inv invocation, onOutput func(sandbox
 	return result, nil
 }
 
-func (e Env) outfit(c *sandbox.Command) {
-	if e.Outfit != nil {
-		e.Outfit(c)
-	}
-}
-
 // timeout is the time that the whole check may take.
 func (r *run) timeout() (time.Duration, bool) {
 	switch {
-	case r.job.timeout > 0:
-		return r.job.timeout, true
+	case r.job.Timeout > 0:
+		return r.job.Timeout, true
 	case r.env.Limits.Timeout == 0:
 		return sandbox.DefaultLimits.Timeout, true
 	}
@@ -283,10 +238,10 @@ func workDir(dir string) string {
 
 // environment: what the plan says wins over what the worker gives, but for
 // PYTHONPATH and NODE_OPTIONS nothing is in both.
-func (r *run) environment(inv invocation) map[string]string {
-	env := withEnv(r.env.Vars, inv.env)
+func (r *run) environment(inv checks.Invocation) map[string]string {
+	env := checks.WithEnv(r.env.Vars, inv.Env)
 	for _, list := range []string{"PYTHONPATH", "NODE_PATH"} {
-		if ours, theirs := inv.env[list], r.env.Vars[list]; ours != "" && theirs != "" {
+		if ours, theirs := inv.Env[list], r.env.Vars[list]; ours != "" && theirs != "" {
 			env[list] = ours + ":" + theirs
 		}
 	}
@@ -305,8 +260,8 @@ func (r *run) mounts() []sandbox.Mount {
 }
 
 // readsOutput: the output is the report, so that its middle must not be lost.
-func readsOutput(inv invocation) bool {
-	return (len(inv.reports) == 0 || inv.orText) && inv.format != FormatExitCode
+func readsOutput(inv checks.Invocation) bool {
+	return (len(inv.Reports) == 0 || inv.OrText) && inv.Format != output.FormatExitCode
 }
 
 // runnerError gives an error of the sandbox a class. That a sandbox cannot be
@@ -321,7 +276,7 @@ func runnerError(ctx context.Context, err error) error {
 	case errors.As(err, &isolation):
 		return fault.Wrap(err, contract.ClassConfig, contract.CodeIsolation, "checks cannot run: this machine cannot isolate commands")
 	case fault.Of(err).Code != contract.CodeUnknown:
-		return err // somebody knows better what it is
+		return err // it has a class already
 	}
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the sandbox could not run a check")
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
 const greenJUnit = `<testsuite name="s"><testcase name="a"/><testcase name="b"/></testsuite>`
@@ -36,7 +38,7 @@ func TestAGreenReportDoesNotOutweighARedExitCode(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, nil)
 	o := runWith(t, root, "test-configured-1", Env{
-		Runner: writing(root, 1, map[string]string{"r.xml": greenJUnit}), Settings: testCommand("x", FormatJUnit, "*.xml"),
+		Runner: writing(root, 1, map[string]string{"r.xml": greenJUnit}), Settings: testCommand("x", output.FormatJUnit, "*.xml"),
 	})
 	require.False(t, o.OK)
 	require.Equal(t, contract.CodeTestsFailed, o.Code)
@@ -59,7 +61,7 @@ func TestARedReportOutweighsAGreenExitCode(t *testing.T) {
 func TestACommittedReportDoesNotCount(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, map[string]string{"r.xml": greenJUnit, "fixtures/r2.xml": greenJUnit})
-	s := testCommand("true", FormatJUnit, "**/*.xml")
+	s := testCommand("true", output.FormatJUnit, "**/*.xml")
 	s.RequireTests = true
 	o := runCheck(t, root, "test-configured-1", s)
 	require.False(t, o.OK)
@@ -67,7 +69,7 @@ func TestACommittedReportDoesNotCount(t *testing.T) {
 	require.Zero(t, o.Summary.Passed)
 	require.FileExists(t, filepath.Join(root, "fixtures/r2.xml"))
 
-	o = runCheck(t, root, "test-configured-1", testCommand("echo ' ' >> r.xml", FormatJUnit, "**/*.xml"))
+	o = runCheck(t, root, "test-configured-1", testCommand("echo ' ' >> r.xml", output.FormatJUnit, "**/*.xml"))
 	require.True(t, o.OK, "%+v", o)
 	require.Equal(t, 2, o.Summary.Passed)
 }
@@ -78,7 +80,7 @@ func TestReportsAreReadFromRegularFilesOnly(t *testing.T) {
 	require.NoError(t, os.WriteFile(outside, []byte(greenJUnit), 0o644))
 	root := checkout(t, nil)
 	o := runCheck(t, root, "test-configured-1", testCommand(
-		fmt.Sprintf("ln -s %s link.xml && mkfifo pipe.xml && mkdir dir.xml && ln -s %s linked && exit 0", outside, filepath.Dir(outside)), FormatJUnit, "**/*.xml"))
+		fmt.Sprintf("ln -s %s link.xml && mkfifo pipe.xml && mkdir dir.xml && ln -s %s linked && exit 0", outside, filepath.Dir(outside)), output.FormatJUnit, "**/*.xml"))
 	require.Zero(t, o.Summary.Passed, "%+v", o)
 	require.Contains(t, located(o), "minor : the command wrote no report **/*.xml")
 }
@@ -87,8 +89,8 @@ func TestAReportThatIsTooLargeOrBrokenIsAFinding(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, nil)
 	o := runWith(t, root, "test-configured-1", Env{
-		Runner:   writing(root, 0, map[string]string{"a.xml": "<testsuite>" + strings.Repeat(" ", maxReportBytes), "b.xml": "<testsuite><testcase"}),
-		Settings: testCommand("x", FormatJUnit, "*.xml"),
+		Runner:   writing(root, 0, map[string]string{"a.xml": "<testsuite>" + strings.Repeat(" ", output.MaxReportBytes), "b.xml": "<testsuite><testcase"}),
+		Settings: testCommand("x", output.FormatJUnit, "*.xml"),
 	})
 	require.Len(t, o.Findings, 3, "%v", located(o))
 	require.Contains(t, located(o)[0]+located(o)[1], "report a.xml was not read: it is larger than 8 MiB")
@@ -146,7 +148,7 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := Settings{Build: StageSettings{Command: "x"}}
+			s := checks.Settings{Build: checks.StageSettings{Command: "x"}}
 			o := runWith(t, checkout(t, nil), "build-configured", Env{Runner: always(c.result), Settings: s})
 			require.False(t, o.OK)
 			require.Equal(t, c.code, o.Code)
@@ -159,7 +161,7 @@ func TestHowACommandEndedDecidesTheCode(t *testing.T) {
 
 func TestATimeLimitBoundsTheWholeCheck(t *testing.T) {
 	t.Parallel()
-	s := Settings{Custom: []Custom{{Name: "slow", Command: "echo begun; sleep 60", Timeout: 200 * time.Millisecond}}}
+	s := checks.Settings{Custom: []checks.Custom{{Name: "slow", Command: "echo begun; sleep 60", Timeout: 200 * time.Millisecond}}}
 	started := time.Now()
 	o := runCheck(t, checkout(t, nil), "custom-slow", s)
 	require.Less(t, time.Since(started), 20*time.Second)
@@ -185,14 +187,14 @@ func TestWithoutTestsThereIsAFinding(t *testing.T) {
 	require.Equal(t, contract.CodeNoTests, o.Code)
 	require.Equal(t, contract.SeverityMajor, o.Findings[0].Severity)
 
-	s.Test.Enabled = SwitchOff
+	s.Test.Enabled = checks.SwitchOff
 	require.Empty(t, ids(plan(t, root, s)))
 }
 
 func TestSkippedTestsAreNoTests(t *testing.T) {
 	t.Parallel()
 	runner := always(sandbox.Result{Stdout: []byte("TAP version 13\nok 1 - a # SKIP\nok 2 - b # TODO\n1..2\n")})
-	s := testCommand("x", FormatTAP, "")
+	s := testCommand("x", output.FormatTAP, "")
 	o := runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s})
 	require.True(t, o.OK)
 	require.Equal(t, []string{"medium : no tests were run: all 2 were skipped"}, located(o))
@@ -237,7 +239,7 @@ func TestStagesComeInOrderAndPlansAreStable(t *testing.T) {
 	})
 	s := detected()
 	s.Security.Command = "scan"
-	s.Custom = []Custom{{Name: "Licence check!", Command: "x"}, {Name: "other", Command: "y"}}
+	s.Custom = []checks.Custom{{Name: "Licence check!", Command: "x"}, {Name: "other", Command: "y"}}
 	want := [][]string{
 		{"build-go", "build-node", "build-rust", "build-java"},
 		{"test-go-1", "test-node-1", "test-python-1", "test-rust-1", "test-java-1"},
@@ -252,17 +254,17 @@ func TestStagesComeInOrderAndPlansAreStable(t *testing.T) {
 
 func TestWrongSettingsAreRefusedByName(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]Settings{
-		"verification.build.enabled":     {Build: StageSettings{Enabled: "maybe"}},
-		"verification.test.format":       {Test: StageSettings{Format: "xml"}},
-		"verification.lint.severity":     {Lint: StageSettings{Severity: "huge"}},
-		"verification.test.report":       {Test: StageSettings{Report: "../*.xml"}},
-		"verification.security.report":   {Security: StageSettings{Report: "/etc/*"}},
-		"verification.custom[0].command": {Custom: []Custom{{Name: "a"}}},
-		"verification.custom[0].name":    {Custom: []Custom{{Command: "a"}}},
-		"verification.custom[1].name":    {Custom: []Custom{{Name: "a b", Command: "a"}, {Name: "A-B", Command: "a"}}},
+	for want, s := range map[string]checks.Settings{
+		"verification.build.enabled":     {Build: checks.StageSettings{Enabled: "maybe"}},
+		"verification.test.format":       {Test: checks.StageSettings{Format: "xml"}},
+		"verification.lint.severity":     {Lint: checks.StageSettings{Severity: "huge"}},
+		"verification.test.report":       {Test: checks.StageSettings{Report: "../*.xml"}},
+		"verification.security.report":   {Security: checks.StageSettings{Report: "/etc/*"}},
+		"verification.custom[0].command": {Custom: []checks.Custom{{Name: "a"}}},
+		"verification.custom[0].name":    {Custom: []checks.Custom{{Command: "a"}}},
+		"verification.custom[1].name":    {Custom: []checks.Custom{{Name: "a b", Command: "a"}, {Name: "A-B", Command: "a"}}},
 	} {
-		_, err := Plan(t.TempDir(), s)
+		_, err := checks.Plan(t.TempDir(), s)
 		require.ErrorContains(t, err, want)
 		require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
 	}
@@ -271,7 +273,7 @@ func TestWrongSettingsAreRefusedByName(t *testing.T) {
 func TestAStageThatIsSwitchedOnMustHaveSomethingToDo(t *testing.T) {
 	t.Parallel()
 	root := checkout(t, nil)
-	s := Settings{Security: StageSettings{Enabled: SwitchOn}, Test: StageSettings{Enabled: SwitchOff}}
+	s := checks.Settings{Security: checks.StageSettings{Enabled: checks.SwitchOn}, Test: checks.StageSettings{Enabled: checks.SwitchOff}}
 	o := runCheck(t, root, "security-none", s)
 	require.False(t, o.OK)
 	require.Contains(t, o.Message, "verification.security.command")
@@ -282,8 +284,8 @@ func TestSeveritiesFollowCategoryAndSettings(t *testing.T) {
 	log := `{"version":"2.1.0","runs":[{"tool":{"driver":{"name":"s"}},"results":[
 		{"ruleId":"E","level":"error","message":{"text":"e"}},{"ruleId":"W","level":"warning","message":{"text":"w"}},{"ruleId":"N","level":"note","message":{"text":"n"}}]}]}`
 	runner := always(sandbox.Result{Stdout: []byte(log)})
-	severities := func(id string, s Settings) []contract.Severity {
-		s.Test.Enabled = SwitchOff
+	severities := func(id string, s checks.Settings) []contract.Severity {
+		s.Test.Enabled = checks.SwitchOff
 		o := runWith(t, checkout(t, nil), id, Env{Runner: runner, Settings: s})
 		var out []contract.Severity
 		for _, f := range o.Findings {
@@ -292,16 +294,16 @@ func TestSeveritiesFollowCategoryAndSettings(t *testing.T) {
 		return out
 	}
 	major, medium, minor := contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor
-	require.Equal(t, []contract.Severity{major, medium, minor}, severities("security-configured", Settings{Security: StageSettings{Command: "x"}}))
-	require.Equal(t, []contract.Severity{medium, minor, minor}, severities("lint-configured", Settings{Lint: StageSettings{Command: "x", Format: FormatSARIF}}))
-	require.Equal(t, []contract.Severity{major, minor, minor}, severities("custom-c", Settings{Custom: []Custom{{Name: "c", Command: "x"}}}))
-	require.Equal(t, []contract.Severity{minor, minor, minor}, severities("custom-c", Settings{Custom: []Custom{{Name: "c", Command: "x", Severity: minor}}}))
+	require.Equal(t, []contract.Severity{major, medium, minor}, severities("security-configured", checks.Settings{Security: checks.StageSettings{Command: "x"}}))
+	require.Equal(t, []contract.Severity{medium, minor, minor}, severities("lint-configured", checks.Settings{Lint: checks.StageSettings{Command: "x", Format: output.FormatSARIF}}))
+	require.Equal(t, []contract.Severity{major, minor, minor}, severities("custom-c", checks.Settings{Custom: []checks.Custom{{Name: "c", Command: "x"}}}))
+	require.Equal(t, []contract.Severity{minor, minor, minor}, severities("custom-c", checks.Settings{Custom: []checks.Custom{{Name: "c", Command: "x", Severity: minor}}}))
 }
 
 func TestAMajorFindingIsRedWhateverTheExitCode(t *testing.T) {
 	t.Parallel()
 	runner := always(sandbox.Result{Stdout: []byte(`{"version":"2.1.0","runs":[{"results":[{"level":"error","message":{"text":"secret"}}]}]}`)})
-	o := runWith(t, checkout(t, nil), "security-configured", Env{Runner: runner, Settings: Settings{Security: StageSettings{Command: "x"}, Test: StageSettings{Enabled: SwitchOff}}})
+	o := runWith(t, checkout(t, nil), "security-configured", Env{Runner: runner, Settings: checks.Settings{Security: checks.StageSettings{Command: "x"}, Test: checks.StageSettings{Enabled: checks.SwitchOff}}})
 	require.False(t, o.OK)
 	require.Equal(t, contract.CodeCheckFailed, o.Code)
 	require.Equal(t, "secret", o.Message)
@@ -364,7 +366,7 @@ func TestAFlakyResultNeedsAGreenExitCode(t *testing.T) {
 			}
 			return second, nil
 		}}
-		s := testCommand("x", FormatTAP, "")
+		s := testCommand("x", output.FormatTAP, "")
 		s.RerunFailed = 1
 		return runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: runner, Settings: s})
 	}
@@ -390,14 +392,14 @@ func TestManyFindingsAndCasesAreBounded(t *testing.T) {
 	for n := range 700 {
 		fmt.Fprintf(&tap, "not ok %d - bad %d\n", n, n)
 	}
-	for n := range maxCases {
+	for n := range output.MaxCases {
 		fmt.Fprintf(&tap, "ok %d - good %d\n", n, n)
 	}
 	o := runWith(t, checkout(t, nil), "test-configured-1", Env{Runner: always(sandbox.Result{ExitCode: 1, Stdout: []byte(tap.String())}), Settings: testCommand("x", "", "")})
-	require.LessOrEqual(t, len(o.Findings), maxFindings+1)
-	require.Len(t, o.Cases, maxCases)
+	require.LessOrEqual(t, len(o.Findings), output.MaxFindings+1)
+	require.Len(t, o.Cases, output.MaxCases)
 	require.Equal(t, 700, o.Summary.Failed)
-	require.Equal(t, maxCases, o.Summary.Passed)
+	require.Equal(t, output.MaxCases, o.Summary.Passed)
 	require.Contains(t, o.Findings[len(o.Findings)-1].Message, "more findings are left out")
 }
 
@@ -472,7 +474,7 @@ func TestCompileErrorsOfRealToolsAreLocated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, c.tool)
-			o := runCheck(t, checkout(t, c.files), "build-configured", Settings{Build: StageSettings{Command: c.command}})
+			o := runCheck(t, checkout(t, c.files), "build-configured", checks.Settings{Build: checks.StageSettings{Command: c.command}})
 			require.False(t, o.OK)
 			require.Equal(t, contract.CodeCheckFailed, o.Code)
 			require.Contains(t, strings.Join(located(o), "\n"), c.want, "%s", o.Log)
@@ -483,7 +485,7 @@ func TestCompileErrorsOfRealToolsAreLocated(t *testing.T) {
 func TestMessagesCarryNoTerminalCodes(t *testing.T) {
 	t.Parallel()
 	runner := always(sandbox.Result{ExitCode: 1, Stderr: []byte("\x1b[31mError\x1b[0m: bad \xff byte\n")})
-	o := runWith(t, checkout(t, nil), "build-configured", Env{Runner: runner, Settings: Settings{Build: StageSettings{Command: "x"}}})
+	o := runWith(t, checkout(t, nil), "build-configured", Env{Runner: runner, Settings: checks.Settings{Build: checks.StageSettings{Command: "x"}}})
 	require.Equal(t, "`x` ended with exit code 1: Error: bad � byte", o.Message)
 	require.NotContains(t, string(o.Log), "\x1b")
 }

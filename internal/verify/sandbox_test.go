@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 var toolchains = sync.OnceValue(sandbox.DetectToolchains)
@@ -30,7 +31,7 @@ var goCache = sync.OnceValue(func() string {
 })
 
 // isolated returns an Env as a worker has it.
-func isolated(t *testing.T, s Settings) Env {
+func isolated(t *testing.T, s checks.Settings) Env {
 	t.Helper()
 	p, err := sandbox.NewProcess(sandbox.Options{Toolchains: toolchains()})
 	if err != nil {
@@ -116,7 +117,7 @@ func TestTestsAreSeenToEndInTheRealSandbox(t *testing.T) {
 
 func TestTheSandboxHasNoNetworkUnlessAllowed(t *testing.T) {
 	t.Parallel()
-	s := Settings{Build: StageSettings{Command: "ls /sys/class/net; cat /proc/net/route | wc -l"}}
+	s := checks.Settings{Build: checks.StageSettings{Command: "ls /sys/class/net; cat /proc/net/route | wc -l"}}
 	o := runWith(t, checkout(t, nil), "build-configured", isolated(t, s))
 	require.True(t, o.OK, "%s", o.Log)
 	require.NotContains(t, string(o.Log), "eth0")
@@ -124,7 +125,7 @@ func TestTheSandboxHasNoNetworkUnlessAllowed(t *testing.T) {
 
 func TestATimeOutInTheSandboxIsTold(t *testing.T) {
 	t.Parallel()
-	env := isolated(t, Settings{Build: StageSettings{Command: "echo begun; sleep 60"}})
+	env := isolated(t, checks.Settings{Build: checks.StageSettings{Command: "echo begun; sleep 60"}})
 	env.Limits.Timeout = 2e9
 	o := runWith(t, checkout(t, nil), "build-configured", env)
 	require.Equal(t, contract.CodeTimeout, o.Code, "%+v", o)
@@ -133,7 +134,7 @@ func TestATimeOutInTheSandboxIsTold(t *testing.T) {
 
 func TestATestThatKillsItselfIsACrash(t *testing.T) {
 	t.Parallel()
-	o := runWith(t, checkout(t, nil), "build-configured", isolated(t, Settings{Build: StageSettings{Command: "kill -SEGV $$"}}))
+	o := runWith(t, checkout(t, nil), "build-configured", isolated(t, checks.Settings{Build: checks.StageSettings{Command: "kill -SEGV $$"}}))
 	require.Equal(t, contract.CodeCommandCrashed, o.Code, "%+v", o)
 	require.Contains(t, o.Message, "segmentation fault")
 }

@@ -6,58 +6,59 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
-// obstacle is why a command could not even begin its work.
-type obstacle struct {
+// startFailure is why a command could not even begin its work.
+type startFailure struct {
 	line string // what says so
 	what string // what is missing, as far as it is known
 }
 
-// obstacle says why a command could not do its work at all, nil if it could: its
+// startFailure says why a command could not do its work at all, nil if it could: its
 // program is not there, or it says that what it needs was never installed. Where
 // tests ran, it could.
-func (e *execution) obstacle() *obstacle {
-	r := e.result
-	if !e.red() || r.TimedOut || r.Signal != "" || r.LimitExceeded != "" || e.counted && e.parsed.summary() != (contract.TestSummary{}) {
+func (e *execution) startFailure() *startFailure {
+	r := e.Result
+	if !e.failed() || r.TimedOut || r.Signal != "" || r.LimitExceeded != "" || e.counted && e.Parsed.Summary() != (contract.TestSummary{}) {
 		return nil
 	}
 	text := string(tail(e))
-	if line, what, ok := fault.Unprepared(fault.Output{Command: e.run.String(), ExitCode: r.ExitCode, Text: text}); ok {
-		return &obstacle{line: line, what: what}
+	if line, what, ok := fault.Unprepared(fault.Output{Command: e.Invocation.String(), ExitCode: r.ExitCode, Text: text}); ok {
+		return &startFailure{line: line, what: what}
 	}
 	if r.ExitCode != 126 && r.ExitCode != 127 {
 		return nil
 	}
-	o := &obstacle{line: fault.Clip(tellingLine([]byte(text)), 300)}
-	if len(e.run.args) > 0 && strings.TrimSpace(text) == "" {
-		o.what = e.run.args[0]
+	o := &startFailure{line: fault.Clip(errorLine([]byte(text)), 300)}
+	if len(e.Invocation.Args) > 0 && strings.TrimSpace(text) == "" {
+		o.what = e.Invocation.Args[0]
 	}
 	return o
 }
 
-// message says of a command that it could not start.
-func (o *obstacle) message(e *execution) string {
-	text := fmt.Sprintf("`%s` could not start", fault.Clip(clean(e.run.String()), 200))
+// message says that a command could not start.
+func (o *startFailure) message(e *execution) string {
+	text := fmt.Sprintf("`%s` could not start", fault.Clip(output.Clean(e.Invocation.String()), 200))
 	switch {
 	case o.what != "":
 		text += ": " + o.what + " is not installed"
-	case e.result.ExitCode == 126:
+	case e.Result.ExitCode == 126:
 		text += ": a program may not be executed"
-	case e.result.ExitCode == 127:
+	case e.Result.ExitCode == 127:
 		text += ": a program was not found"
 	}
 	if o.line != "" {
 		text += ": " + o.line
 	}
-	return message(text)
+	return output.Message(text)
 }
 
 // unstarted is the first command of the check that could not begin its work, nil if
 // all could.
 func (r *run) unstarted() *execution {
 	for _, e := range r.executions {
-		if e.obstacle() != nil {
+		if e.startFailure() != nil {
 			return e
 		}
 	}

@@ -1,0 +1,195 @@
+package pin
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// compare judges a test that is still there, by the worst that was done to it.
+func (j *judge) compare(b, a *testfile.Unit, m *matcher) {
+	name, file := testfile.Clean(a.Name), a.File.Path
+	if why := newSkip(b, a); why != "" {
+		if a.Parent == nil || !inherited(b, a) {
+			j.report(Skipped, a.Name, file, a.Line, "%s is skipped now: %s; a skipped test never counts as passed", name, why)
+		}
+		return
+	}
+	if b.Body == a.Body && j.before.Tally(b) == j.after.Tally(a) && slices.Equal(b.Cases, a.Cases) {
+		return
+	}
+	bt, at := j.before.TallyWithSubtests(b), j.after.TallyWithSubtests(a)
+	bo, ao := j.before.Tally(b), j.after.Tally(a)
+	switch {
+	case bt.Total > 0 && at.Total == 0:
+		j.report(Emptied, a.Name, file, a.Line, "%s checks nothing any more; it made %d checks", name, bt.Total)
+	case !b.Empty && a.Empty && len(m.children[a]) == 0:
+		j.report(Emptied, a.Name, file, a.Line, "%s has an empty body", name)
+	default:
+		if why := j.weakening(b, a, bo, ao, m); why != "" {
+			j.report(Weakened, a.Name, file, a.Line, "%s checks less: %s", name, why)
+			return
+		}
+		j.edited(b, a)
+	}
+}
+
+// weakening says how a test checks less than before, if it does.
+func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher) string {
+	bt, at := j.before.TallyWithSubtests(b), j.after.TallyWithSubtests(a)
+	if lost := lostCases(b, a, m.addedCases); len(a.Cases) > 0 && lost > 0 {
+		return fmt.Sprintf("%d of its %d cases are gone", lost, len(b.Cases))
+	}
+	fewer := ao.Total < bo.Total && at.Total < bt.Total
+	switch {
+	case fewer && m.split(b, a):
+		return ""
+	case fewer:
+		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
+	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
+		return "an exact comparison became one that nearly anything satisfies"
+	case ao.Always < bo.Always && at.Always < bt.Always && at.Total <= bt.Total:
+		return fmt.Sprintf("%d of %d checks are made under a condition only", bt.Always-at.Always, bt.Always)
+	default:
+		return ""
+	}
+}
+
+// edited reports a test that changed without checking less.
+func (j *judge) edited(b, a *testfile.Unit) {
+	if b.Body == a.Body && slices.Equal(b.Cases, a.Cases) {
+		return // what it calls checks more
+	}
+	name := testfile.Clean(a.Name)
+	if onlyGrows(b, a) {
+		j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited; all that it checked is still checked", name)
+		j.problems[len(j.problems)-1].Severity = contract.SeverityMinor
+		return
+	}
+	j.report(Edited, a.Name, a.File.Path, a.Line, "%s is edited: what it does or expects is not what it was", name)
+}
+
+// judgeHelpers judges code of test files outside tests: helpers that lost assertions,
+// and other code that tests need.
+func (j *judge) judgeHelpers(p pair) {
+	if p.file.same() || !p.file.Existed || !p.file.Exists || p.after.Broken != "" || p.after.Excluded != "" || languageOf(p.before.Path).IgnoreHelpers {
+		return
+	}
+	helpers := map[string]*testfile.Unit{}
+	for _, u := range p.after.Units {
+		if !u.Test {
+			helpers[u.Key] = u
+		}
+	}
+	for _, b := range p.before.Units {
+		a := helpers[b.Key]
+		if b.Test || b.Key == "" || a == nil || a.Body == b.Body || b.Local {
+			continue
+		}
+		bt, at := j.before.Tally(b), j.after.Tally(a)
+		if at.Total < bt.Total {
+			j.report(Weakened, "", a.File.Path, a.Line, "%s, which tests lean on, checks less: %d checks instead of %d", testfile.Clean(a.Name), at.Total, bt.Total)
+			continue
+		}
+		j.report(Edited, "", a.File.Path, a.Line, "%s, which tests lean on, is edited", testfile.Clean(a.Name))
+	}
+	if lost := missing(p.before.Statements, p.after.Statements); lost > 0 {
+		j.report(Edited, "", p.file.Path, 0, "%d statements that tests in %s lean on are not what they were", lost, testfile.Clean(p.file.Path))
+	}
+}
+
+// newSkip says why a test does not run any more, if that is new.
+func newSkip(b, a *testfile.Unit) string {
+	was, is := allSkips(b), allSkips(a)
+	if slices.ContainsFunc(was, func(s testfile.Skip) bool { return s.Always }) {
+		return ""
+	}
+	for _, s := range is {
+		if s.Always {
+			return s.Reason
+		}
+	}
+	if len(is) > len(was) {
+		why := is[len(is)-1].Reason
+		for _, s := range is {
+			if !slices.Contains(was, s) {
+				why = s.Reason
+				break
+			}
+		}
+		return why + " (under a condition)"
+	}
+	if a.EarlyReturns > b.EarlyReturns {
+		return "it returns under a condition before it checks anything"
+	}
+	return ""
+}
+
+// allSkips are the skips of a test and of all that it is in.
+func allSkips(u *testfile.Unit) []testfile.Skip {
+	var out []testfile.Skip
+	for depth := 0; u != nil && depth < testfile.MaxDepth; u, depth = u.Parent, depth+1 {
+		out = append(out, u.Skips...)
+	}
+	return out
+}
+
+// inherited: it is the test around this one that is newly skipped, and will be
+// reported.
+func inherited(b, a *testfile.Unit) bool {
+	return a.Parent.Test && b.Parent != nil && newSkip(b.Parent, a.Parent) != ""
+}
+
+// lostCases is how many cases of a table are gone and not found in another test.
+func lostCases(b, a *testfile.Unit, added map[lexer.Digest]int) int {
+	if len(a.Cases) >= len(b.Cases) {
+		return 0
+	}
+	have := count(a.Cases)
+	lost := len(b.Cases) - len(a.Cases)
+	for _, r := range b.Cases {
+		if have[r] > 0 {
+			have[r]--
+		} else if added[r] > 0 {
+			lost--
+		}
+	}
+	return max(0, lost)
+}
+
+func count(digests []lexer.Digest) map[lexer.Digest]int {
+	out := make(map[lexer.Digest]int, len(digests))
+	for _, d := range digests {
+		out[d]++
+	}
+	return out
+}
+
+// missing is how many of the digests are not among the others.
+func missing(of, among []lexer.Digest) int {
+	have := count(among)
+	n := 0
+	for _, d := range of {
+		if have[d] == 0 {
+			n++
+		} else {
+			have[d]--
+		}
+	}
+	return n
+}
+
+func texts(u *testfile.Unit) []lexer.Digest {
+	out := make([]lexer.Digest, 0, len(u.Checks))
+	for _, c := range u.Checks {
+		out = append(out, c.Digest)
+	}
+	return out
+}
+
+func onlyGrows(b, a *testfile.Unit) bool {
+	return len(a.Checks)+len(a.Cases) > len(b.Checks)+len(b.Cases) && missing(texts(b), texts(a)) == 0 && missing(b.Cases, a.Cases) == 0
+}

@@ -1,0 +1,392 @@
+package golang
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// scope is what names mean within one function.
+type scope struct {
+	testing   map[string]bool // variables of type *testing.T and the like
+	asserters map[string]bool // assert.New(t), s.Require()
+	closures  map[string]string
+	tables    map[string][]ast.Expr
+	receiver  string
+}
+
+// walker goes through the statements of a unit and counts what it checks.
+type walker struct {
+	g      *file
+	u      *testfile.Unit
+	scope  *scope
+	weight int      // how often this place is passed: once for each case of a table
+	depth  int      // conditions around this place
+	guard  ast.Node // the innermost condition
+	inner  bool     // in a function within the function
+}
+
+func (w walker) parameters(f *ast.FuncType) {
+	for _, p := range f.Params.List {
+		switch testingType(p.Type) {
+		case "T", "B", "F", "TB":
+			for _, n := range p.Names {
+				w.scope.testing[n.Name] = true
+			}
+		}
+	}
+}
+
+// Visit lets ast.Walk go through a unit.
+func (w walker) Visit(n ast.Node) ast.Visitor {
+	switch n := n.(type) {
+	case *ast.BlockStmt:
+		w.block(n.List)
+		return nil
+	case *ast.CaseClause:
+		return w.clause(n, n.Body)
+	case *ast.CommClause:
+		return w.clause(n, n.Body)
+	case *ast.IfStmt:
+		w.branch(n)
+		return nil
+	case *ast.RangeStmt:
+		w.loop(n)
+		return nil
+	case *ast.ForStmt:
+		if n.Cond != nil && constant(w.g, n.Cond) == testfile.False {
+			return nil
+		}
+	case *ast.AssignStmt:
+		return w.assign(n)
+	case *ast.ValueSpec:
+		recordTables(w.scope.tables, idents(n.Names), n.Values)
+	case *ast.FuncLit:
+		inner := w
+		inner.inner = true
+		inner.parameters(n.Type)
+		inner.block(n.Body.List)
+		return nil
+	case *ast.CallExpr:
+		return w.call(n, false)
+	case *ast.ExprStmt:
+		if call, ok := n.X.(*ast.CallExpr); ok {
+			if v := w.call(call, true); v != nil {
+				walkCall(v, call)
+			}
+			return nil
+		}
+	case *ast.SelectorExpr:
+		ast.Walk(w, n.X)
+		return nil
+	case *ast.Ident:
+		w.use(n.Name, 0)
+	}
+	return w
+}
+
+func walkCall(v ast.Visitor, call *ast.CallExpr) {
+	ast.Walk(v, call.Fun)
+	for _, a := range call.Args {
+		ast.Walk(v, a)
+	}
+}
+
+// use records that a function is called or passed on.
+func (w walker) use(name string, fallback int) {
+	if local, ok := w.scope.closures[name]; ok {
+		name = local
+	}
+	w.u.Calls = append(w.u.Calls, testfile.Call{Key: name, Weight: w.weight, Conditional: w.depth > 0, Assumed: fallback})
+}
+
+// block goes through statements up to the one after which nothing runs, and
+// reports whether there is one.
+func (w walker) block(list []ast.Stmt) bool {
+	for i, s := range list {
+		before := len(w.u.Checks) + len(w.u.Calls)
+		ast.Walk(w, s)
+		if !w.ends(s, testfile.MaxDepth) {
+			continue
+		}
+		if _, returns := s.(*ast.ReturnStmt); returns && before == 0 && i < len(list)-1 && w.depth == 0 && !w.inner {
+			w.u.Skips = append(w.u.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
+		}
+		return true
+	}
+	return false
+}
+
+// ends reports whether nothing after a statement runs. It looks a bounded number of
+// levels down.
+func (w walker) ends(s ast.Stmt, levels int) bool {
+	if levels == 0 {
+		return false
+	}
+	switch s := s.(type) {
+	case *ast.ReturnStmt, *ast.BranchStmt:
+		return true
+	case *ast.BlockStmt:
+		return slices.ContainsFunc(s.List, func(s ast.Stmt) bool { return w.ends(s, levels-1) })
+	case *ast.LabeledStmt:
+		return w.ends(s.Stmt, levels-1)
+	case *ast.IfStmt:
+		return constant(w.g, s.Cond) == testfile.True && w.ends(s.Body, levels-1)
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		name := w.g.callee(call)
+		switch name {
+		case "panic", "os.Exit", "syscall.Exit", "runtime.Goexit":
+			return true
+		}
+		x, method, _ := strings.Cut(name, ".")
+		return w.isTesting(x) && slices.Contains([]string{"Skip", "Skipf", "SkipNow", "Fatal", "Fatalf", "FailNow"}, method)
+	}
+	return false
+}
+
+func (w walker) clause(n ast.Node, body []ast.Stmt) ast.Visitor {
+	w.depth++
+	w.guard = n
+	w.block(body)
+	return nil
+}
+
+func (w walker) branch(n *ast.IfStmt) {
+	if n.Init != nil {
+		ast.Walk(w, n.Init)
+	}
+	known := constant(w.g, n.Cond)
+	if known != testfile.False {
+		ast.Walk(w, n.Cond)
+		then := w
+		then.guard = n
+		if known != testfile.True {
+			then.depth++
+		}
+		checked := len(w.u.Checks)
+		then.block(n.Body.List)
+		if known != testfile.True && checked == 0 && len(w.u.Checks) == 0 && w.depth == 0 && !w.inner && endsWithReturn(n.Body.List) {
+			w.u.EarlyReturns++
+		}
+	}
+	if n.Else != nil && known != testfile.True {
+		other := w
+		if _, chain := n.Else.(*ast.IfStmt); !chain && known != testfile.False {
+			other.depth++
+			other.guard = n
+		}
+		ast.Walk(other, n.Else)
+	}
+}
+
+// endsWithReturn reports whether statements end with a return.
+func endsWithReturn(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	_, ok := list[len(list)-1].(*ast.ReturnStmt)
+	return ok
+}
+
+// loop goes through a loop over a table once for each of its cases.
+func (w walker) loop(n *ast.RangeStmt) {
+	ast.Walk(w, n.X)
+	if list, ok := w.table(n.X); ok {
+		w.weight = testfile.Saturate(w.weight * len(list))
+		if !w.g.result.Full() {
+			rows := make([]lexer.Digest, 0, len(list))
+			for _, e := range list {
+				rows = append(rows, w.g.digest(e))
+			}
+			w.g.result.AddCases(w.u, rows)
+		}
+	}
+	w.block(n.Body.List)
+}
+
+func (w walker) table(x ast.Expr) ([]ast.Expr, bool) {
+	if list, ok := elements(x); ok {
+		return list, true
+	}
+	id, ok := ast.Unparen(x).(*ast.Ident)
+	if !ok {
+		return nil, false
+	}
+	if list, ok := w.scope.tables[id.Name]; ok {
+		return list, true
+	}
+	list, ok := w.g.tables[id.Name]
+	return list, ok
+}
+
+// assign records what variables stand for.
+func (w walker) assign(n *ast.AssignStmt) ast.Visitor {
+	recordTables(w.scope.tables, n.Lhs, n.Rhs)
+	for i, x := range n.Lhs {
+		id, ok := x.(*ast.Ident)
+		if !ok || len(n.Lhs) != len(n.Rhs) {
+			ast.Walk(w, x)
+			continue
+		}
+		switch v := ast.Unparen(n.Rhs[i]).(type) {
+		case *ast.FuncLit:
+			w.closure(id.Name, v)
+			continue
+		case *ast.CallExpr:
+			if w.isAsserter(v) {
+				w.scope.asserters[id.Name] = true
+				continue
+			}
+		}
+		if w.scope.testing[id.Name] {
+			delete(w.scope.testing, id.Name) // it is something else from here on
+		}
+		ast.Walk(w, n.Rhs[i])
+	}
+	if len(n.Lhs) != len(n.Rhs) {
+		for _, x := range n.Rhs {
+			ast.Walk(w, x)
+		}
+	}
+	return nil
+}
+
+// closure makes a function within a function a unit of its own: what it checks
+// counts where it is called.
+func (w walker) closure(name string, f *ast.FuncLit) {
+	u := w.g.result.Add(&testfile.Unit{
+		Name: w.u.Name + "." + name, Key: w.u.Name + localMark + name + localMark + strconv.Itoa(len(w.scope.closures)), Local: true,
+		Line: w.g.line(f), Empty: len(f.Body.List) == 0, Body: w.g.digest(f),
+	})
+	w.scope.closures[name] = u.Key
+	inner := w
+	inner.u, inner.weight, inner.depth, inner.inner = u, 1, 0, true
+	inner.parameters(f.Type)
+	inner.block(f.Body.List)
+}
+
+func (w walker) isTesting(name string) bool { return w.scope.testing[name] }
+
+// call judges a call: a subtest, a check, a skip, or a helper. It returns nil
+// where all of it was walked.
+func (w walker) call(n *ast.CallExpr, statement bool) ast.Visitor {
+	if w.subtest(n) {
+		return nil
+	}
+	name := w.g.callee(n)
+	x, method, _ := strings.Cut(name, ".")
+	root := w.root(n.Fun)
+	switch {
+	case w.isTesting(x) && method != "" || root == w.scope.receiver && root != "" && testingMethod(n.Fun):
+		w.testingCall(n, name[strings.LastIndexByte(name, '.')+1:])
+		return w
+	case w.isCheck(n, root):
+		w.check(n, root)
+		return w
+	}
+	fallback := 0
+	if statement && slices.ContainsFunc(n.Args, w.passesTesting) {
+		fallback = 1
+	}
+	switch f := ast.Unparen(n.Fun).(type) {
+	case *ast.Ident:
+		w.use(f.Name, fallback)
+		for _, a := range n.Args {
+			ast.Walk(w, a)
+		}
+		return nil
+	case *ast.SelectorExpr:
+		if _, imported := w.g.imports[root]; imported && root == x {
+			w.use(root+"."+f.Sel.Name, fallback) // never known, but counted
+		} else {
+			w.use("."+f.Sel.Name, fallback)
+		}
+	}
+	return w
+}
+
+// testingMethod recognizes s.T().Fatal.
+func testingMethod(f ast.Expr) bool {
+	sel, ok := f.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	call, ok := sel.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	inner, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && inner.Sel.Name == "T"
+}
+
+func (w walker) passesTesting(a ast.Expr) bool {
+	switch a := ast.Unparen(a).(type) {
+	case *ast.Ident:
+		return w.isTesting(a.Name)
+	case *ast.CallExpr:
+		return w.scope.receiver != "" && w.g.callee(a) == w.scope.receiver+".T"
+	}
+	return false
+}
+
+// root is the name that a chain of calls begins with.
+func (w walker) root(x ast.Expr) string {
+	for range testfile.MaxDepth {
+		switch t := ast.Unparen(x).(type) {
+		case *ast.SelectorExpr:
+			x = t.X
+		case *ast.CallExpr:
+			x = t.Fun
+		case *ast.IndexExpr:
+			x = t.X
+		case *ast.Ident:
+			return t.Name
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+func (w walker) add(c testfile.Check) {
+	c.Weight = w.weight
+	w.u.Checks = append(w.u.Checks, c)
+}
+
+// subtest makes t.Run("name", func…) a unit of its own.
+func (w walker) subtest(n *ast.CallExpr) bool {
+	x, method, _ := strings.Cut(w.g.callee(n), ".")
+	if method != "Run" || len(n.Args) != 2 || !w.isTesting(x) && x != w.scope.receiver || x == "" {
+		return false
+	}
+	title, ok := n.Args[0].(*ast.BasicLit)
+	f, isFunc := n.Args[1].(*ast.FuncLit)
+	if !ok || !isFunc || title.Kind != token.STRING {
+		return false
+	}
+	name, _ := strconv.Unquote(title.Value)
+	u := w.g.result.Add(&testfile.Unit{
+		Name: w.u.Name + "/" + strings.ReplaceAll(name, " ", "_"), Test: w.u.Test, Line: w.g.line(n), Parent: w.u,
+		Empty: len(f.Body.List) == 0, Skips: nil,
+	})
+	if w.depth > 0 {
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is run"})
+	}
+	inner := w
+	inner.u, inner.depth, inner.guard, inner.inner = u, 0, nil, false
+	inner.parameters(f.Type)
+	inner.block(f.Body.List)
+	whole := lexer.Span{From: w.g.token(f.Type.Pos()), To: w.g.token(f.End())}
+	u.Body = w.g.DigestWithout(whole, w.g.holes[u])
+	w.g.holes[w.u] = append(w.g.holes[w.u], w.g.span(n))
+	return true
+}

@@ -1,0 +1,51 @@
+// Package language says what a language provides so that its tests are judged.
+package language
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/settings"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// Language says how the tests of a language are found and read.
+type Language struct {
+	// Name is unique.
+	Name string
+	// Extensions are those of its files, with the dot.
+	Extensions []string
+	// IsTest reports whether a test runner looks for tests in the file at a path.
+	IsTest func(path string) bool
+	// IsSupport reports whether the file at a path is code that tests call; nil where none is.
+	IsSupport func(path string) bool
+	// Parse reads a file.
+	Parse func(s *testfile.File, data []byte)
+	// RunsAlone reports whether a runner can run a new test without the others. It is
+	// nil where no runner of the language can.
+	RunsAlone func(u *testfile.Unit) bool
+	// Settings are the files of its own tools that say which tests run.
+	Settings []settings.Rule
+	// FolderScope: tests can call the functions of their folder only, else all.
+	FolderScope bool
+	// BesideCode: tests stand in the files of the code that they test.
+	BesideCode bool
+	// IgnoreHelpers: changes of code outside tests are not judged.
+	IgnoreHelpers bool
+}
+
+// InFolder reports whether a path leads through a folder with one of these names.
+func InFolder(p string, names []string) bool {
+	return slices.ContainsFunc(folders(p), func(f string) bool { return slices.Contains(names, strings.ToLower(f)) })
+}
+
+func folders(p string) []string {
+	all := strings.Split(p, "/")
+	return all[:len(all)-1]
+}
+
+// TestFolders hold tests by convention.
+var TestFolders = []string{"test", "tests", "__tests__", "spec", "specs", "e2e", "cypress", "integration-tests"}
+
+// RecordedFolders hold expected results by convention.
+var RecordedFolders = []string{"testdata", "__snapshots__", "fixtures", "golden", "goldens", "snapshots", "__fixtures__", "test-data"}

@@ -1,0 +1,26 @@
+package pin
+
+import (
+	"path"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/golang"
+	"github.com/rocketgpt/orchestrator/internal/pin/java"
+	"github.com/rocketgpt/orchestrator/internal/pin/javascript"
+	"github.com/rocketgpt/orchestrator/internal/pin/language"
+	"github.com/rocketgpt/orchestrator/internal/pin/python"
+	"github.com/rocketgpt/orchestrator/internal/pin/rust"
+)
+
+// languages are those whose tests are judged.
+var languages = []*language.Language{&golang.Language, &javascript.Language, &python.Language, &rust.Language, &java.Language}
+
+// languageOf is the language of the file at a path; one without a name where it is not known.
+func languageOf(p string) *language.Language {
+	for _, l := range languages {
+		if slices.Contains(l.Extensions, path.Ext(p)) {
+			return l
+		}
+	}
+	return &language.Language{}
+}

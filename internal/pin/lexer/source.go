@@ -1,0 +1,187 @@
+// Package lexer cuts source text into tokens.
+//
+// Strings, comments and brackets are honored; nothing is parsed. The digest of any
+// range of tokens costs the same, however long it is, and ignores what formatters
+// change.
+package lexer
+
+import (
+	"hash/maphash"
+	"math/bits"
+)
+
+// Source is a file as tokens. The digest of any range of them is free: nested tests
+// would take quadratic time otherwise.
+type Source struct {
+	Tokens  []Token
+	Pairs   []int    // index of the bracket that closes or opens this one, or -1
+	hashes  []uint64 // of the tokens before
+	counts  []int    // of the tokens before that mean something
+	powers  []uint64
+	Broken  string // why it is not valid code
+	TooDeep bool   // it is nested deeper than any code
+}
+
+// MaxNesting is how deep brackets may be nested.
+const MaxNesting = 400
+
+var (
+	hashSeed  = maphash.MakeSeed()
+	hashBase  = maphash.String(hashSeed, "base") % hashPrime
+	hashPrime = uint64(1)<<61 - 1
+)
+
+func mulmod(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	_, rem := bits.Div64(hi%hashPrime, lo, hashPrime)
+	return rem
+}
+
+// Index prepares a source for digests and matches its brackets.
+func (s *Source) Index() *Source {
+	n := len(s.Tokens)
+	s.hashes, s.powers, s.counts = make([]uint64, n+1), make([]uint64, n+1), make([]int, n+1)
+	s.powers[0] = 1
+	for i, t := range s.Tokens {
+		s.powers[i+1] = mulmod(s.powers[i], hashBase)
+		s.hashes[i+1], s.counts[i+1] = s.hashes[i], s.counts[i]
+		if t.Is(";") { // formatters add and remove them
+			continue
+		}
+		h := maphash.String(hashSeed, t.Text) % hashPrime
+		if t.Kind == Text {
+			h ^= 1
+		}
+		s.hashes[i+1] = (mulmod(s.hashes[i], hashBase) + h%hashPrime) % hashPrime
+		s.counts[i+1]++
+	}
+	s.match()
+	return s
+}
+
+var closers = map[string]string{"(": ")", "[": "]", "{": "}"}
+
+func (s *Source) match() {
+	s.Pairs = make([]int, len(s.Tokens))
+	var open []int
+	for i, t := range s.Tokens {
+		s.Pairs[i] = -1
+		if t.Kind != Punct {
+			continue
+		}
+		switch t.Text {
+		case "(", "[", "{":
+			open = append(open, i)
+			if len(open) > MaxNesting {
+				s.Fail("it is nested too deeply")
+				s.TooDeep = true
+				return
+			}
+		case ")", "]", "}":
+			if len(open) == 0 || closers[s.Tokens[open[len(open)-1]].Text] != t.Text {
+				s.Fail("a bracket closes what was not opened")
+				continue
+			}
+			s.Pairs[i], s.Pairs[open[len(open)-1]] = open[len(open)-1], i
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		s.Fail("a bracket is not closed")
+	}
+}
+
+// Fail records why the source is not valid code. The first reason counts.
+func (s *Source) Fail(why string) {
+	if s.Broken == "" {
+		s.Broken = why
+	}
+}
+
+// Digest is the digest of the tokens from (inclusive) to (exclusive).
+func (s *Source) Digest(from, to int) Digest {
+	from, to = max(from, 0), min(to, len(s.Tokens))
+	if from >= to {
+		return 0
+	}
+	return Digest(s.hash(from, to)) + 1
+}
+
+func (s *Source) hash(from, to int) uint64 {
+	lost := mulmod(s.hashes[from], s.powers[s.counts[to]-s.counts[from]])
+	return (s.hashes[to] + hashPrime - lost) % hashPrime
+}
+
+// At is the token of an index, or an empty one.
+func (s *Source) At(i int) Token {
+	if i < 0 || i >= len(s.Tokens) {
+		return Token{}
+	}
+	return s.Tokens[i]
+}
+
+// Close is the index of the bracket that closes the one at i; the end of the
+// source when nothing does.
+func (s *Source) Close(i int) int {
+	if i < 0 || i >= len(s.Pairs) {
+		return len(s.Tokens)
+	}
+	if s.Pairs[i] < i {
+		return len(s.Tokens)
+	}
+	return s.Pairs[i]
+}
+
+// Split cuts the tokens between an opening bracket and its end at the commas
+// that stand directly in it; none where nothing closes it.
+func (s *Source) Split(open int) []Span {
+	end := s.Close(open)
+	if end >= len(s.Tokens) {
+		return nil // the rest of a long file would be looked at for each of many
+	}
+	var out []Span
+	from := open + 1
+	for i := from; i < end; i++ {
+		if s.Pairs[i] > i {
+			i = s.Pairs[i]
+			continue
+		}
+		if s.At(i).Is(",") {
+			out = append(out, Span{from, i})
+			from = i + 1
+		}
+	}
+	if from < end {
+		out = append(out, Span{from, end})
+	}
+	return out
+}
+
+// DigestWithout is the digest of a span as if some spans in it, which are sorted,
+// were not there.
+func (s *Source) DigestWithout(whole Span, holes []Span) Digest {
+	whole = Span{max(whole.From, 0), min(whole.To, len(s.Tokens))}
+	var out uint64
+	at := whole.From
+	add := func(to int) {
+		if at < to {
+			out = (mulmod(out, s.powers[s.counts[to]-s.counts[at]]) + s.hash(at, to)) % hashPrime
+		}
+	}
+	for _, h := range holes {
+		if h.From >= at && h.To <= whole.To {
+			add(h.From)
+			at = h.To
+		}
+	}
+	add(whole.To)
+	return Digest(out) + 1
+}
+
+// MaxStatement is how many tokens of a statement without braces are looked at.
+const MaxStatement = 400
+
+// TextDigest is the digest of a text that is no token.
+func TextDigest(s string) Digest {
+	return (&Source{Tokens: []Token{{Kind: Text, Text: s}}}).Index().Digest(0, 1)
+}

@@ -1,0 +1,113 @@
+package pin
+
+import (
+	"context"
+	"path"
+	"regexp"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// RuleUnproven is the rule of a finding about a new test that does not need the
+// change that came with it.
+const RuleUnproven = "new-tests/unproven"
+
+// Added is a test that a change adds, or gives new cases.
+type Added struct {
+	// Path and Line are where it is.
+	Path string
+	Line int
+	// Name names it as [Problem.Test] does. It comes from the repository:
+	// it may be long and hold anything.
+	Name string
+	// Cases says that the test is an old one, whose table has new cases.
+	Cases bool
+	// Suite says that it is a method of a Go suite, or inside one: it runs below a
+	// test whose name is not known.
+	Suite bool
+}
+
+// Finding says that a test was seen not to fail without the change. why
+// completes "TestLogin …".
+func (a Added) Finding(why string) contract.Finding {
+	what := testfile.Clean(a.Name)
+	if a.Cases {
+		what = "a new case of " + what
+	}
+	return Problem{
+		Path: a.Path, Line: a.Line, Severity: contract.SeverityMedium,
+		Message: what + " " + why,
+	}.finding(RuleUnproven)
+}
+
+// NewTests lists the tests that a change adds, and those whose tables it gives
+// new cases: of Go, JavaScript, TypeScript and Python, in the order of the files.
+// A test that was moved or renamed with the same body is not new, and a test inside a
+// new one is listed with that one.
+func NewTests(ctx context.Context, files []File) ([]Added, error) {
+	j, err := readFiles(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	m := newMatcher(j.pairs)
+	m.match()
+	before := make(map[*testfile.Unit]*testfile.Unit, len(m.found))
+	for b, a := range m.found {
+		before[a] = b
+	}
+	var out []Added
+	for _, p := range j.pairs {
+		runsAlone := languageOf(p.after.Path).RunsAlone
+		if p.file.same() || p.after.Broken != "" || p.after.Excluded != "" || runsAlone == nil {
+			continue
+		}
+		for _, a := range p.after.Tests() {
+			b := before[a]
+			isNew := b == nil && !within(a, before)
+			grown := b != nil && len(a.Cases) > len(b.Cases) && missing(a.Cases, b.Cases) > 0
+			if (isNew || grown) && runsAlone(a) {
+				out = append(out, Added{Path: p.file.Path, Line: a.Line, Name: a.Name, Cases: grown, Suite: inSuite(a)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// within reports whether the test is inside a test that is new too.
+func within(u *testfile.Unit, before map[*testfile.Unit]*testfile.Unit) bool {
+	for depth := 0; u.Parent != nil && depth < testfile.MaxDepth; depth++ {
+		if u = u.Parent; u.Test && before[u] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// inSuite reports whether the test is a method of a suite, or inside one.
+func inSuite(u *testfile.Unit) bool {
+	for depth := 0; !u.Method && u.Parent != nil && depth < testfile.MaxDepth; depth++ {
+		u = u.Parent
+	}
+	return u.Method
+}
+
+// OfTests reports whether the file at this path belongs to the tests: it holds them,
+// helps them, or is what they compare with. A file of a language whose tests stand
+// beside the code does not.
+func OfTests(p string) bool {
+	p = cleanPath(p)
+	return p != "" && !languageOf(p).BesideCode && (runs(p) || supports(p) || isRecorded(p))
+}
+
+var (
+	proseFile = regexp.MustCompile(`(?i)\.(md|mdx|markdown|rst|adoc)$`)
+	proseName = regexp.MustCompile(`(?i)^(readme|changelog|changes|history|license|licence|notice|authors|contributing|codeowners)(\.txt)?$`)
+)
+
+// IsCode reports whether a change of the file at this path can be what a new test is
+// about: it does not belong to the tests, does not say how they run, and is not prose.
+func IsCode(p string) bool {
+	p = cleanPath(p)
+	return p != "" && !OfTests(p) && settingsOf(p) == nil && !proseFile.MatchString(p) && !proseName.MatchString(path.Base(p))
+}

@@ -1,0 +1,29 @@
+// Package python reads tests in Python, and the settings of pytest and tox, by their
+// tokens.
+package python
+
+import (
+	"path"
+	"regexp"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/language"
+	"github.com/rocketgpt/orchestrator/internal/pin/settings"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+var testFile = regexp.MustCompile(`^(test_.*|.*_test|tests?)\.py$`)
+
+// Language is Python.
+var Language = language.Language{
+	Name: "python", Extensions: []string{".py"},
+	IsTest: func(p string) bool { return testFile.MatchString(path.Base(p)) },
+	IsSupport: func(p string) bool {
+		return path.Base(p) == "conftest.py" || language.InFolder(p, language.TestFolders)
+	},
+	Parse:     parse,
+	RunsAlone: func(*testfile.Unit) bool { return true },
+	Settings: []settings.Rule{
+		{Path: regexp.MustCompile(`(^|/)(\.?pytest\.ini|pytest\.toml|setup\.cfg|tox\.ini|pyproject\.toml)$`), Judge: pytestConfig},
+		{Path: regexp.MustCompile(`(^|/)conftest\.py$`), Judge: conftest},
+	},
+}

@@ -1,0 +1,164 @@
+package python
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/settings"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+var (
+	iniSection = regexp.MustCompile(`^\s*\[+([^\]]+)\]+`)
+	iniKey     = regexp.MustCompile(`^([A-Za-z_][\w.-]*)\s*[=:]\s*(.*)$`)
+)
+
+// pytestSections hold settings of pytest.
+var pytestSections = map[string]bool{"pytest": true, "tool:pytest": true, "tool.pytest.ini_options": true, "tool.pytest": true}
+
+// iniFile is what an INI or TOML file says of tests: settings of pytest, and
+// commands of tox and the like.
+type iniFile struct {
+	pytest   map[string]*strings.Builder
+	commands strings.Builder
+}
+
+func (f *iniFile) value(key string) string {
+	if b := f.pytest[key]; b != nil {
+		return b.String()
+	}
+	return ""
+}
+
+func (f *iniFile) words(key string) []string { return wordsInValue.FindAllString(f.value(key), -1) }
+
+// readIni reads INI and TOML files alike: keys, and values with their further
+// lines.
+func readIni(data []byte) *iniFile {
+	f := &iniFile{pytest: map[string]*strings.Builder{}}
+	section, key := "", ""
+	depth := 0
+	for _, line := range settings.Uncommented(data, "#") {
+		if m := iniSection.FindStringSubmatch(line); m != nil && depth <= 0 {
+			section, key = strings.TrimSpace(m[1]), ""
+			continue
+		}
+		if m := iniKey.FindStringSubmatch(line); m != nil && depth <= 0 {
+			key, line = m[1], m[2]
+			if strings.HasPrefix(key, "ignore_") && strings.HasPrefix(strings.ToLower(line), "true") {
+				f.commands.WriteString(key + "\n")
+			}
+		}
+		depth += strings.Count(line, "[") - strings.Count(line, "]")
+		switch {
+		case pytestSections[section] && key != "":
+			if f.pytest[key] == nil {
+				f.pytest[key] = &strings.Builder{}
+			}
+			f.pytest[key].WriteString(" " + line)
+		case key == "commands" || key == "commands_pre" || strings.Contains(section, "scripts"):
+			f.commands.WriteString(line + "\n")
+		}
+	}
+	return f
+}
+
+var wordsInValue = regexp.MustCompile(`[^\s\[\]"',]+`)
+
+// pytestConfig judges the settings of pytest and the commands of tox.
+func pytestConfig(c *settings.Change) {
+	before, after := readIni(c.Before), readIni(c.After)
+	if why := settings.Suppressed(before.value("addopts"), after.value("addopts")); why != "" {
+		c.Exclude("addopts", "addopts: "+why)
+	}
+	for _, k := range []string{"testpaths", "python_files", "python_classes", "python_functions"} {
+		compareSelection(c, k, before, after)
+	}
+	for _, k := range []string{"norecursedirs", "collect_ignore", "collect_ignore_glob"} {
+		was := lexer.Set(strings.Join(before.words(k), " "))
+		for _, v := range after.words(k) {
+			if !was[v] && !settings.NoTests.MatchString(v) {
+				c.Exclude(k, k+" leaves out "+v)
+				break
+			}
+		}
+	}
+	was, is := before.commands.String(), after.commands.String()
+	if why := settings.Suppressed(was, is); why != "" {
+		c.Exclude("commands", "commands: "+why)
+	} else if len(settings.TestRunner.FindAllString(was, -1)) > len(settings.TestRunner.FindAllString(is, -1)) {
+		c.Exclude("commands", "tests that it ran are not run any more")
+	}
+}
+
+// pytestDefaults are the values of settings that are missing.
+var pytestDefaults = map[string][]string{
+	"python_files": {"test_*.py", "*_test.py"}, "python_classes": {"Test"}, "python_functions": {"test"},
+}
+
+// compareSelection judges a setting that picks tests: what it picked must still be
+// picked.
+func compareSelection(c *settings.Change, k string, before, after *iniFile) {
+	was, is := before.words(k), after.words(k)
+	if len(was) == 0 {
+		was = pytestDefaults[k]
+	}
+	if len(is) == 0 {
+		is = pytestDefaults[k]
+	}
+	if len(is) == 0 { // all of the repository is looked through
+		return
+	}
+	if len(was) == 0 {
+		if c.Existed {
+			c.Edit(k, k+" says now where tests are")
+		}
+		return
+	}
+	picked := lexer.Set(strings.Join(is, " "))
+	for _, v := range was {
+		wider := k != "testpaths" && (picked[v+"_"] || picked[v+"*"] || picked[v+"_*"] || picked["*"])
+		if !picked[v] && !wider {
+			c.Exclude(k, k+" does not pick "+v+" any more")
+			return
+		}
+	}
+}
+
+// conftestHooks are words by which a conftest.py keeps tests from running or
+// failing.
+var conftestHooks = lexer.Set(`skip skipif xfail deselected collect_ignore collect_ignore_glob pytest_ignore_collect exitstatus outcome
+	pytest_pyfunc_call pytest_runtest_protocol pytest_runtestloop pytest_collection_modifyitems wasxfail`)
+
+// conftest judges what a conftest.py does to the tests around it.
+func conftest(c *settings.Change) {
+	count := func(data []byte) map[string]int {
+		f := &file{Source: &lexer.Source{}, result: &testfile.File{}}
+		f.scan(data)
+		out := map[string]int{}
+		for _, l := range f.lines {
+			for _, t := range f.Tokens[l.from:l.to] {
+				if t.Kind == lexer.Word && conftestHooks[t.Text] {
+					out[t.Text]++
+				}
+				if t.Kind == lexer.Word && strings.HasPrefix(f.Tokens[l.from].Text, "collect_ignore") {
+					out["collect_ignore"]++
+				}
+			}
+			if strings.HasPrefix(f.Tokens[l.from].Text, "collect_ignore") {
+				out["collect_ignore"] += l.to - l.from
+			}
+		}
+		return out
+	}
+	before, after := count(c.Before), count(c.After)
+	for _, w := range slices.Sorted(maps.Keys(after)) {
+		if after[w] > before[w] {
+			c.Exclude(w, w+" keeps tests from running or failing")
+			return
+		}
+	}
+}

@@ -1,0 +1,379 @@
+package python
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+	"github.com/rocketgpt/orchestrator/internal/pin/testfile"
+)
+
+// file is a Python file that is being read.
+type file struct {
+	*lexer.Source
+	result  *testfile.File
+	lines   []logicalLine
+	holes   map[*testfile.Unit][]lexer.Span
+	root    *testfile.Unit
+	lists   map[string]int
+	dropped map[string]int // names of tests that mean something else after so many units
+}
+
+func parse(s *testfile.File, data []byte) {
+	f := &file{Source: &lexer.Source{}, result: s, holes: map[*testfile.Unit][]lexer.Span{}, root: &testfile.Unit{File: s}, lists: map[string]int{}, dropped: map[string]int{}}
+	f.scan(data)
+	f.Index()
+	if f.Broken != "" {
+		s.Broken = f.Broken
+		return
+	}
+	f.findBlockEnds()
+	for _, l := range f.lines {
+		if f.At(l.from+1).Is("=") && f.At(l.from+2).Is("[") {
+			f.lists[f.At(l.from).Text] = l.from + 2
+		}
+	}
+	f.walk(0, len(f.lines), testfile.Position{Unit: f.root, Weight: 1})
+	f.removeShadowed()
+	f.otherStatements()
+}
+
+// walk goes through logical lines and counts what they check.
+func (f *file) walk(from, to int, p testfile.Position) {
+	var decorators []int
+	if p.Nesting++; p.Nesting > lexer.MaxNesting {
+		return
+	}
+	for i := from; i < to; {
+		l := f.lines[i]
+		if f.At(l.from).Is("@") {
+			decorators = append(decorators, i)
+			i++
+			continue
+		}
+		next, dead := f.step(i, to, decorators, &p)
+		if dead && p.Unit.Key != "" && !strings.HasPrefix(p.Unit.Key, "class ") { // what a file defines is reported all the same
+			return
+		}
+		decorators = nil
+		i = max(next, i+1)
+	}
+}
+
+func (f *file) step(i, to int, decorators []int, p *testfile.Position) (int, bool) {
+	l := f.lines[i]
+	start := l.from
+	if f.At(start).Is("async") {
+		start++
+	}
+	switch f.At(start).Text {
+	case "def":
+		f.function(i, start, decorators, *p)
+	case "class":
+		f.class(i, start, decorators, *p)
+	case "if", "elif", "while":
+		return f.branch(i, to, p)
+	case "else", "except", "case", "match":
+		inner := *p
+		inner.TopLevel = false
+		inner.Conditions++
+		f.walkBlock(i, inner)
+	case "for":
+		f.loop(i, *p)
+	case "try":
+		inner := *p
+		inner.TopLevel = false
+		inner.Swallowed = inner.Swallowed || f.swallows(l.end, to, l.indent)
+		f.walkBlock(i, inner)
+	case "return", "raise", "continue", "break":
+		f.exit(i, to, p)
+		return l.end, true
+	default:
+		dead := f.expression(lexer.Span{From: l.from, To: l.to}, p)
+		inner := *p
+		inner.TopLevel = false
+		inner.Swallowed = inner.Swallowed || f.At(l.from).Is("with") && f.suppresses(l)
+		f.walk(i+1, l.end, inner)
+		return l.end, dead
+	}
+	return l.end, false
+}
+
+// suppresses: with suppress(AssertionError).
+func (f *file) suppresses(l logicalLine) bool {
+	for k := l.from; k < l.to; k++ {
+		if f.At(k).Is("suppress") {
+			return true
+		}
+	}
+	return false
+}
+
+// colon is where the head of a compound statement ends.
+func (f *file) colon(l logicalLine) int {
+	for k := l.from; k < l.to; k++ {
+		if f.Pairs[k] > k {
+			k = f.Pairs[k]
+		} else if f.At(k).Is(":") {
+			return k
+		}
+	}
+	return l.to
+}
+
+// walkBlock goes through what belongs to a compound statement, on its line and
+// below.
+func (f *file) walkBlock(i int, p testfile.Position) {
+	l := f.lines[i]
+	if c := f.colon(l); c+1 < l.to {
+		f.expression(lexer.Span{From: c + 1, To: l.to}, &p)
+	}
+	f.walk(i+1, l.end, p)
+}
+
+func (f *file) branch(i, to int, p *testfile.Position) (int, bool) {
+	l := f.lines[i]
+	colon := f.colon(l)
+	known := testfile.Constant(f.Source, lexer.Span{From: l.from + 1, To: colon})
+	then := *p
+	then.TopLevel = false
+	if known != testfile.True {
+		then.Conditions++
+		then.Guard = f.Digest(l.from, l.to)
+	}
+	checks := len(p.Unit.Checks)
+	if known != testfile.False {
+		f.expression(lexer.Span{From: l.from + 1, To: colon}, p)
+		f.walkBlock(i, then)
+	}
+	last := l
+	if l.end > i+1 {
+		last = f.lines[l.end-1]
+	}
+	leaves := f.At(last.from).Is("return") || last == l && f.At(colon+1).Is("return")
+	if !leaves || !p.TopLevel || checks > 0 || len(p.Unit.Checks) > 0 {
+		return l.end, known == testfile.True && leaves && l.end < to
+	}
+	switch known {
+	case testfile.True:
+		p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
+	case testfile.Unknown:
+		p.Unit.EarlyReturns++
+	default:
+	}
+	return l.end, known == testfile.True
+}
+
+func (f *file) loop(i int, p testfile.Position) {
+	l := f.lines[i]
+	colon := f.colon(l)
+	for k := l.from; k < colon; k++ {
+		if f.At(k).Is("in") {
+			p.Weight = testfile.Saturate(p.Weight * f.cases(k+1, p.Unit))
+			break
+		}
+	}
+	f.expression(lexer.Span{From: l.from + 1, To: colon}, &p)
+	p.TopLevel = false
+	f.walkBlock(i, p)
+}
+
+// cases records the cases of a list, and returns how many: 1 for what is not known.
+func (f *file) cases(i int, u *testfile.Unit) int {
+	if open, ok := f.lists[f.At(i).Text]; ok && f.At(i).Kind == lexer.Word {
+		i = open
+	}
+	if tuple := f.At(i).Is("(") && len(f.Split(i)) > 1; !tuple && !f.At(i).Is("[") {
+		return 1
+	}
+	return f.result.ListCases(u, f.Source, i)
+}
+
+// swallows reports whether a handler that follows lets no failed assertion out.
+func (f *file) swallows(i, to, indent int) bool {
+	for ; i < to && f.lines[i].indent == indent && f.At(f.lines[i].from).Is("except"); i = f.lines[i].end {
+		l := f.lines[i]
+		catches := f.colon(l) == l.from+1
+		for k := l.from; k < f.colon(l); k++ {
+			switch f.At(k).Text {
+			case "AssertionError", "Exception", "BaseException":
+				catches = true
+			}
+		}
+		end := l.to
+		if l.end > i+1 {
+			end = f.lines[l.end-1].to
+		}
+		if catches && !testfile.ReportsFailure(f.Source, lexer.Span{From: f.colon(l), To: end}) {
+			return true
+		}
+	}
+	return false
+}
+
+// exit takes return and raise.
+func (f *file) exit(i, to int, p *testfile.Position) {
+	l := f.lines[i]
+	if f.At(l.from).Is("raise") {
+		for k := l.from; k < l.to; k++ {
+			if f.At(k).Is("SkipTest") || f.At(k).Is("Skipped") {
+				p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: p.Conditions == 0, Reason: "it raises " + f.At(k).Text})
+				return
+			}
+		}
+		p.Add(testfile.Check{Digest: p.Guard ^ f.Digest(l.from, l.to), Conditional: p.Conditions > 1})
+		return
+	}
+	f.expression(lexer.Span{From: l.from + 1, To: l.to}, p)
+	if p.TopLevel && len(p.Unit.Checks)+len(p.Unit.Calls) == 0 && i+1 < to {
+		p.Unit.Skips = append(p.Unit.Skips, testfile.Skip{Always: true, Reason: "it returns before it checks anything"})
+	}
+}
+
+// function makes a function a unit.
+func (f *file) function(i, start int, decorators []int, p testfile.Position) {
+	l := f.lines[i]
+	name := f.At(start + 1)
+	inTests := p.Unit == f.root || strings.HasPrefix(p.Unit.Key, "class ")
+	u := f.result.Add(&testfile.Unit{
+		Name: name.Text, Key: name.Text, Line: name.Line, Parent: f.root, Empty: f.empty(i),
+		Test: inTests && strings.HasPrefix(name.Text, "test") && (p.Unit == f.root || p.Unit.Test || p.Unit.Key != ""),
+	})
+	if p.Unit != f.root {
+		u.Name = p.Unit.Name + "::" + name.Text
+		if u.Parent = p.Unit; !inTests {
+			u.Parent = nil
+		} else {
+			u.Key = "." + name.Text
+		}
+	}
+	u.Name = testfile.ShortName(u.Name)
+	if p.Conditions > 0 && p.Unit == f.root {
+		u.Skips = append(u.Skips, testfile.Skip{Always: false, Reason: "it is defined"})
+	}
+	if inTests && strings.HasSuffix(p.Unit.Key, "?") {
+		u.Test = false // its class holds no tests
+	}
+	weight := 1
+	for _, d := range decorators {
+		weight = testfile.Saturate(weight * f.decorate(f.lines[d], u))
+	}
+	inner := testfile.Position{Unit: u, Weight: weight, TopLevel: true, Nesting: p.Nesting}
+	if c := f.colon(l); c+1 < l.to {
+		f.expression(lexer.Span{From: c + 1, To: l.to}, &inner)
+	}
+	f.walk(i+1, l.end, inner)
+	end := f.end(i)
+	u.Body = f.DigestWithout(lexer.Span{From: start + 2, To: end}, f.holes[u])
+	from := l.from
+	if len(decorators) > 0 {
+		from = f.lines[decorators[0]].from
+		u.Body ^= f.Digest(from, l.from)
+	}
+	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: end})
+}
+
+// end is where the tokens of a line and of what is below it end.
+func (f *file) end(i int) int {
+	if l := f.lines[i]; l.end > i+1 {
+		return f.lines[l.end-1].to
+	}
+	return f.lines[i].to
+}
+
+func (f *file) empty(i int) bool {
+	l := f.lines[i]
+	if c := f.colon(l); c+1 < l.to && !f.At(c+1).Is("pass") && !f.At(c+1).Is("...") {
+		return false
+	}
+	for _, l := range f.lines[i+1 : l.end] {
+		if l.to-l.from != 1 || !f.At(l.from).Is("pass") && !f.At(l.from).Is("...") {
+			return false
+		}
+	}
+	return true
+}
+
+var testClass = regexp.MustCompile(`^Test|Tests?$|TestCase$`)
+
+func (f *file) class(i, start int, decorators []int, p testfile.Position) {
+	l := f.lines[i]
+	u := f.result.Add(&testfile.Unit{Name: f.At(start + 1).Text, Line: f.At(start).Line, Parent: f.root, Key: "class " + f.At(start+1).Text})
+	tests := testClass.MatchString(u.Name)
+	for k := start + 2; k < f.colon(l); k++ {
+		tests = tests || strings.Contains(f.At(k).Text, "Test") && f.At(k).Kind == lexer.Word
+	}
+	if p.Unit != f.root {
+		u.Name = p.Unit.Name + "::" + u.Name
+		u.Parent = p.Unit
+	}
+	if !tests {
+		u.Key += "?"
+	}
+	for _, d := range decorators {
+		f.decorate(f.lines[d], u)
+	}
+	f.walk(i+1, l.end, testfile.Position{Unit: u, Weight: 1, Nesting: p.Nesting})
+	u.Body = f.DigestWithout(lexer.Span{From: start + 2, To: f.end(i)}, f.holes[u])
+	from := l.from
+	if len(decorators) > 0 {
+		from = f.lines[decorators[0]].from
+	}
+	f.holes[p.Unit] = append(f.holes[p.Unit], lexer.Span{From: from, To: f.end(i)})
+}
+
+// decorate takes @pytest.mark.skip and the like, and returns how many cases a
+// parametrization has.
+func (f *file) decorate(l logicalLine, u *testfile.Unit) int {
+	for k := l.from; k < l.to && !f.At(k).Is("("); k++ {
+		name := f.At(k).Text
+		switch name {
+		case "skip", "expectedFailure", "skipIf", "skipUnless", "skipif", "xfail":
+			always := name == "skip" || name == "expectedFailure" || name == "xfail"
+			if args := f.Split(k + 1); !always && f.At(k+1).Is("(") && len(args) > 0 {
+				known := testfile.Constant(f.Source, args[0])
+				always = known == testfile.True && name != "skipUnless" || known == testfile.False && name == "skipUnless"
+			}
+			u.Skips = append(u.Skips, testfile.Skip{Always: always, Reason: "it is marked " + name})
+		case "parametrize":
+			if args := f.Split(k + 1); f.At(k+1).Is("(") && len(args) > 1 {
+				return f.cases(args[1].From, u)
+			}
+		}
+	}
+	return 1
+}
+
+// removeShadowed: of two functions with one name in one place only the last one runs.
+func (f *file) removeShadowed() {
+	last := map[string]*testfile.Unit{}
+	for _, u := range f.result.Units {
+		if u.Test {
+			last[u.Name] = u
+		}
+	}
+	for i, u := range f.result.Units {
+		switch {
+		case u.Test && last[u.Name] != u:
+			u.Test, u.Key = false, ""
+		case u.Test && f.dropped[u.Name] > i:
+			u.Skips = append(u.Skips, testfile.Skip{Always: true, Reason: "its name is given to something else"})
+		}
+	}
+}
+
+// otherStatements records what stands outside functions, without imports and lists.
+func (f *file) otherStatements() {
+	holes := f.holes[f.root]
+	for i := 0; i < len(f.lines); i++ {
+		l := f.lines[i]
+		for len(holes) > 0 && holes[0].To <= l.from {
+			holes = holes[1:]
+		}
+		inHole := len(holes) > 0 && holes[0].From <= l.from
+		list := f.At(l.from+1).Is("=") && f.At(l.from+2).Is("[")
+		if !inHole && !list && !f.At(l.from).Is("import") && !f.At(l.from).Is("from") {
+			f.result.Statements = append(f.result.Statements, f.Digest(l.from, l.to))
+		}
+	}
+}

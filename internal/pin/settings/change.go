@@ -1,0 +1,63 @@
+// Package settings judges changes of files that say which tests run, and whether their
+// result counts: Makefiles, workflows, build files and rgpt.yaml. It has what the
+// languages need to judge the settings of their own test runners.
+//
+// No file is executed to judge it.
+package settings
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Notice is what a change of settings does to tests.
+type Notice struct {
+	Text   string // of the new file, to point at
+	Reason string
+}
+
+// Change is a file of settings before and after a change.
+type Change struct {
+	Before, After   []byte
+	Existed, Exists bool
+	Excluded        []Notice // tests are left out, or their result does not count
+	Edited          []Notice // other changes
+}
+
+// Exclude records that tests are kept from running, or their result from counting.
+func (c *Change) Exclude(at, why string) { c.Excluded = append(c.Excluded, Notice{at, why}) }
+
+// Edit records that a setting has changed.
+func (c *Change) Edit(at, why string) { c.Edited = append(c.Edited, Notice{at, why}) }
+
+// Command judges a command that runs tests.
+func (c *Change) Command(what, before, after string) {
+	before, after = strings.TrimSpace(before), strings.TrimSpace(after)
+	why := Suppressed(before, after)
+	switch {
+	case before == after:
+	case why != "":
+		c.Exclude(after, what+": "+why)
+	case before == "":
+	case after == "":
+		c.Exclude(after, what+" is gone")
+	case TestRunner.MatchString(before) && !TestRunner.MatchString(after) && !indirectRunner.MatchString(after):
+		c.Exclude(after, what+" runs no tests any more")
+	default:
+		c.Edit(after, what+" is another one")
+	}
+}
+
+// Rule says which files hold settings of tests, and how a change of one is judged.
+type Rule struct {
+	Path  *regexp.Regexp
+	Judge func(*Change)
+}
+
+// Rules are those of tools that belong to no single language.
+var Rules = []Rule{
+	{regexp.MustCompile(`(^|/)(GNUm|[Mm])akefile$|\.mk$`), makeTargets},
+	{regexp.MustCompile(`^rgpt(\.local)?\.yaml$`), rgptSettings},
+	{regexp.MustCompile(`(^|/)(\.github/workflows/[^/]+\.ya?ml|\.gitlab-ci\.ya?ml|\.circleci/config\.yml|azure-pipelines\.yml|\.travis\.yml|Jenkinsfile|Taskfile\.ya?ml|[Jj]ustfile)$`), workflow},
+	{regexp.MustCompile(`(^|/)(Cargo\.toml|\.config/nextest\.toml|pom\.xml|build\.gradle(\.kts)?|\.mocharc\.ya?ml)$`), buildFile},
+}

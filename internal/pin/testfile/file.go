@@ -1,0 +1,90 @@
+// Package testfile describes what a file of tests holds, whatever its language: tests,
+// groups, helpers, and what they check, call and skip.
+//
+// Work on it grows with the size of the files: nesting, weights and names are bounded.
+package testfile
+
+import (
+	"strconv"
+
+	"github.com/rocketgpt/orchestrator/internal/pin/lexer"
+)
+
+// File is what one version of a file holds.
+type File struct {
+	Path       string
+	Language   string // name; empty where it is not known
+	Scope      string // files of the same scope can call each other's functions
+	Units      []*Unit
+	Statements []lexer.Digest // outside units, without imports
+	Broken     string         // why none of it runs: it is not valid code
+	Excluded   string         // why none of it runs: it is left out
+	Suppresses string         // how it keeps tests of other files from running or failing
+	Only       []*Unit        // units that keep all others from running (.only)
+
+	lists     map[int][]lexer.Digest // elements of lists, by their bracket
+	caseCount int                    // how many cases its units have
+}
+
+// Full reports whether no more cases are compared.
+func (s *File) Full() bool { return s.caseCount > maxCases }
+
+// AddCases adds cases to those of a unit.
+func (s *File) AddCases(u *Unit, rows []lexer.Digest) {
+	if s.caseCount += len(rows); s.caseCount <= maxCases {
+		u.Cases = append(u.Cases, rows...)
+	}
+}
+
+// ListCases adds the elements of the list that a bracket opens to the cases of a unit,
+// and returns how many there are.
+func (s *File) ListCases(u *Unit, src *lexer.Source, open int) int {
+	rows, known := s.lists[open]
+	if !known {
+		for _, r := range src.Split(open) {
+			rows = append(rows, src.Digest(r.From, r.To))
+		}
+		if s.lists == nil {
+			s.lists = map[int][]lexer.Digest{}
+		}
+		s.lists[open] = rows
+	}
+	s.AddCases(u, rows)
+	return len(rows)
+}
+
+// Add adds a unit.
+func (s *File) Add(u *Unit) *Unit {
+	u.File = s
+	s.Units = append(s.Units, u)
+	return u
+}
+
+// Tests returns the units that are tests.
+func (s *File) Tests() []*Unit {
+	var out []*Unit
+	for _, u := range s.Units {
+		if u.Test {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// NumberDuplicates makes the names of tests unique.
+func (s *File) NumberDuplicates() {
+	seen := map[string]int{}
+	for _, u := range s.Units {
+		if !u.Test {
+			continue
+		}
+		seen[u.Name]++
+		if n := seen[u.Name]; n > 1 {
+			u.Name += " #" + strconv.Itoa(n)
+		}
+	}
+}
+
+// maxCases is how many cases of tables are compared in a file. Many loops over one long
+// list would take too long otherwise.
+const maxCases = 1 << 16

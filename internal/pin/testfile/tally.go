@@ -1,0 +1,119 @@
+package testfile
+
+import "slices"
+
+// maxWeight is where counts stop: helpers that call helpers twice each would overflow
+// any number.
+const maxWeight = 1 << 20
+
+// Saturate bounds a count.
+func Saturate(n int) int { return max(0, min(n, maxWeight)) }
+
+// Tally counts what a test checks: by itself and through what it calls.
+type Tally struct{ Total, Exact, Vague, Always int }
+
+func (t Tally) plus(o Tally, weight int, conditional bool) Tally {
+	t.Total = Saturate(t.Total + Saturate(o.Total)*weight)
+	t.Exact = Saturate(t.Exact + Saturate(o.Exact)*weight)
+	t.Vague = Saturate(t.Vague + Saturate(o.Vague)*weight)
+	if !conditional {
+		t.Always = Saturate(t.Always + Saturate(o.Always)*weight)
+	}
+	return t
+}
+
+func (c Check) tally() Tally {
+	t := Tally{Total: 1, Exact: 1, Always: 1}
+	if c.Vague {
+		t.Exact, t.Vague = 0, 1
+	}
+	return t
+}
+
+// Index finds the functions of all files on one side of a change, and counts what they
+// check.
+type Index struct {
+	helpers   map[string][]*Unit
+	local     map[*File]map[string]*Unit
+	inclusive map[*Unit]Tally
+}
+
+// Add adds the functions of a file.
+func (d *Index) Add(s *File) {
+	own := map[string]*Unit{}
+	for _, u := range s.Units {
+		if u.Key == "" {
+			continue
+		}
+		own[u.Key] = u
+		if k := s.Scope + u.Key; len(d.helpers[k]) < maxHomonyms {
+			d.helpers[k] = append(d.helpers[k], u)
+		}
+	}
+	d.local[s] = own
+}
+
+// Tally counts the checks of a unit and of what it calls, without those of the
+// tests in it.
+func (d *Index) Tally(u *Unit) Tally {
+	switch u.state {
+	case 1:
+		return Tally{} // it calls itself
+	case 2:
+		return u.tallied
+	}
+	u.state = 1
+	var t Tally
+	for _, c := range u.Checks {
+		t = t.plus(c.tally(), c.Weight, c.Conditional)
+	}
+	for _, c := range u.Calls {
+		t = t.plus(d.called(u.File, c), c.Weight, c.Conditional)
+	}
+	u.tallied, u.state = t, 2
+	return t
+}
+
+// called is what a call checks. Of several functions with one name the
+// weakest counts.
+func (d *Index) called(s *File, c Call) Tally {
+	if u := d.local[s][c.Key]; u != nil {
+		return d.Tally(u)
+	}
+	candidates := d.helpers[s.Scope+c.Key]
+	if len(candidates) == 0 {
+		return Tally{Total: c.Assumed, Exact: c.Assumed, Always: c.Assumed}
+	}
+	least := d.Tally(candidates[0])
+	for _, u := range candidates[1:] {
+		if t := d.Tally(u); t.Total < least.Total {
+			least = t
+		}
+	}
+	return least
+}
+
+// TallyWithSubtests counts the checks of a test with those of the tests in it.
+func (d *Index) TallyWithSubtests(u *Unit) Tally {
+	if d.inclusive == nil {
+		d.inclusive = map[*Unit]Tally{}
+		for s := range d.local {
+			for _, u := range slices.Backward(s.Units) {
+				t := d.Tally(u).plus(d.inclusive[u], 1, false)
+				d.inclusive[u] = t
+				if u.Parent != nil {
+					d.inclusive[u.Parent] = d.inclusive[u.Parent].plus(t, 1, false)
+				}
+			}
+		}
+	}
+	return d.inclusive[u]
+}
+
+// maxHomonyms is how many functions of one name are told apart.
+const maxHomonyms = 8
+
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{helpers: map[string][]*Unit{}, local: map[*File]map[string]*Unit{}}
+}

@@ -1,0 +1,119 @@
+package checks
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+// Code under test runs in the process that reports on it. It can end that process
+// with exit code 0 before the tests have run, and it can print what a runner prints.
+// So exit code 0 and a list of results are not enough: where a runner allows it, a
+// command must also show that its tests came to their end, in a way that cannot be
+// known beforehand:
+//
+//   - a report has a random name (hideReports), and some runners must leave one;
+//   - a test with a random name, the canary, runs after all others (Go, unittest).
+//
+// Code that searches its own process or the checkout for those names can still
+// forge results. See "Results that nobody saw" in docs/ARCHITECTURE.md.
+
+// CanaryName begins the names of tests that are added to a run.
+const CanaryName = "rgpt_canary_"
+
+// secret is a name that code written before it was made cannot know.
+func secret() string { return strings.ToLower(rand.Text()) }
+
+// MakeScratch makes ScratchDir.
+func MakeScratch(root *os.Root) error {
+	if info, err := root.Lstat(output.ScratchDir); err == nil && !info.IsDir() {
+		if err := root.Remove(output.ScratchDir); err != nil {
+			return err
+		}
+	}
+	return root.MkdirAll(output.ScratchDir, 0o755)
+}
+
+// Guard makes the results of a command hard to forge.
+func (i Invocation) Guard(root *os.Root) (Invocation, error) {
+	i = hideReports(i, secret())
+	if i.canary == nil {
+		return i, nil
+	}
+	return i.canary(root, i, secret())
+}
+
+// hideReports gives the reports that a detected command writes another name each
+// time, so that nothing can be put there beforehand.
+func hideReports(inv Invocation, secret string) Invocation {
+	if len(inv.typed) == 0 && inv.Shell == "" {
+		inv.typed = inv.Args
+	}
+	inv.Args, inv.Reports = slices.Clone(inv.Args), slices.Clone(inv.Reports)
+	for n, report := range inv.Reports {
+		if path.Dir(report) != output.ScratchDir {
+			continue
+		}
+		ext := path.Ext(report)
+		hidden := strings.TrimSuffix(report, ext) + "-" + secret + ext
+		inv.Reports[n] = hidden
+		for i, arg := range inv.Args {
+			inv.Args[i] = strings.ReplaceAll(arg, path.Base(report), path.Base(hidden))
+		}
+		env := WithEnv(inv.Env, nil)
+		for key, value := range env {
+			env[key] = strings.ReplaceAll(value, path.Base(report), path.Base(hidden))
+		}
+		inv.Env = env
+	}
+	return inv
+}
+
+// Finished is a command that has ended.
+type Finished struct {
+	Invocation Invocation
+	Result     sandbox.Result
+	Parsed     output.Results
+	// HasReport: the command left a report.
+	HasReport bool
+}
+
+// DropUnseen records that the tests of a command, or of a package in dir, were not seen
+// to end. What passed there is not counted.
+func (f *Finished) DropUnseen(l output.Level, dir, text string, of func(output.Case) bool) {
+	f.Parsed.Cases = slices.DeleteFunc(f.Parsed.Cases, func(c output.Case) bool { return c.Status == contract.TestPassed && of(c) })
+	f.Parsed.Reported = nil
+	f.Parsed.Problems = append(f.Parsed.Problems, output.Problem{Level: l, Path: dir, Rule: RuleCutShort, Message: text})
+}
+
+// RuleCutShort marks the finding that tests ended with exit code 0 and were not seen
+// to run to their end.
+const RuleCutShort = "tests-cut-short"
+
+func anyCase(output.Case) bool { return true }
+
+// unseenMessage says what was not seen of a command that ended with exit code 0. It has no
+// counts: the same finding of the base commit is recognized by its message.
+func unseenMessage(f *Finished, missing, causes string) string {
+	return fmt.Sprintf("`%s` ended with exit code 0, but its tests were not seen to end: %s. What it reports as passed does not count. "+
+		"Code under test has ended the process early, or printed results of its own; look for %s in what is imported and tested",
+		fault.Clip(output.Clean(f.Invocation.String()), 200), missing, causes)
+}
+
+// mustReport fails a command that ends with exit code 0 and leaves no report, although its
+// runner always writes one.
+func mustReport(causes string) func(*Finished, output.Paths) {
+	return func(f *Finished, _ output.Paths) {
+		if f.Result.OK() && !f.HasReport {
+			f.DropUnseen(output.Error, "", unseenMessage(f, "the report that the runner writes at its end is missing", causes), anyCase)
+		}
+	}
+}

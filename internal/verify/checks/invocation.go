@@ -1,0 +1,114 @@
+package checks
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+// Job is how a check is carried out.
+type Job struct {
+	Check       contract.Check
+	Invocations []Invocation       // one after the other
+	Known       []contract.Finding // what planning found already
+	Severity    contract.Severity  // of errors; empty: the category's default
+	Timeout     time.Duration      // 0: Env.Limits
+}
+
+// Invocation is one command of a check.
+type Invocation struct {
+	Args    []string // either args
+	Shell   string   // or shell
+	typed   []string // what a person would type instead of Args
+	Dir     string   // working directory, slash-separated, relative to the root
+	Env     map[string]string
+	Format  output.Format
+	Reports []string // globs of the reports it writes, relative to the root
+	Network []string // hosts that it may reach
+
+	Setup    bool // makes what the next commands need; where it fails they do not run
+	Advisory bool // its exit code says nothing
+	// Runner: it starts a test runner, so a failure that names no test is not a test.
+	Runner bool
+	// OrText: what is printed counts where no report was written.
+	OrText bool
+	// PrintedSummary reads the runner's own count of its tests from what it prints, where
+	// its report counts differently.
+	PrintedSummary func(stdout, stderr []byte) *contract.TestSummary
+	Probe          []string    // when this ends with 0 the invocation runs, else instead
+	Instead        *Invocation // nil: nothing
+
+	// Source is a folder of Python packages that may have to be on the path.
+	Source string
+	GoDirs map[string]string // Go modules: path → directory
+	// canary adds to the command a test of a random name that runs last; see canary.go.
+	// Nil where its runner cannot run one.
+	canary func(root *os.Root, inv Invocation, secret string) (Invocation, error)
+	// Ended checks that the tests ran to their end. May be nil.
+	Ended func(f *Finished, s output.Paths)
+	// HiddenTest is a test of go test that is not shown.
+	HiddenTest string
+	// Audit compares the results with the sources. May be nil.
+	Audit func(root *os.Root, s output.Paths, p *output.Results)
+	// Again narrows the command to failed cases. Nil: all of it runs again.
+	Again func(failed []output.Case) Invocation
+	// Only narrows the command to some tests, and returns which of them it runs. Nil: all
+	// of it runs, for all of them.
+	Only func(tests []pin.Added) (Invocation, []pin.Added)
+}
+
+// String is the command as a person would type it.
+func (i Invocation) String() string {
+	text := i.Shell
+	switch {
+	case len(i.typed) > 0:
+		text = quoted(i.typed)
+	case text == "":
+		text = quoted(i.Args)
+	}
+	if i.Dir != "" && i.Dir != "." {
+		text = "(cd " + quote(i.Dir) + " && " + text + ")"
+	}
+	return text
+}
+
+func quoted(args []string) string {
+	parts := make([]string, len(args))
+	for n, a := range args {
+		parts[n] = quote(a)
+	}
+	return strings.Join(parts, " ")
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// quote makes one word of s for a POSIX shell.
+func quote(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// WithEnv returns an environment with more variables.
+func WithEnv(base map[string]string, more map[string]string) map[string]string {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, more)
+	return out
+}
+
+// addNetwork lets commands reach more hosts.
+func addNetwork(runs []Invocation, hosts []string) {
+	for n := range runs {
+		runs[n].Network = union(runs[n].Network, hosts)
+	}
+}

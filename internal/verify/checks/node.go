@@ -1,0 +1,334 @@
+package checks
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+// manifest is what matters of a package.json.
+type manifest struct {
+	Scripts        map[string]string `json:"scripts"`
+	PackageManager string            `json:"packageManager"`
+}
+
+// nodeProject is a directory with a package.json, or the root of a checkout
+// that has node:test files without one.
+type nodeProject struct {
+	dir      string
+	manifest manifest
+	manager  string // npm, pnpm, yarn or bun
+}
+
+// nodeEnv keeps npm from asking the registry about itself and tools from
+// waiting for a terminal. It says nothing about colours: there are tests of them.
+var nodeEnv = map[string]string{
+	"CI": "1", "NO_UPDATE_NOTIFIER": "1",
+	"npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
+	// What is to be used is installed already, and nothing can be fetched.
+	"COREPACK_ENABLE_NETWORK": "0", "COREPACK_ENABLE_STRICT": "0", "npm_config_manage_package_manager_versions": "false",
+	"npm_config_verify_deps_before_run": "false", "YARN_ENABLE_TELEMETRY": "0",
+}
+
+// planNode runs the scripts build, test and lint, and node's own test runner.
+func planNode(t *checkout, p planning) []Job {
+	var jobs []Job
+	projects := nodeProjects(t)
+	if build := nodeScripts(projects, "build"); len(build) > 0 {
+		jobs = append(jobs, simpleJob(contract.CategoryBuild, "node", projects[0].manager+" run build", build...))
+	}
+	jobs = append(jobs, nodeTests(t, projects, p.shards)...)
+	if lint := nodeScripts(projects, "lint"); len(lint) > 0 {
+		jobs = append(jobs, simpleJob(contract.CategoryLint, "node", projects[0].manager+" run lint", lint...))
+	}
+	return jobs
+}
+
+func nodeProjects(t *checkout) []nodeProject {
+	dirs := t.projects("package.json")
+	if len(dirs) == 0 {
+		dirs = []string{"."}
+	}
+	var projects []nodeProject
+	for _, dir := range dirs {
+		p := nodeProject{dir: dir}
+		// A broken package.json is for the package manager to complain about.
+		_ = json.Unmarshal([]byte(t.read(path.Join(dir, "package.json"))), &p.manifest)
+		p.manager = managerOf(t, dir, p.manifest.PackageManager)
+		projects = append(projects, p)
+	}
+	return projects
+}
+
+// lockFiles say which package manager a project uses.
+var lockFiles = []struct{ name, manager string }{
+	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"},
+	{"pnpm-lock.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
+}
+
+// managerOf is the package manager of a project: the one that it names, else the
+// one whose lock file lies in it or in the root, else npm.
+func managerOf(t *checkout, dir, named string) string {
+	named, _, _ = strings.Cut(named, "@")
+	for _, lock := range lockFiles {
+		if lock.manager == named {
+			return named
+		}
+	}
+	for _, at := range []string{dir, "."} {
+		for _, lock := range lockFiles {
+			if t.has(path.Join(at, lock.name)) {
+				return lock.manager
+			}
+		}
+	}
+	return "npm"
+}
+
+func nodeScripts(projects []nodeProject, script string) []Invocation {
+	var runs []Invocation
+	for _, p := range projects {
+		if p.manifest.Scripts[script] != "" {
+			runs = append(runs, p.script(script))
+		}
+	}
+	return runs
+}
+
+// script runs a script of the project by its package manager. All of them but npm
+// hand over what follows its name as it is.
+func (p nodeProject) script(name string, args ...string) Invocation {
+	command := []string{p.manager, "run", name}
+	switch p.manager {
+	case "npm":
+		command = []string{"npm", "run", "--silent", name}
+		if len(args) > 0 {
+			args = append([]string{"--"}, args...)
+		}
+	case "pnpm":
+		command = []string{"pnpm", "--silent", "run", name}
+	}
+	return Invocation{Args: append(command, args...), Dir: p.dir, Env: nodeEnv, Format: output.FormatExitCode}
+}
+
+var (
+	// npm init writes this script; it means that there are none.
+	noTestScript = regexp.MustCompile(`no test specified`)
+	bareRunner   = regexp.MustCompile(`^\s*node\s+--test\s*$`)
+	// What node's runner takes for tests when it is given no files.
+	nodeTestName = regexp.MustCompile(`(^|/)(test|test-[^/]+|[^/]+[._-]test)\.[cm]?js$`)
+	nodeSource   = regexp.MustCompile(`\.[cm]?js$`)
+	usesNodeTest = regexp.MustCompile(`['"\x60]node:test['"\x60]`)
+	// At the beginning of a line nothing stands around it that could keep it from running.
+	declaresNodeTest = regexp.MustCompile(`(?m)^(?:await\s+|void\s+)?(?:test|it|describe|suite)\s*\(`)
+	usesPW           = regexp.MustCompile(`['"\x60]@playwright/test['"\x60]`)
+)
+
+// nodeTests makes the test checks: files dealt to shards where node's runner
+// runs them, the script test where something else does.
+func nodeTests(t *checkout, projects []nodeProject, shards int) []Job {
+	dirs := make([]string, len(projects))
+	for n, p := range projects {
+		dirs[n] = p.dir
+	}
+	files := groupByDir(dirs, t.match(func(f string) bool { return isNodeTest(t, f) }))
+	var own []string
+	var scripts []Invocation
+	for _, p := range projects {
+		script := p.manifest.Scripts["test"]
+		switch {
+		case script == "" || noTestScript.MatchString(script) || bareRunner.MatchString(script):
+			own = append(own, files[p.dir]...)
+		case p.onlyPlaywright():
+		default:
+			scripts = append(scripts, p.testScript())
+		}
+	}
+	var all [][]Invocation
+	if len(own) > 0 {
+		for _, shard := range roundRobin(own, shards) {
+			all = append(all, nodeShard(groupByDir(dirs, shard)))
+		}
+	}
+	if len(scripts) > 0 && len(all) == 0 {
+		all = [][]Invocation{nil}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	all[0] = append(all[0], scripts...)
+	return shardJobs("node", "Node tests", all)
+}
+
+// onlyPlaywright: the script runs nothing else, and Playwright has a check of its own.
+func (p nodeProject) onlyPlaywright() bool {
+	s := runnersOf(p.manifest.Scripts, "test")
+	return len(s.calls) > 0 && !s.unknown && !slices.ContainsFunc(s.calls, func(c runnerCall) bool { return c.runner != "playwright" })
+}
+
+// isNodeTest: what node's runner would find by name, and what says that it is
+// written for it.
+func isNodeTest(t *checkout, f string) bool {
+	if !nodeSource.MatchString(f) || inOutput(f) || inFixture(path.Dir(f)) {
+		return false
+	}
+	byName := nodeTestName.MatchString(f)
+	inTestDir := strings.Contains("/"+f, "/test/") || strings.Contains("/"+f, "/tests/")
+	if !byName && !inTestDir && !strings.Contains(f, ".spec.") {
+		return false
+	}
+	text := t.read(f)
+	return !usesPW.MatchString(text) && (byName || usesNodeTest.MatchString(text))
+}
+
+func nodeShard(files map[string][]string) []Invocation {
+	var runs []Invocation
+	for _, dir := range slices.Sorted(maps.Keys(files)) {
+		runs = append(runs, nodeTest(dir, files[dir]))
+	}
+	return runs
+}
+
+func nodeTest(dir string, files []string) Invocation {
+	args := []string{"node", "--test", "--test-reporter=tap"}
+	for _, f := range files {
+		args = append(args, "./"+relTo(dir, f))
+	}
+	run := Invocation{Args: args, Dir: dir, Env: nodeEnv, Format: output.FormatTAP}
+	run.Audit = func(root *os.Root, _ output.Paths, p *output.Results) { silentFiles(root, files, p) }
+	run.Again = func(failed []output.Case) Invocation {
+		if known := caseFiles(failed, files); len(known) > 0 {
+			files = known
+		}
+		return nodeTest(dir, files)
+	}
+	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
+		covered, has := inFiles(tests, files)
+		return nodeTest(dir, has), covered
+	}
+	return run
+}
+
+// silentFiles finds files that were written for node:test and reported no test
+// of theirs, as when they leave by process.exit. The runner calls such a file a
+// passed test; nothing in it has passed. One that declares tests, whatever happens, was
+// ended by force; another may be there for others to import. Without a list of files,
+// any of the checkout may have run.
+func silentFiles(root *os.Root, files []string, p *output.Results) {
+	for n, c := range p.Cases {
+		if c.Status != contract.TestPassed || files != nil && !slices.Contains(files, c.Name) {
+			continue
+		}
+		text, _ := output.ReadRegular(root, c.Name, maxSource)
+		if !usesNodeTest.Match(text) {
+			continue
+		}
+		p.Cases[n].Status = contract.TestSkipped
+		p.Cases[n].Message = "the file ended without reporting a test"
+		if p.Reported != nil { // the runner counts it as a test that passed
+			p.Reported.Passed, p.Reported.Skipped = max(0, p.Reported.Passed-1), p.Reported.Skipped+1
+		}
+		silent := output.Problem{
+			Level: output.Warning, Path: c.Name, Rule: RuleNoTests,
+			Message: "the file imports node:test and ended without reporting a test; it is not counted as passed",
+		}
+		if declaresNodeTest.Match(text) {
+			silent.Level = output.Error
+			silent.Message = "the file declares tests of node:test and ended with exit code 0 without reporting one: code under test has ended the process early; look for process.exit in what is imported and tested"
+		}
+		p.Problems = append(p.Problems, silent)
+	}
+}
+
+// caseFiles are the files of failed cases, nil unless all are known to be
+// among those that ran.
+func caseFiles(failed []output.Case, ran []string) []string {
+	var files []string
+	for _, c := range failed {
+		if !slices.Contains(ran, c.File) {
+			return nil
+		}
+		files = append(files, c.File)
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// testScript runs the script test of a project as the project does, and only lets
+// its results be printed in a form that programs read: by a reporter of the one runner
+// that it starts, where arguments of the script reach that; else by what is printed.
+func (p nodeProject) testScript() Invocation {
+	run := p.reporting()
+	whole := run
+	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) { return whole, inScripts(tests, p.dir) }
+	return run
+}
+
+func (p nodeProject) reporting() Invocation {
+	found := runnersOf(p.manifest.Scripts, "test")
+	if len(found.calls) != 1 || found.unknown {
+		run := p.script("test")
+		run.Format, run.Runner = output.FormatAuto, len(found.calls) > 0
+		return run
+	}
+	c := found.calls[0]
+	if c.runner == "node" && !hasOption(c.args, "--test-reporter") {
+		// It reaches the runner wherever in the script it stands.
+		run := p.script("test")
+		run.Format, run.Runner = output.FormatTAP, true
+		run.Env = WithEnv(run.Env, map[string]string{"NODE_OPTIONS": "--test-reporter=tap"})
+		run.Audit = func(root *os.Root, _ output.Paths, p *output.Results) { silentFiles(root, nil, p) }
+		return run
+	}
+	args, f, report := c.reporter(p.dir)
+	if !c.last || args == nil {
+		args, f, report = nil, output.FormatAuto, ""
+	}
+	for range c.dashes {
+		args = append([]string{"--"}, args...)
+	}
+	run := p.script("test", args...)
+	run.Format, run.Runner = f, true
+	if report != "" {
+		run.Reports, run.OrText = []string{report}, true
+	}
+	return run
+}
+
+// reporter is what lets a runner print its results in another form beside or in
+// place of its own, nil where there is nothing of the kind.
+func (c runnerCall) reporter(dir string) (args []string, f output.Format, report string) {
+	report = scratch("node", dir, 1)
+	switch {
+	case c.runner == "vitest" && !hasOption(c.args, "--outputFile", "--root", "-r", "--dir"):
+		return []string{"--reporter=default", "--reporter=json", "--outputFile.json=" + up(dir, report+".json")}, output.FormatJest, report + ".json"
+	case c.runner == "jest" && !hasOption(c.args, "--json", "--outputFile", "--rootDir", "--watch", "--watchAll"):
+		return []string{"--json", "--outputFile=" + up(dir, report+".json")}, output.FormatJest, report + ".json"
+	case c.runner == "bun" && !hasOption(c.args, "--reporter", "--reporter-outfile"):
+		return []string{"--reporter=junit", "--reporter-outfile=" + up(dir, report+".xml")}, output.FormatJUnit, report + ".xml"
+	case c.runner == "mocha":
+		return []string{"--reporter=tap"}, output.FormatTAP, ""
+	case c.runner == "ava" && !hasOption(c.args, "--tap", "-t"):
+		return []string{"--tap"}, output.FormatAva, ""
+	case c.runner == "tap":
+		return []string{"--reporter=tap"}, output.FormatTAP, ""
+	}
+	return nil, output.FormatAuto, ""
+}
+
+// hasOption reports whether arguments hold one of some options, with a value or not.
+func hasOption(args []string, options ...string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		a, _, _ = strings.Cut(a, "=")
+		a, _, _ = strings.Cut(a, ".")
+		return slices.Contains(options, a)
+	})
+}

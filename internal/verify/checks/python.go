@@ -1,0 +1,231 @@
+package checks
+
+import (
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+var pythonMarkers = []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py"}
+
+// pythonTestName is what pytest and unittest both take for tests; pytest's
+// other habit, x_test.py, unittest runs when it is given the file.
+var pythonTestName = regexp.MustCompile(`(^|/)(test_[^/]*|[^/]*_test|tests?)\.py$`)
+
+// pythonHas answers whether a package is installed. The checkout itself is
+// taken from the path first, or a file pytest.py in it would count.
+const pythonHas = `import sys
+sys.path = [p for p in sys.path if p not in ("", ".")]
+import importlib.util as u
+sys.exit(u.find_spec(sys.argv[1]) is None)`
+
+// planPython tests with what the project is set up for and lints with what is
+// installed, which is found out in the sandbox at the time of the run. Which tests
+// there are, pytest's own configuration decides; files are dealt to shards only
+// where the settings ask for several.
+func planPython(t *checkout, p planning) []Job {
+	sources := t.match(func(f string) bool { return strings.HasSuffix(f, ".py") && !inOutput(f) && !inFixture(path.Dir(f)) })
+	tests := slices.DeleteFunc(slices.Clone(sources), func(f string) bool { return !pythonTestName.MatchString(f) || !isPythonTest(t, f) })
+	marked := slices.ContainsFunc(pythonMarkers, t.has)
+	if !marked && len(tests) == 0 && !hasPythonAtTop(sources) {
+		return nil
+	}
+	var jobs []Job
+	switch {
+	case len(tests) > 0 && p.shards > 1:
+		var all [][]Invocation
+		for n, shard := range roundRobin(tests, p.shards) {
+			all = append(all, []Invocation{pythonTests(t, shard, shard, n+1)})
+		}
+		jobs = append(jobs, shardJobs("python", "Python tests", all)...)
+	case len(tests) > 0 || configuresPytest(t):
+		jobs = append(jobs, shardJobs("python", "Python tests", [][]Invocation{{pythonTests(t, nil, tests, 1)}})...)
+	}
+	if len(sources) > 0 {
+		jobs = append(jobs, simpleJob(contract.CategoryLint, "python", "ruff, flake8 or compileall", pythonLint()))
+	}
+	return jobs
+}
+
+var pytestSections = map[string]*regexp.Regexp{
+	"pytest.ini": nil, ".pytest.ini": nil, "pytest.toml": nil,
+	"pyproject.toml": regexp.MustCompile(`(?m)^\[tool\.pytest(\.ini_options)?\]`),
+	"tox.ini":        regexp.MustCompile(`(?m)^\[pytest\]`),
+	"setup.cfg":      regexp.MustCompile(`(?m)^\[tool:pytest\]`),
+}
+
+// configuresPytest reports whether a project says how pytest is to be run.
+func configuresPytest(t *checkout) bool {
+	for file, section := range pytestSections {
+		if t.has(file) && (section == nil || section.MatchString(t.read(file))) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPythonAtTop: a script somewhere in a repository of another language does
+// not make it a Python project.
+func hasPythonAtTop(sources []string) bool {
+	return slices.ContainsFunc(sources, func(f string) bool { return !strings.Contains(f, "/") })
+}
+
+// tests.py and test.py are tests in Django's habit only if they say so.
+func isPythonTest(t *checkout, f string) bool {
+	base := path.Base(f)
+	if base != "test.py" && base != "tests.py" {
+		return true
+	}
+	text := t.read(f)
+	return strings.Contains(text, "unittest") || strings.Contains(text, "pytest") || strings.Contains(text, "def test_")
+}
+
+// pythonTests runs pytest as the project does, or on some files; where there is no
+// pytest, unittest on the files that look like tests.
+func pythonTests(t *checkout, files, known []string, shard int) Invocation {
+	run := pytest(t, files, known, shard)
+	run.Probe = []string{"python3", "-c", pythonHas, "pytest"}
+	other := unittest(t, known)
+	run.Instead = &other
+	return run
+}
+
+// pytest adds to the project's own options only what makes a report, and takes the
+// place of none: xunit1 names the file and line of each case.
+func pytest(t *checkout, files, known []string, shard int) Invocation {
+	report := scratch("pytest", "", shard) + ".xml"
+	args := []string{"python3", "-m", "pytest", "--junitxml=" + report, "-o", "junit_family=xunit1"}
+	run := Invocation{
+		Args: append(args, files...), Env: pythonEnv(t, nil), Source: sourceOf(t),
+		Format: output.FormatJUnit, Reports: []string{report}, OrText: true, Runner: true, PrintedSummary: output.PytestPrinted,
+		Ended: mustReport(pythonExits),
+	}
+	run.Again = func(failed []output.Case) Invocation {
+		if narrow := caseFiles(failed, known); len(narrow) > 0 {
+			return pytest(t, narrow, narrow, shard)
+		}
+		return pytest(t, files, known, shard)
+	}
+	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
+		covered, has := inFiles(tests, known)
+		narrow := pytest(t, has, has, shard)
+		// A file that cannot be imported must not keep the tests of others from running.
+		narrow.Args = append(narrow.Args, "--continue-on-collection-errors")
+		return narrow, covered
+	}
+	return run
+}
+
+func unittest(t *checkout, files []string) Invocation {
+	run := Invocation{
+		Args: append([]string{"python3", "-m", "unittest", "-v"}, files...),
+		Env:  pythonEnv(t, files), Source: sourceOf(t), Format: output.FormatUnittest, Runner: true, canary: unittestCanary,
+		Audit: func(root *os.Root, _ output.Paths, p *output.Results) { needPytest(root, files, p) },
+	}
+	run.Only = func(tests []pin.Added) (Invocation, []pin.Added) {
+		covered, has := inFiles(tests, files)
+		return unittest(t, has), covered
+	}
+	return run
+}
+
+var (
+	importsPytest   = regexp.MustCompile(`(?m)^\s*(import|from)\s+pytest\b`)
+	importsUnittest = regexp.MustCompile(`(?m)^\s*(import|from)\s+(unittest|django\.test)\b`)
+	barePythonTest  = regexp.MustCompile(`(?m)^(async\s+)?def\s+test_`)
+)
+
+// needPytest finds files that unittest cannot run or, worse, passes over in
+// silence: functions outside of classes are no tests to it.
+func needPytest(root *os.Root, files []string, p *output.Results) {
+	for _, f := range files {
+		text, _ := output.ReadRegular(root, f, maxSource)
+		if importsPytest.Match(text) || barePythonTest.Match(text) && !importsUnittest.Match(text) {
+			p.Problems = append(p.Problems, output.Problem{
+				Level: output.Error, Path: f, Rule: RuleNoTests,
+				Message: "the tests of this file are written for pytest, and pytest is not installed where checks run: they did not run",
+			})
+		}
+	}
+}
+
+// pythonEnv keeps Python from writing into the checkout and, for unittest, lets
+// tests import what lies beside them, as its discovery does.
+func pythonEnv(t *checkout, tests []string) map[string]string {
+	env := map[string]string{"PYTHONDONTWRITEBYTECODE": "1"}
+	var dirs []string
+	for _, f := range tests {
+		if dir := path.Dir(f); dir != "." && !t.has(path.Join(dir, "__init__.py")) && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) > 0 {
+		env["PYTHONPATH"] = strings.Join(dirs, ":")
+	}
+	return env
+}
+
+// pythonSource is where packages lie that are imported only once they are installed.
+const pythonSource = "src"
+
+// sourceOf is the folder that a Python command needs on its path unless its packages
+// are installed from there, "" for none.
+func sourceOf(t *checkout) string {
+	if slices.ContainsFunc(t.files, func(f string) bool { return strings.HasPrefix(f, pythonSource+"/") && strings.HasSuffix(f, ".py") }) {
+		return pythonSource
+	}
+	return ""
+}
+
+// pythonLint takes the best linter that is installed.
+func pythonLint() Invocation {
+	env := map[string]string{"NO_COLOR": "1", "PYTHONPYCACHEPREFIX": "/tmp/rgpt-pycache"}
+	compile := Invocation{
+		Args:   []string{"python3", "-m", "compileall", "-q", "-x", `(^|/)(node_modules|\.?venv|vendor|\.git|\.tox|\.rgpt-verify|testdata|fixtures)/`, "."},
+		Env:    env,
+		Format: output.FormatExitCode,
+	}
+	flake8 := Invocation{
+		Probe: []string{"flake8", "--version"}, Instead: &compile,
+		Args: []string{"flake8", "--extend-exclude=node_modules,venv,.venv,vendor,.rgpt-verify", "."}, Env: env, Format: output.FormatExitCode,
+	}
+	return Invocation{
+		Probe: []string{"ruff", "--version"}, Instead: &flake8,
+		Args: []string{"ruff", "check", "--no-cache", "--output-format=concise", "."}, Env: env, Format: output.FormatExitCode,
+	}
+}
+
+// unittestCanary adds a module with one test to the end of those that unittest runs
+// in their order.
+func unittestCanary(root *os.Root, inv Invocation, secret string) (Invocation, error) {
+	module, test := CanaryName+secret[:8], "test_"+secret[8:]
+	if err := MakeScratch(root); err != nil {
+		return inv, err
+	}
+	source := "import unittest\n\n\nclass Last(unittest.TestCase):\n    def " + test + "(self):\n        pass\n"
+	if err := root.WriteFile(path.Join(output.ScratchDir, module+".py"), []byte(source), 0o644); err != nil {
+		return inv, err
+	}
+	inv.typed, inv.Args = inv.Args, append(slices.Clone(inv.Args), module)
+	inv.Env = WithEnv(inv.Env, map[string]string{"PYTHONPATH": strings.TrimSuffix(output.ScratchDir+":"+inv.Env["PYTHONPATH"], ":")})
+	inv.Ended = func(f *Finished, _ output.Paths) {
+		seen := false
+		f.Parsed.Cases = slices.DeleteFunc(f.Parsed.Cases, func(c output.Case) bool {
+			canary := strings.HasSuffix(c.Test, "."+test)
+			seen = seen || canary && c.Status == contract.TestPassed
+			return canary
+		})
+		if f.Result.OK() && !seen && !f.Result.StderrTruncated {
+			f.DropUnseen(output.Error, "", unseenMessage(f, "a test that was added to run last did not run", pythonExits), anyCase)
+		}
+	}
+	return inv, nil
+}
+
+const pythonExits = "os._exit, sys.exit, os.exec and atexit"

@@ -1,0 +1,324 @@
+package checks
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Bounds on what is read of the scripts of a package.json.
+const (
+	maxScript     = 16 << 10 // bytes of one script
+	maxScriptHops = 8        // references from script to script
+	maxScriptRuns = 100      // simple commands of a script and those that it refers to
+)
+
+// runnerCall is a test runner that a script starts.
+type runnerCall struct {
+	runner string   // mocha, jest, vitest, …, as in runnerNames
+	args   []string // its arguments; what the shell would expand is ""
+	// last says that arguments that are given to the script reach the runner, and
+	// dashes how many "--" must come before them for the references between.
+	last   bool
+	dashes int
+}
+
+// script resolves the script of a package.json, and those that it refers to, into
+// the test runners that it starts. It executes nothing, and guesses nothing: what
+// it does not understand it leaves out.
+type script struct {
+	scripts map[string]string
+	calls   []runnerCall
+	runs    int
+	// unknown says that something may run tests that nobody could look into, such
+	// as the scripts of other packages or a program that nothing is known of.
+	unknown bool
+}
+
+func runnersOf(scripts map[string]string, name string) script {
+	s := script{scripts: scripts}
+	s.follow(name, true, 0, nil)
+	return s
+}
+
+// follow reads one script. last reports whether arguments of the whole reach its end.
+func (s *script) follow(name string, last bool, dashes int, path []string) {
+	text := s.scripts[name]
+	if len(text) > maxScript || len(path) >= maxScriptHops || slices.Contains(path, name) {
+		s.unknown = true
+		return
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
+	if err != nil {
+		s.unknown = true
+		return
+	}
+	end := endOf(file)
+	path = append(slices.Clone(path), name)
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		if s.runs++; s.runs > maxScriptRuns {
+			s.unknown = true
+			return false
+		}
+		words := make([]string, len(call.Args))
+		for i, w := range call.Args {
+			words[i] = plain(w)
+		}
+		s.command(words, last && call == end, dashes, path)
+		return true
+	})
+}
+
+// endOf is the simple command that text appended to a script becomes part of, nil
+// for none.
+func endOf(file *syntax.File) *syntax.CallExpr {
+	if len(file.Stmts) == 0 {
+		return nil
+	}
+	stmt := file.Stmts[len(file.Stmts)-1]
+	for {
+		if stmt.Background || len(stmt.Redirs) > 0 || stmt.Semicolon.IsValid() {
+			return nil
+		}
+		switch cmd := stmt.Cmd.(type) {
+		case *syntax.CallExpr:
+			return cmd
+		case *syntax.BinaryCmd:
+			stmt = cmd.Y
+		default:
+			return nil
+		}
+	}
+}
+
+// plain is a word without its quotes, "" where the shell would put something else.
+func plain(w *syntax.Word) string {
+	var b strings.Builder
+	for _, part := range w.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(p.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			for _, inner := range p.Parts {
+				lit, ok := inner.(*syntax.Lit)
+				if !ok {
+					return ""
+				}
+				b.WriteString(lit.Value)
+			}
+		default:
+			return ""
+		}
+	}
+	return b.String()
+}
+
+// runnerNames are the test runners that are known, by the name of their program.
+var runnerNames = map[string]string{
+	"mocha": "mocha", "_mocha": "mocha", "jest": "jest", "vitest": "vitest", "ava": "ava", "tape": "tape",
+	"tap": "tap", "jasmine": "jasmine", "uvu": "uvu", "playwright": "playwright", "react-scripts": "jest",
+}
+
+// wrappers start another program, which follows after arguments of their own.
+var wrappers = map[string]bool{
+	"cross-env": true, "cross-env-shell": true, "env": true, "c8": true, "nyc": true, "dotenv": true, "env-cmd": true,
+	"npx": true, "pnpx": true, "bunx": true, "time": true, "nice": true, "xvfb-run": true, "timeout": true, "exec": true,
+}
+
+// inModules finds the package in a path of an installed program:
+// ./node_modules/vitest/dist/cli-wrapper.js, node_modules/.bin/mocha.
+var inModules = regexp.MustCompile(`(?:^|/)node_modules/(?:\.bin/)?((?:@[\w.-]+/)?[\w.-]+)`)
+
+// program is the name by which a program is known.
+func program(word string) string {
+	if m := inModules.FindStringSubmatch(word); m != nil {
+		return m[1]
+	}
+	return path.Base(word)
+}
+
+// command looks at one simple command.
+func (s *script) command(words []string, last bool, dashes int, path []string) {
+	for len(words) > 0 {
+		first, rest := program(words[0]), words[1:]
+		switch {
+		case strings.Contains(words[0], "=") && !strings.HasPrefix(words[0], "-"):
+			words = rest // what cross-env and env set
+			continue
+		case wrappers[first]:
+			words = s.wrapped(rest)
+			continue
+		case first == "node" || first == "tsx" || first == "ts-node":
+			s.node(first, rest, last, dashes)
+			return
+		case first == "npm" || first == "pnpm" || first == "yarn" || first == "bun":
+			words = s.manager(first, rest, last, dashes, path)
+			continue
+		case runnerNames[first] != "":
+			s.found(runnerNames[first], rest, last, dashes)
+			return
+		case !testless[first]:
+			s.unknown = true
+		}
+		return
+	}
+}
+
+// testless are programs that are known to run no tests, by their purpose.
+var testless = set(
+	// shells
+	"cd", "echo", "printf", "export", "set", "unset", "true", "false", ":", "test", "[", "exit", "sleep", "wait",
+	// files
+	"rm", "rimraf", "del", "del-cli", "mkdir", "mkdirp", "make-dir", "rmdir", "touch", "cp", "cpy", "cpx", "copyfiles", "ncp",
+	"mv", "ln", "chmod", "cat", "ls", "pwd", "shx", "tee", "sed", "grep", "head", "tail", "sort", "tar", "which", "git",
+	// linters and formatters
+	"eslint", "tslint", "jshint", "standard", "ts-standard", "semistandard", "xo", "prettier", "biome", "oxlint", "oxfmt", "dprint", "rome",
+	"stylelint", "markdownlint", "markdownlint-cli2", "remark", "cspell", "commitlint", "lockfile-lint", "sort-package-json",
+	"depcheck", "knip", "madge", "publint", "attw", "size-limit", "bundlesize", "es-check", "npmPkgJsonLint", "actionlint",
+	// compilers and bundlers
+	"tsc", "vue-tsc", "svelte-check", "tsd", "tsgo", "babel", "swc", "esbuild", "rollup", "webpack", "tsup", "tsdown", "unbuild",
+	"microbundle", "ncc", "sass", "api-extractor", "typedoc", "tspc", "vite", "next", "astro", "nuxi", "svelte-kit", "prisma",
+	"graphql-codegen",
+	// servers to test against
+	"wait-on", "kill-port", "http-server", "serve",
+	// what is done with coverage: nyc report, c8 check-coverage
+	"report", "check-coverage", "codecov", "coveralls",
+	// package managers, and what they do besides running something
+	"install", "i", "ci", "add", "pack", "publish", "audit", "link", "dedupe", "why", "husky", "patch-package",
+)
+
+func set(words ...string) map[string]bool {
+	out := make(map[string]bool, len(words))
+	for _, w := range words {
+		out[w] = true
+	}
+	return out
+}
+
+func (s *script) found(runner string, args []string, last bool, dashes int) {
+	if runner == "vitest" && len(args) > 0 && (args[0] == "bench" || args[0] == "list") {
+		return
+	}
+	if runner == "playwright" && (len(args) == 0 || args[0] != "test") {
+		return
+	}
+	s.calls = append(s.calls, runnerCall{runner: runner, args: args, last: last, dashes: dashes})
+}
+
+// wrapped is what a wrapper starts: from the first word on that is a program which
+// can run tests. Where there is none it must begin with one that runs none.
+func (s *script) wrapped(words []string) []string {
+	for i, w := range words {
+		name := program(w)
+		switch name {
+		case "node", "tsx", "ts-node", "npm", "pnpm", "yarn", "bun":
+			return words[i:]
+		}
+		if runnerNames[name] != "" && !strings.HasPrefix(w, "-") || wrappers[name] {
+			return words[i:]
+		}
+	}
+	first := slices.IndexFunc(words, func(w string) bool { return !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") })
+	s.unknown = s.unknown || first >= 0 && !testless[program(words[first])]
+	return nil
+}
+
+// node looks at what node is to run: its own test runner, or another one's file.
+func (s *script) node(name string, args []string, last bool, dashes int) {
+	for i, a := range args {
+		switch {
+		case a == "--test":
+			s.calls = append(s.calls, runnerCall{runner: "node", args: args, last: last, dashes: dashes})
+			return
+		case strings.HasPrefix(a, "-"):
+		case inModules.MatchString(a) && runnerNames[program(a)] != "":
+			s.found(runnerNames[program(a)], args[i+1:], last, dashes)
+			return
+		case strings.HasSuffix(a, ".js") || strings.HasSuffix(a, ".mjs") || strings.HasSuffix(a, ".cjs") || strings.HasSuffix(a, ".ts"):
+			if name == "node" && i > 0 && strings.HasPrefix(args[i-1], "-") && takesValue[args[i-1]] {
+				continue
+			}
+			s.unknown = true // a program of the repository's own may run tests
+			return
+		}
+	}
+	s.unknown = s.unknown || hasOperand(args)
+}
+
+// hasOperand: node is given a program, such as scripts/check, beside options and
+// their values.
+func hasOperand(args []string) bool {
+	for i, a := range args {
+		value := i > 0 && (takesValue[args[i-1]] || evaluates[args[i-1]])
+		if !value && !strings.HasPrefix(a, "-") {
+			return true
+		}
+	}
+	return false
+}
+
+// evaluates are the options of node that are followed by a text to run.
+var evaluates = set("-e", "--eval", "-p", "--print", "-pe")
+
+// takesValue are the options of node that are followed by their value.
+var takesValue = map[string]bool{"-r": true, "--require": true, "--import": true, "--loader": true, "--experimental-loader": true, "-C": true, "--conditions": true}
+
+// manager follows a call of a package manager: a script by its name, a test runner,
+// or all packages of a workspace. It returns the words of what else is started.
+func (s *script) manager(name string, args []string, last bool, dashes int, path []string) []string {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if slices.Contains([]string{"-r", "--recursive", "-w", "--workspace", "--workspaces", "-ws", "--filter", "-F", "--cwd", "-C", "--prefix", "--dir"}, strings.SplitN(args[0], "=", 2)[0]) {
+			s.unknown = true
+			return nil
+		}
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	verb, rest := args[0], args[1:]
+	switch {
+	case name == "bun" && verb == "test":
+		s.found("bun", rest, last, dashes)
+		return nil
+	case verb == "exec" || verb == "dlx" || verb == "x":
+		return s.wrapped(rest)
+	case verb == "workspaces" || verb == "workspace" || verb == "recursive" || verb == "m" || verb == "multi":
+		s.unknown = true
+		return nil
+	case verb == "run" || verb == "run-script" || verb == "rum":
+		for len(rest) > 0 && strings.HasPrefix(rest[0], "-") && rest[0] != "--" {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		verb, rest = rest[0], rest[1:]
+	case name == "npm" && (verb == "test" || verb == "t" || verb == "tst"):
+		verb = "test"
+	case name == "npm":
+		return nil // npm ci, npm pack
+	}
+	if s.scripts[verb] == "" {
+		if name == "npm" {
+			return nil
+		}
+		return append([]string{verb}, rest...) // a program of node_modules/.bin
+	}
+	if name == "npm" && !slices.Contains(rest, "--") {
+		dashes++
+	}
+	// What is given along with the reference narrows what the script does, and
+	// says nothing about its runner.
+	s.follow(verb, last, dashes, path)
+	return nil
+}

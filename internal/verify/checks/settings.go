@@ -1,0 +1,161 @@
+package checks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/glob"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+// Switch reports whether a stage runs.
+type Switch string
+
+// The positions of a switch. Empty means auto.
+const (
+	SwitchAuto Switch = "auto"  // when something is configured or detected
+	SwitchOn   Switch = "true"  // always; having nothing to run is a finding
+	SwitchOff  Switch = "false" // never
+)
+
+// Settings is the section verification of the configuration.
+type Settings struct {
+	AutoDetect   bool          `json:"auto_detect"`
+	Shards       int           `json:"shards"` // at most this many for each kind of tests; 0 and 1: no sharding
+	Build        StageSettings `json:"build"`
+	Test         StageSettings `json:"test"`
+	Lint         StageSettings `json:"lint"`
+	Security     StageSettings `json:"security"`
+	Custom       []Custom      `json:"custom"`
+	RerunFailed  int           `json:"rerun_failed"`  // how often failed tests run again
+	RequireTests bool          `json:"require_tests"` // no tests is a major finding, else a minor one, or a medium one where all were skipped
+	// PinnedTests says how a change of tests counts. No check of Plan depends on it.
+	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty"`
+	// NewTests says how a new test counts that does not need its change. No check
+	// of Plan depends on it.
+	NewTests verdict.NewTests `json:"prove_new_tests,omitempty"`
+}
+
+func (s Settings) stage(c contract.Category) StageSettings {
+	switch c {
+	case contract.CategoryBuild:
+		return s.Build
+	case contract.CategoryTest:
+		return s.Test
+	case contract.CategoryLint:
+		return s.Lint
+	default:
+		return s.Security
+	}
+}
+
+// check refuses settings that would be read differently than meant.
+func (s Settings) check() error {
+	for _, c := range contract.Categories()[:4] {
+		set := s.stage(c)
+		key := "verification." + string(c)
+		if !slices.Contains([]Switch{"", SwitchAuto, SwitchOn, SwitchOff}, set.Enabled) {
+			return badSetting("%s.enabled is %q: use auto, true or false", key, set.Enabled)
+		}
+		if err := checkCommand(key, set.Format, set.Severity, set.Report); err != nil {
+			return err
+		}
+	}
+	seen := map[string]bool{}
+	for n, c := range s.Custom {
+		key := fmt.Sprintf("verification.custom[%d]", n)
+		switch {
+		case c.Command == "":
+			return badSetting("%s.command is missing", key)
+		case slug(c.Name) == "":
+			return badSetting("%s.name is missing", key)
+		case seen[slug(c.Name)]:
+			return badSetting("%s.name %q is used twice", key, c.Name)
+		}
+		seen[slug(c.Name)] = true
+		if err := checkCommand(key, c.Format, c.Severity, c.Report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StageSettings configures one stage. A command replaces what detection finds.
+type StageSettings struct {
+	Enabled  Switch            `json:"enabled"`
+	Command  string            `json:"command"` // for the shell, in the root of the checkout
+	Format   output.Format     `json:"format"`
+	Report   string            `json:"report"`   // glob of the files that the command writes, relative to the root
+	Severity contract.Severity `json:"severity"` // of errors; empty: the stage's default
+	Network  Hosts             `json:"network"`  // that its commands may reach
+}
+
+// Custom is a check of the user's own.
+type Custom struct {
+	Name     string            `json:"name"`
+	Command  string            `json:"command"`
+	Format   output.Format     `json:"format"`
+	Report   string            `json:"report"`
+	Severity contract.Severity `json:"severity"`
+	Timeout  time.Duration     `json:"timeout"`
+	Network  Hosts             `json:"network"` // that its command may reach
+}
+
+// Hosts are patterns of hosts. Without any there is no network.
+type Hosts []string
+
+// UnmarshalJSON reads a list. The true or false of runs that were made before
+// there were lists is read as none: a network without bounds is not to be had
+// any more.
+func (h *Hosts) UnmarshalJSON(data []byte) error {
+	var old bool
+	if json.Unmarshal(data, &old) == nil {
+		*h = nil
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(h))
+}
+
+var formats = []output.Format{"", output.FormatAuto, output.FormatGoTest, output.FormatJUnit, output.FormatSARIF, output.FormatTAP, output.FormatPlaywright, output.FormatExitCode}
+
+func checkCommand(key string, f output.Format, sev contract.Severity, report string) error {
+	switch {
+	case !slices.Contains(formats, f):
+		return badSetting("%s.format is %q: use one of auto, go-test-json, junit, sarif, tap, playwright, exit-code", key, f)
+	case !slices.Contains([]contract.Severity{"", contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, sev):
+		return badSetting("%s.severity is %q: use major, medium or minor", key, sev)
+	case report != "" && checkGlob(report) != nil:
+		return badSetting("%s.report: %.200q %v", key, report, checkGlob(report))
+	}
+	return nil
+}
+
+func badSetting(format string, args ...any) error {
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, format, args...)
+}
+
+// checkGlob says what is wrong with a pattern of reports, nil for nothing: it must
+// not leave the checkout, nor cost much.
+func checkGlob(pattern string) error {
+	if path.IsAbs(pattern) || !filepath.IsLocal(pattern) {
+		return errors.New("leaves the repository; expected a pattern relative to its root")
+	}
+	return glob.Check(pattern)
+}
+
+// NetworkSetting names the line of configuration that lists the hosts which checks of
+// a category may reach.
+func NetworkSetting(c contract.Category) string {
+	if c == contract.CategoryCustom {
+		return "network of the check in verification.custom"
+	}
+	return fmt.Sprintf("verification.%s.network", c)
+}

@@ -1,0 +1,157 @@
+package verify
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+// findings collects the findings of one category, each once.
+type findings struct {
+	category contract.Category
+	list     []contract.Finding
+	seen     map[contract.Finding]bool
+	dropped  int
+	majors   int
+}
+
+func (f *findings) add(sev contract.Severity, message, location, rule string) {
+	finding := contract.Finding{
+		Severity: sev, Category: f.category, Message: message,
+		Location: location, Rule: rule,
+	}
+	if f.seen == nil {
+		f.seen = map[contract.Finding]bool{}
+	}
+	if f.seen[finding] {
+		return
+	}
+	if len(f.list) >= output.MaxFindings {
+		f.dropped++
+		if sev == contract.SeverityMajor {
+			f.majors++
+		}
+		return
+	}
+	f.seen[finding] = true
+	f.list = append(f.list, finding)
+}
+
+// bounded is the list with a note about what did not fit.
+func (f *findings) bounded() []contract.Finding {
+	if f.dropped == 0 {
+		return f.list
+	}
+	return append(f.list, contract.Finding{
+		Severity: contract.SeverityMinor, Category: f.category,
+		Message: fmt.Sprintf("%d more findings are left out", f.dropped),
+	})
+}
+
+// judge turns one execution into findings.
+func (r *run) judge(f *findings, e *execution) {
+	for _, note := range e.notes {
+		f.add(contract.SeverityMinor, note, "", "")
+	}
+	for _, c := range e.Parsed.Cases {
+		r.judgeCase(f, c)
+	}
+	if o := e.startFailure(); o != nil {
+		f.add(r.unavailable(), o.message(e), "", ruleUnavailable)
+		return
+	}
+	explained := len(e.Parsed.Failed()) > 0
+	for _, p := range e.Parsed.Problems {
+		explained = explained || p.Level == output.Error
+		f.add(r.severity(p.Level), p.Message, p.Location(), p.Rule)
+	}
+	r.judgeNetwork(f, e)
+	switch {
+	case !e.failed():
+	case e.interruption() != "":
+		f.add(r.severity(output.Error), brokenMessage(e, r), "", string(e.interruption()))
+	case !explained:
+		f.add(r.severity(output.Error), unexplained(e), "", "exit-code")
+	}
+}
+
+// judgeNetwork reports what a failed check wanted from the network and did not get.
+func (r *run) judgeNetwork(f *findings, e *execution) {
+	key := checks.NetworkSetting(r.job.Check.Category)
+	switch {
+	case !e.failed():
+	case len(e.Result.Refused) > 0:
+		hosts := refusedHosts(e.Result.Refused)
+		f.add(contract.SeverityMinor, fmt.Sprintf("the command tried to reach hosts that are not allowed: %s. Only the operator can allow them, in %s",
+			strings.Join(hosts, ", "), key), "", "network")
+	case len(e.Invocation.Network) == 0 && offline.Match(tail(e)):
+		f.add(contract.SeverityMinor, fmt.Sprintf("a download was blocked because commands have no network; to allow it, list the hosts in %s, such as [registry.npmjs.org]", key), "", "network")
+	}
+}
+
+// refusedHosts names some of many hosts, each once. They are what a command
+// asked for: text that it chose.
+func refusedHosts(all []string) []string {
+	const most, longest = 5, 100
+	hosts := slices.Compact(slices.Sorted(slices.Values(all)))
+	more := len(hosts) - most
+	hosts = hosts[:min(len(hosts), most)]
+	for i := range hosts {
+		hosts[i] = output.Bound(hosts[i], longest)
+	}
+	if more > 0 {
+		hosts = append(hosts, fmt.Sprintf("and %d more", more))
+	}
+	return hosts
+}
+
+// offline matches what tools print when they may not reach a registry.
+var offline = regexp.MustCompile(`(?i)GOPROXY=off|no required module provides package|ENOTFOUND|EAI_AGAIN|ENOTCACHED|offline mode|--offline|Could not resolve host|Temporary failure in name resolution|network is unreachable`)
+
+func (r *run) judgeCase(f *findings, c output.Case) {
+	switch c.Status {
+	case contract.TestFailed:
+		f.add(r.severity(output.Error), caseMessage(c, "failed"), c.Location, c.Name)
+	case contract.TestFlaky:
+		f.add(contract.SeverityMedium, caseMessage(c, "is flaky: it failed, then passed when run again"), c.Location, c.Name)
+	case contract.TestPassed, contract.TestSkipped:
+	}
+}
+
+func caseMessage(c output.Case, what string) string {
+	text := c.Name + " " + what
+	if line := output.FirstLine(c.Message); line != "" {
+		text += ": " + line
+	}
+	return fault.Clip(text, output.MaxMessage)
+}
+
+// unavailable grades that a command could not start: of a lint it is worth a note.
+func (r *run) unavailable() contract.Severity {
+	if r.job.Check.Category == contract.CategoryLint {
+		return contract.SeverityMinor
+	}
+	return r.severity(output.Error)
+}
+
+// severity grades what a tool calls an error, a warning or a note.
+func (r *run) severity(l output.Level) contract.Severity {
+	c := r.job.Check.Category
+	switch {
+	case l == output.Error && r.job.Severity != "":
+		return r.job.Severity
+	case l == output.Error && c == contract.CategoryLint:
+		return contract.SeverityMedium
+	case l == output.Error:
+		return contract.SeverityMajor
+	case l == output.Warning && (c == contract.CategorySecurity || c == contract.CategoryTest):
+		return contract.SeverityMedium
+	}
+	return contract.SeverityMinor
+}

@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/verify/output"
+)
+
+// brokenMessage says what ended a command and what to do about it.
+func brokenMessage(e *execution, r *run) string {
+	command := fault.Clip(output.Clean(e.Invocation.String()), 200)
+	switch {
+	case e.Result.TimedOut:
+		limit, _ := r.timeout()
+		return fmt.Sprintf("`%s` was ended at the time limit of the check, %s", command, limit)
+	case e.Result.LimitExceeded != "":
+		return fmt.Sprintf("`%s` was ended because it went over the limit of %s", command, e.Result.LimitExceeded)
+	case e.Result.Signal != "":
+		return fmt.Sprintf("`%s` was ended by the signal %s%s", command, e.Result.Signal, because(e))
+	}
+	return fmt.Sprintf("`%s` crashed: exit code %d, as after signal %d%s", command, e.Result.ExitCode, e.Result.ExitCode-128, because(e))
+}
+
+// unexplained is the finding about a failed command that names no cause.
+func unexplained(e *execution) string {
+	text := fmt.Sprintf("`%s` ended with exit code %d", fault.Clip(output.Clean(e.Invocation.String()), 200), e.Result.ExitCode)
+	switch {
+	case e.Parsed.Summary().Failed > 0:
+		text = fmt.Sprintf("%d tests failed in `%s`", e.Parsed.Summary().Failed, fault.Clip(output.Clean(e.Invocation.String()), 200))
+	case e.Parsed.Summary().Passed+len(e.Parsed.Cases) > 0:
+		text += " although no test failed"
+	case e.counted && e.Parsed.Summary() == contract.TestSummary{}:
+		text += " without running a test"
+	}
+	return fault.Clip(text+because(e), output.MaxMessage)
+}
+
+// because quotes the line of the output that tells most.
+func because(e *execution) string {
+	line := errorLine(e.Result.Stderr)
+	if line == "" {
+		line = errorLine(e.Result.Stdout)
+	}
+	if line == "" {
+		return ""
+	}
+	return ": " + fault.Clip(line, 300)
+}
+
+// errorLine is the last line that speaks of an error, else the last line.
+func errorLine(out []byte) string {
+	all := output.Lines(out[max(0, len(out)-16<<10):])
+	last := ""
+	for n := len(all) - 1; n >= 0; n-- {
+		line := strings.TrimSpace(output.Clean(all[n]))
+		if line == "" {
+			continue
+		}
+		low := strings.ToLower(line)
+		if strings.Contains(low, "error") || strings.Contains(low, "fail") || strings.Contains(low, "not found") || strings.Contains(low, "denied") {
+			return line
+		}
+		if last == "" {
+			last = line
+		}
+	}
+	return last
+}
+
+// mainMessage is the line that says most about a failed check.
+func (r *run) mainMessage(o Outcome) string {
+	for _, e := range r.executions {
+		if o := e.startFailure(); o != nil && r.job.Check.Category != contract.CategoryLint {
+			return o.message(e)
+		}
+		if e.interruption() != "" {
+			return brokenMessage(e, r)
+		}
+	}
+	var best contract.Finding
+	for _, f := range o.Findings {
+		if best.Message == "" || rank(f.Severity) > rank(best.Severity) {
+			best = f
+		}
+	}
+	text := best.Message
+	if best.Location != "" {
+		text = best.Location + ": " + text
+	}
+	if more := o.Summary.Failed - 1; more > 0 {
+		text = fault.Clip(text, output.MaxMessage-40) + fmt.Sprintf(" (and %d more failed tests)", more)
+	}
+	return text
+}
+
+// tail is the end of what a command printed.
+func tail(e *execution) []byte {
+	const size = 16 << 10
+	out, errs := e.Result.Stdout, e.Result.Stderr
+	return slices.Concat(out[max(0, len(out)-size):], errs[max(0, len(errs)-size):])
+}
+
+func rank(s contract.Severity) int {
+	switch s {
+	case contract.SeverityMajor:
+		return 3
+	case contract.SeverityMedium:
+		return 2
+	default:
+		return 1
+	}
+}

@@ -1,0 +1,89 @@
+package output
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+var (
+	cargoCase   = regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)(?:, (.*))?$`)
+	cargoStdout = regexp.MustCompile(`^---- (.+) stdout ----$`)
+	cargoSum    = regexp.MustCompile(`^test result: \w+\. (\d+) passed; (\d+) failed;`)
+)
+
+// parseCargo reads what cargo test prints: results on stdout, which target
+// they belong to on stderr. The two are not in step, so a case is known by its
+// path alone.
+func parseCargo(stdout []byte, s Paths) Results {
+	var out Results
+	failures := map[string]int{}
+	current, explained := -1, false
+	passed, ran := 0, 0
+	for _, line := range Lines(stdout) {
+		line = strings.TrimRight(Clean(line), " ")
+		if m := cargoSum.FindStringSubmatch(line); m != nil {
+			ran += Number(m[1])
+			current = -1
+			continue
+		}
+		if m := cargoStdout.FindStringSubmatch(line); m != nil {
+			current, explained = -1, false
+			if n, ok := failures[m[1]]; ok {
+				current = n
+			}
+			continue
+		}
+		if line == "failures:" {
+			current = -1
+		}
+		// Within a failed test's output anything can stand.
+		if m := cargoCase.FindStringSubmatch(line); m != nil && current < 0 && len(out.Cases) < 2*MaxCases {
+			c := cargoResult(m)
+			if c.Status == contract.TestFailed {
+				failures[m[1]] = len(out.Cases)
+			}
+			if c.Status == contract.TestPassed {
+				passed++
+			}
+			out.Cases = append(out.Cases, c)
+			continue
+		}
+		if current >= 0 && !explained {
+			explained = !cargoExplain(&out.Cases[current], line, s)
+		}
+	}
+	if passed > ran {
+		out.Problems = append(out.Problems, Problem{Level: Warning, Message: "the output names " + itoa(passed) + " passed tests, but the sums only " + itoa(ran)})
+	}
+	return out
+}
+
+func cargoResult(m []string) Case {
+	c := Case{Test: m[1]}
+	c.Name = Name(m[1])
+	switch m[2] {
+	case "ok":
+		c.Status = contract.TestPassed
+	case "ignored":
+		c.Status, c.Message = contract.TestSkipped, Message(m[3])
+	default:
+		c.Status = contract.TestFailed
+	}
+	return c
+}
+
+// cargoExplain collects what a failed test's panic says, and its place. What
+// the test printed before tells less, the stack after it nothing more.
+func cargoExplain(c *Case, line string, s Paths) (more bool) {
+	if strings.HasPrefix(line, "stack backtrace:") || strings.HasPrefix(line, "note: ") {
+		return false
+	}
+	if at := locations(line, s); len(at) > 0 && c.Location == "" && strings.Contains(line, "panicked at") {
+		c.Location, c.File, c.Message = at[0].Location(), at[0].Path, ""
+		return true
+	}
+	c.Message = Message(c.Message + "\n" + line)
+	return true
+}

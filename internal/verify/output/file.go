@@ -1,0 +1,35 @@
+package output
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// Why a file is not read, or not all of it.
+var (
+	ErrTooLarge   = errors.New("file is too large")
+	ErrNotRegular = errors.New("not a regular file")
+)
+
+// ReadRegular reads a regular file, never through a link at its end. A file
+// over the limit is read up to it, with ErrTooLarge.
+func ReadRegular(root *os.Root, p string, limit int64) ([]byte, error) {
+	info, err := root.Lstat(p)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, ErrNotRegular // a pipe would block, a device would not end
+	}
+	f, err := root.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return data[:limit], ErrTooLarge
+	}
+	return data, err
+}

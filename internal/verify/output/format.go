@@ -1,0 +1,87 @@
+// Package output reads what build tools, test runners and linters print and write: test
+// cases, problems, and the files that they leave.
+//
+// All of it is hostile. Texts are cut, freed of terminal codes and made valid UTF-8, paths
+// outside the checkout are dropped, and work grows with the size of the input.
+package output
+
+import (
+	"bytes"
+)
+
+// Parse reads data in a known format.
+func Parse(f Format, data []byte, s Paths, cut bool) (Results, error) {
+	switch f {
+	case FormatGoTest:
+		return parseGoTest(data, s, cut), nil
+	case FormatJUnit:
+		return parseJUnit(data, s)
+	case FormatSARIF:
+		return parseSARIF(data, s)
+	case FormatPlaywright:
+		return parsePlaywright(data, s)
+	case FormatTAP:
+		return parseTAP(data, s, cut), nil
+	case FormatUnittest:
+		return parseUnittest(data, s), nil
+	case FormatJest:
+		return parseJest(data, s)
+	case FormatAva:
+		return parseAva(data, s, cut), nil
+	case formatRunners:
+		return ParseRunners(data, s), nil
+	case FormatCargo:
+		return parseCargo(data, s), nil
+	case FormatFileList:
+		return parseFileList(data, s), nil
+	default:
+		return Results{Problems: ParseText(data, s)}, nil
+	}
+}
+
+// Sniff recognizes a format by its beginning. What it does not know is judged
+// by the exit code.
+func Sniff(data []byte) Format {
+	head := bytes.TrimLeft(bytes.TrimPrefix(data[:min(len(data), 64<<10)], []byte("\xef\xbb\xbf")), " \t\r\n")
+	firstLine, _, _ := bytes.Cut(head, []byte("\n"))
+	switch {
+	case bytes.HasPrefix(head, []byte("TAP version ")), tapPlan.Match(bytes.TrimSpace(firstLine)):
+		return FormatTAP
+	case bytes.HasPrefix(head, []byte("<")) && (bytes.Contains(head, []byte("<testsuite")) || bytes.Contains(head, []byte("<testcase"))):
+		return FormatJUnit
+	case !bytes.HasPrefix(head, []byte("{")):
+		return FormatExitCode
+	case bytes.Contains(firstLine, []byte(`"Action":"`)) && (bytes.Contains(firstLine, []byte(`"Package":`)) || bytes.Contains(firstLine, []byte(`"ImportPath":`))):
+		return FormatGoTest
+	case bytes.Contains(head, []byte(`"rootDir"`)) && bytes.Contains(head, []byte(`"config"`)):
+		return FormatPlaywright
+	case bytes.Contains(head, []byte(`"runs"`)) || bytes.Contains(head, []byte("sarif")):
+		return FormatSARIF
+	}
+	return FormatExitCode
+}
+
+// Format names what a command prints or writes.
+type Format string
+
+// The formats. Empty means auto: the report's or the output's first bytes
+// decide.
+const (
+	FormatAuto       Format = "auto"
+	FormatGoTest     Format = "go-test-json"
+	FormatJUnit      Format = "junit"
+	FormatSARIF      Format = "sarif"
+	FormatTAP        Format = "tap"
+	FormatPlaywright Format = "playwright"
+	FormatExitCode   Format = "exit-code"
+)
+
+// Formats of tools that only detection uses.
+const (
+	FormatUnittest Format = "unittest"
+	FormatCargo    Format = "cargo-test"
+	FormatJest     Format = "jest-json"
+	FormatAva      Format = "ava-tap"
+	formatRunners  Format = "test-runner-text"
+	FormatFileList Format = "file-list"
+)

@@ -1,0 +1,26 @@
+package output
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// javaFrame is a line of a stack: at com.example.AppTest.fails(AppTest.java:12)
+var javaFrame = regexp.MustCompile(`^\s*at (?:[^\s()/]+/)*([\w$.]+)\.[\w$<>]+\((\w+\.(?:java|kt|scala|groovy)):(\d+)\)`)
+
+// javaFrames are the places of a stack in reverse, so that the innermost comes
+// last. The path is that of the package; resolveJava finds the source root.
+func javaFrames(body string) []Problem {
+	var out []Problem
+	for line := range strings.Lines(body) {
+		if m := javaFrame.FindStringSubmatch(line); m != nil && len(out) < 200 {
+			pkg := ""
+			if n := strings.LastIndexByte(m[1], '.'); n >= 0 {
+				pkg = strings.ReplaceAll(m[1][:n], ".", "/")
+			}
+			out = append([]Problem{{Path: path.Join(pkg, m[2]), Line: Number(m[3])}}, out...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+package output
+
+import (
+	"net/url"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
+)
+
+// Paths says where a command ran, to turn paths in its output into paths in the checkout.
+type Paths struct {
+	Root   string            // on the host
+	Dir    string            // working directory, relative to Root
+	GoDirs map[string]string // Go modules: path → directory
+}
+
+// goFile is the path of a file that a test names by its base name.
+func (s Paths) goFile(pkg, file string) string {
+	if path.IsAbs(file) || strings.Contains(file, "/") {
+		return s.rel(file)
+	}
+	dir := s.GoDir(pkg)
+	if dir == "" && len(s.GoDirs) > 0 {
+		return ""
+	}
+	return Name(path.Join(dir, file))
+}
+
+// rel turns a path as a tool prints it into one relative to the checkout. It
+// is empty for a path outside the checkout.
+func (s Paths) rel(p string) string {
+	p = strings.TrimSpace(p)
+	if rest, ok := strings.CutPrefix(p, "file://"); ok {
+		p = rest
+		if plain, err := url.PathUnescape(rest); err == nil {
+			p = plain
+		}
+	}
+	if p == "" || len(p) > 1000 || strings.ContainsAny(p, "\n\x00") {
+		return ""
+	}
+	if path.IsAbs(p) {
+		inside, ok := s.Inside(path.Clean(p))
+		if !ok {
+			return ""
+		}
+		p = inside
+	} else {
+		p = path.Join(s.Dir, p)
+	}
+	if !filepath.IsLocal(p) || p == "." || Below(p, ScratchDir) {
+		return ""
+	}
+	return Name(p)
+}
+
+// Inside turns an absolute path into one relative to the checkout, if it is in it.
+func (s Paths) Inside(p string) (string, bool) {
+	for _, root := range []string{sandbox.Workspace, s.Root} {
+		if rest, ok := strings.CutPrefix(p, root+"/"); ok && root != "" {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+// GoDir is the directory of a Go package, relative to the checkout.
+func (s Paths) GoDir(importPath string) string {
+	importPath, _, _ = strings.Cut(importPath, " ") // "m/pkg [m/pkg.test]"
+	importPath = strings.TrimSuffix(importPath, "_test")
+	best, dir := -1, ""
+	for module, d := range s.GoDirs {
+		rest, ok := strings.CutPrefix(importPath, module)
+		if ok && len(module) > best && (rest == "" || rest[0] == '/') {
+			best, dir = len(module), path.Join(d, strings.TrimPrefix(rest, "/"))
+		}
+	}
+	if best < 0 || !filepath.IsLocal(dir) {
+		return ""
+	}
+	return dir
+}
+
+// Below reports whether p is in dir, both slash-separated and relative.
+func Below(p, dir string) bool {
+	return dir == "." || p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// ScratchDir is where detected commands write their reports: inside the
+// checkout, as nothing else outlives the sandbox. The name begins with a dot
+// so that linters and test runners leave it alone.
+const ScratchDir = ".rgpt-verify"

@@ -1,0 +1,185 @@
+package output
+
+import (
+	"encoding/json"
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// The report of Playwright's JSON reporter, as far as it is used.
+type pwReport struct {
+	Config struct {
+		RootDir string `json:"rootDir"`
+	} `json:"config"`
+	Suites []pwSuite `json:"suites"`
+	Errors []pwError `json:"errors"`
+	Stats  *struct{} `json:"stats"`
+}
+
+type pwSuite struct {
+	Title  string    `json:"title"`
+	File   string    `json:"file"`
+	Specs  []pwSpec  `json:"specs"`
+	Suites []pwSuite `json:"suites"`
+}
+
+type pwSpec struct {
+	Title string   `json:"title"`
+	File  string   `json:"file"`
+	Line  int      `json:"line"`
+	Tests []pwTest `json:"tests"`
+}
+
+type pwTest struct {
+	ProjectName string     `json:"projectName"`
+	Status      string     `json:"status"`
+	Results     []pwResult `json:"results"`
+}
+
+type pwResult struct {
+	Status      string    `json:"status"`
+	Duration    float64   `json:"duration"`
+	Errors      []pwError `json:"errors"`
+	Error       *pwError  `json:"error"`
+	Attachments []struct {
+		Name        string `json:"name"`
+		ContentType string `json:"contentType"`
+		Path        string `json:"path"`
+	} `json:"attachments"`
+}
+
+type pwError struct {
+	Message  string `json:"message"`
+	Stack    string `json:"stack"`
+	Location *struct {
+		File string `json:"file"`
+		Line int    `json:"line"`
+	} `json:"location"`
+}
+
+// parsePlaywright reads a report of Playwright.
+func parsePlaywright(data []byte, s Paths) (Results, error) {
+	var report pwReport
+	if err := json.Unmarshal(data, &report); err != nil {
+		return Results{}, err
+	}
+	if report.Suites == nil && report.Errors == nil && report.Stats == nil {
+		return Results{}, errors.New("it is no report of Playwright")
+	}
+	var out Results
+	for _, suite := range report.Suites {
+		pwWalk(&out, suite, nil, report.Config.RootDir, s)
+	}
+	for _, e := range report.Errors {
+		out.Unexplained = true
+		out.Problems = append(out.Problems, e.problem(s))
+	}
+	return out, nil
+}
+
+func (e pwError) problem(s Paths) Problem {
+	p := Problem{Level: Error, Message: Message(e.text())}
+	if e.Location != nil {
+		p.Path, p.Line = s.rel(e.Location.File), max(0, e.Location.Line)
+	}
+	return p
+}
+
+func (e pwError) text() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return e.Stack
+}
+
+// pwWalk descends the describe blocks. The outermost suite is the file.
+func pwWalk(out *Results, suite pwSuite, titles []string, rootDir string, s Paths) {
+	const maxDepth = 50
+	if len(titles) > maxDepth {
+		return
+	}
+	titles = append(titles[:len(titles):len(titles)], Bound(suite.Title, maxName))
+	for _, spec := range suite.Specs {
+		for _, t := range spec.Tests {
+			out.Cases = append(out.Cases, pwCase(spec, t, titles, rootDir, s))
+			out.Attachments = append(out.Attachments, t.attachments()...)
+		}
+	}
+	for _, inner := range suite.Suites {
+		pwWalk(out, inner, titles, rootDir, s)
+	}
+}
+
+func pwCase(spec pwSpec, t pwTest, titles []string, rootDir string, s Paths) Case {
+	var c Case
+	c.Name = Name(strings.Join(append(titles[:len(titles):len(titles)], spec.Title), " › "))
+	if t.ProjectName != "" {
+		c.Name = Name("[" + t.ProjectName + "] " + c.Name)
+	}
+	c.Status = t.status()
+	for _, r := range t.Results {
+		c.DurationMS += milliseconds(r.Duration / 1000)
+	}
+	file := spec.File
+	if rootDir != "" && !path.IsAbs(file) {
+		file = path.Join(rootDir, file)
+	}
+	c.File = s.rel(file)
+	if c.Status == contract.TestFailed || c.Status == contract.TestFlaky {
+		c.Location = Location(c.File, spec.Line)
+		t.explain(&c, s)
+	}
+	return c
+}
+
+// status: what the reporter does not call expected, flaky or skipped failed,
+// and what it calls expected must have run.
+func (t pwTest) status() contract.TestStatus {
+	switch t.Status {
+	case "expected":
+		if len(t.Results) == 0 {
+			return contract.TestSkipped
+		}
+		return contract.TestPassed
+	case "flaky":
+		return contract.TestFlaky
+	case "skipped":
+		return contract.TestSkipped
+	}
+	return contract.TestFailed
+}
+
+// explain takes message and place from the first error of the test.
+func (t pwTest) explain(c *Case, s Paths) {
+	for _, r := range t.Results {
+		all := r.Errors
+		if len(all) == 0 && r.Error != nil {
+			all = []pwError{*r.Error}
+		}
+		for _, e := range all {
+			c.Message = Message(e.text())
+			if p := e.problem(s); p.Path != "" {
+				c.Location = p.Location()
+			}
+			return
+		}
+		if r.Status == "timedOut" || r.Status == "interrupted" {
+			c.Message = "the test was " + map[string]string{"timedOut": "ended at its time limit", "interrupted": "interrupted"}[r.Status]
+		}
+	}
+}
+
+func (t pwTest) attachments() []Attachment {
+	var out []Attachment
+	for _, r := range t.Results {
+		for _, a := range r.Attachments {
+			if a.Path != "" && len(a.Path) < 4096 && !strings.ContainsRune(a.Path, 0) {
+				out = append(out, Attachment{name: Name(a.Name), Path: a.Path, Kind: artifactType(a.ContentType, a.Path)})
+			}
+		}
+	}
+	return out
+}

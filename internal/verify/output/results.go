@@ -1,0 +1,155 @@
+package output
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Level is how serious a tool says that something is.
+type Level string
+
+// The levels.
+const (
+	Error   Level = "error"
+	Warning Level = "warning"
+	Note    Level = "note"
+)
+
+// Problem is what a tool complains about. Path is relative to the checkout, and empty
+// where it is outside or unknown.
+type Problem struct {
+	Level   Level
+	Path    string
+	Line    int
+	Rule    string
+	Message string
+}
+
+// Location is the file and line of the problem.
+func (p Problem) Location() string { return Location(p.Path, p.Line) }
+
+// Location is a file and a line of it: a.go:12.
+func Location(file string, line int) string {
+	switch {
+	case file == "":
+		return ""
+	case line <= 0:
+		return file
+	}
+	return file + ":" + strconv.Itoa(line)
+}
+
+// Case is a test case with what is needed to run it again.
+type Case struct {
+	contract.TestCase
+	Test  string // the runner's own name for it
+	Group string // Go: the package
+	File  string // relative to the checkout
+	// Frames is the stack by package, innermost last (Java).
+	Frames []Problem
+}
+
+// Results is what the output or a report of a command says.
+type Results struct {
+	Cases       []Case
+	Problems    []Problem
+	Attachments []Attachment
+	// Unexplained: something failed besides the failed cases. When those pass later, the
+	// command has still failed.
+	Unexplained bool
+	// Reported is the runner's own count of its tests; nil where it gives none.
+	Reported *contract.TestSummary
+	// NotTAP: the count is from a runner that does not write TAP.
+	NotTAP bool
+}
+
+// Add adds further results.
+func (p *Results) Add(more Results) {
+	p.Cases = append(p.Cases, more.Cases...)
+	p.Problems = append(p.Problems, more.Problems...)
+	p.Attachments = append(p.Attachments, more.Attachments...)
+	p.Unexplained = p.Unexplained || more.Unexplained
+	p.NotTAP = p.NotTAP || more.NotTAP
+	switch {
+	case more.Reported == nil && p.Reported != nil:
+		*p.Reported = p.Reported.Add(Summarize(more.Cases))
+	case more.Reported != nil && p.Reported == nil:
+		sum := Summarize(p.Cases[:len(p.Cases)-len(more.Cases)]).Add(*more.Reported)
+		p.Reported = &sum
+	case more.Reported != nil:
+		*p.Reported = p.Reported.Add(*more.Reported)
+	}
+}
+
+// Summary counts the tests: by the runner's own count where it gives one, but never
+// with fewer failures than its cases have. What failed first and passed later is flaky.
+func (p *Results) Summary() contract.TestSummary {
+	cases := Summarize(p.Cases)
+	if p.Reported == nil {
+		return cases
+	}
+	sum := *p.Reported
+	sum.Flaky = cases.Flaky
+	sum.Failed = max(cases.Failed, sum.Failed-cases.Flaky)
+	return sum
+}
+
+// Failed returns the cases that failed.
+func (p *Results) Failed() []Case {
+	var out []Case
+	for _, c := range p.Cases {
+		if c.Status == contract.TestFailed {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Attachment is a file that a report names. The path is hostile: it is what the report
+// says.
+type Attachment struct {
+	name string
+	Path string
+	Kind contract.ArtifactType
+}
+
+// Summarize counts cases by status.
+func Summarize(cases []Case) contract.TestSummary {
+	var s contract.TestSummary
+	for _, c := range cases {
+		switch c.Status {
+		case contract.TestPassed:
+			s.Passed++
+		case contract.TestFailed:
+			s.Failed++
+		case contract.TestSkipped:
+			s.Skipped++
+		case contract.TestFlaky:
+			s.Flaky++
+		}
+	}
+	return s
+}
+
+// artifactType goes by the media type that the reporter states, else by name.
+func artifactType(mediaType, p string) contract.ArtifactType {
+	ext := strings.ToLower(path.Ext(p))
+	switch {
+	case strings.HasPrefix(mediaType, "image/"), ext == ".png", ext == ".jpg", ext == ".jpeg":
+		return contract.ArtifactScreenshot
+	case strings.HasPrefix(mediaType, "video/"), ext == ".webm", ext == ".mp4":
+		return contract.ArtifactVideo
+	case path.Base(p) == "trace.zip", mediaType == "application/zip" && strings.Contains(p, "trace"):
+		return contract.ArtifactTrace
+	case ext == ".zip":
+		return contract.ArtifactZip
+	case ext == ".json", mediaType == "application/json":
+		return contract.ArtifactJSON
+	case ext == ".log", ext == ".txt", strings.HasPrefix(mediaType, "text/"):
+		return contract.ArtifactLog
+	}
+	return contract.ArtifactFile
+}

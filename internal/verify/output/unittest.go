@@ -1,0 +1,155 @@
+package output
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+var (
+	unittestCase = regexp.MustCompile(`^\s*(\S+) \(([\w.]+)\)(.*)$`)
+	unittestEnd  = regexp.MustCompile(`\.\.\. *(ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)\s*$`)
+	unittestHead = regexp.MustCompile(`^(ERROR|FAIL): (\S+)(?: \(([\w.]+)\))?(.*)$`)
+	unittestRan  = regexp.MustCompile(`^Ran (\d+) tests? in `)
+	pythonError  = regexp.MustCompile(`^(?:E\s+)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure|Failed|Iteration|NotFound)?)(?:: (.*))?$`)
+)
+
+// unittestParser collects cases by id. A result stands at the end of the line
+// that names the test or of one below it, since a test can have a docstring or
+// print something itself.
+type unittestParser struct {
+	out     Results
+	index   map[string]int // test → case
+	current string         // the test whose result is to come
+	ran     int            // how many the runner says it ran; -1: it did not say
+	paths   Paths
+}
+
+// parseUnittest reads what python3 -m unittest -v prints. The reports at the
+// end name again what failed; where they and the lines before disagree, the
+// reports count.
+func parseUnittest(data []byte, s Paths) Results {
+	p := unittestParser{index: map[string]int{}, ran: -1, paths: s}
+	all := Lines(data)
+	for n := range all {
+		p.line(all, n)
+	}
+	passed := 0
+	for _, c := range p.out.Cases {
+		if c.Status == contract.TestPassed {
+			passed++
+		}
+	}
+	if p.ran >= 0 && p.ran < passed {
+		// Lines of the tests' own look like results.
+		p.out.Problems = append(p.out.Problems, Problem{
+			Level:   Warning,
+			Message: "the output names " + itoa(passed) + " passed tests, but only " + itoa(p.ran) + " were run",
+		})
+	}
+	return p.out
+}
+
+func (p *unittestParser) line(all []string, n int) {
+	line := Clean(all[n])
+	if m := unittestRan.FindStringSubmatch(line); m != nil {
+		p.ran = Number(m[1])
+	}
+	if m := unittestHead.FindStringSubmatch(line); m != nil && n > 0 && strings.HasPrefix(all[n-1], "=====") {
+		p.report(unittestFailure(m, all[n+1:], p.paths))
+		p.current = ""
+		return
+	}
+	if m := unittestCase.FindStringSubmatch(line); m != nil {
+		p.current = unittestID(m[1], m[2])
+	}
+	if m := unittestEnd.FindStringSubmatch(line); m != nil && p.current != "" {
+		if _, seen := p.index[p.current]; !seen {
+			p.add(unittestResult(p.current, m[1]))
+		}
+		p.current = ""
+	}
+}
+
+// report takes in a failure: the first one that says why.
+func (p *unittestParser) report(c Case) {
+	at, seen := p.index[c.Test]
+	if !seen {
+		p.add(c)
+		return
+	}
+	if known := p.out.Cases[at]; known.Status != contract.TestFailed || known.Message == "" {
+		p.out.Cases[at] = c
+	}
+}
+
+func (p *unittestParser) add(c Case) {
+	if len(p.out.Cases) < 2*MaxCases {
+		p.index[c.Test] = len(p.out.Cases)
+		p.out.Cases = append(p.out.Cases, c)
+	}
+}
+
+// unittestID: since Python 3.11 the brackets hold the test as well.
+func unittestID(test, class string) string {
+	if strings.HasSuffix(class, "."+test) {
+		return class
+	}
+	return class + "." + test
+}
+
+func unittestResult(id, result string) Case {
+	c := Case{Test: id}
+	c.Name = Name(id)
+	switch {
+	case result == "ok", result == "expected failure":
+		c.Status = contract.TestPassed
+	case strings.HasPrefix(result, "skipped"):
+		c.Status = contract.TestSkipped
+		c.Message = Message(strings.Trim(strings.TrimPrefix(result, "skipped"), ` '"`))
+	default:
+		c.Status = contract.TestFailed
+		if result == "unexpected success" {
+			c.Message = result
+		}
+	}
+	return c
+}
+
+// unittestFailure reads one report with its traceback.
+func unittestFailure(m []string, below []string, s Paths) Case {
+	class := m[3]
+	if class == "" {
+		class = "unittest"
+	}
+	c := Case{Test: unittestID(m[2], class)}
+	c.Status = contract.TestFailed
+	c.Name = Name(c.Test)
+	var body []string
+	for n, line := range below {
+		if n > 400 || strings.HasPrefix(line, "=====") || n > 1 && strings.HasPrefix(line, "-----") {
+			break
+		}
+		body = append(body, Clean(line))
+	}
+	text := strings.Join(body, "\n")
+	c.Message = Message(pythonReason(text))
+	for _, p := range locations(text, s) {
+		c.Location, c.File = p.Location(), p.Path
+	}
+	return c
+}
+
+// pythonReason is the line of a traceback that names the exception, with the
+// rest of a message of several lines.
+func pythonReason(body string) string {
+	all := strings.Split(body, "\n")
+	for n := len(all) - 1; n >= 0; n-- {
+		line := strings.TrimSpace(all[n])
+		if pythonError.MatchString(line) {
+			return strings.TrimSpace(strings.TrimPrefix(line, "E "))
+		}
+	}
+	return FirstLine(body)
+}
