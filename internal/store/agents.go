@@ -8,6 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Agent is a worker's agent as it last reported itself, and as its silence since
@@ -58,13 +60,13 @@ type AgentBeat struct {
 func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	for i := range b.Agents {
 		a := &b.Agents[i]
-		a.Detail, a.Work = text(a.Detail), NotNil(a.Work)
+		a.Detail, a.Work = rowconv.Text(a.Detail), NotNil(a.Work)
 	}
-	agents, err := encode(NotNil(b.Agents))
+	agents, err := rowconv.Encode(NotNil(b.Agents))
 	if err != nil {
 		return err
 	}
-	return explain(s.q.Heartbeats(ctx, db.HeartbeatsParams{
+	return dberr.Explain(s.q.Heartbeats(ctx, db.HeartbeatsParams{
 		Worker: b.Worker, Version: b.Version, CpuUsage: b.CPUUsage, MemoryUsage: b.MemoryUsage, StartedAt: b.StartedAt,
 		BeatSeconds: b.Every.Seconds(), OfflineAfter: b.OfflineAfter.Seconds(), Agents: agents,
 	}), "store the heartbeat of worker %s", b.Worker)
@@ -79,7 +81,7 @@ const mostAgents = 1000
 func (s *Store) Agents(ctx context.Context) ([]Agent, error) {
 	rows, err := s.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedBeats, Most: mostAgents})
 	if err != nil {
-		return nil, explain(err, "read the agents")
+		return nil, dberr.Explain(err, "read the agents")
 	}
 	agents := make([]Agent, len(rows))
 	for i, r := range rows {
@@ -102,7 +104,7 @@ const mostOffline = 500
 // and of those that are offline all but the newest. It returns how many.
 func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int64, error) {
 	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedBeats, Most: mostOffline})
-	return n, explain(err, "remove agents that are long offline")
+	return n, dberr.Explain(err, "remove agents that are long offline")
 }
 
 // Unfinished is what is not over.
@@ -124,13 +126,13 @@ func (s *Store) Unfinished(ctx context.Context) (Unfinished, error) {
 	}
 	rows, err := s.q.UnfinishedRuns(ctx)
 	if err != nil {
-		return out, explain(err, "count the runs that are not over")
+		return out, dberr.Explain(err, "count the runs that are not over")
 	}
 	for _, r := range rows {
 		out.Runs[contract.Status(r.Status)] = r.Runs
 	}
 	if out.Interventions, err = s.q.CountInterventions(ctx); err != nil {
-		return out, explain(err, "count what waits for a person")
+		return out, dberr.Explain(err, "count what waits for a person")
 	}
 	return out, s.unfinishedPipelines(ctx, &out)
 }
@@ -147,5 +149,5 @@ func (s *Store) unfinishedPipelines(ctx context.Context, out *Unfinished) error 
 		out.Pipelines[contract.PipelineStatus(r.Status)] = r.Pipelines
 		out.Waiting += r.Waiting
 	}
-	return explain(err, "count the pipelines that are not over")
+	return dberr.Explain(err, "count the pipelines that are not over")
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // ScopeKind says whose money a budget is.
@@ -147,7 +149,7 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 		err = refused
 	}
 	if err != nil {
-		return Reserved{}, explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
+		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
 	}
 	return out, nil
 }
@@ -155,7 +157,7 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 // admit moves a call that is locked and not done from its old budgets to its
 // new ones. It returns as refused why the new ones do not take it.
 func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (out Reserved, refused, err error) {
-	old, err := decode[[]scopeKey](call.Scopes)
+	old, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {
 		return out, nil, err
 	}
@@ -183,12 +185,12 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		}))
 		return out, refused, pipeline.flush(ctx)
 	}
-	scopes, err := encode(now)
+	scopes, err := rowconv.Encode(now)
 	if err != nil {
 		return out, nil, err
 	}
 	if len(r.Told) > 0 { // only now: a call that waits for its budget comes here again and again
-		told, err := encode(r.Told)
+		told, err := rowconv.Encode(r.Told)
 		if err != nil {
 			return out, nil, err
 		}
@@ -198,7 +200,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)
 		kinds, keys := split(keysOf(near))
 		pipeline.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
-		payload, err := encode(map[string]any{"warning": out.Warning, "agent": r.Execution.Agent, "step": r.Execution.Step})
+		payload, err := rowconv.Encode(map[string]any{"warning": out.Warning, "agent": r.Execution.Agent, "step": r.Execution.Step})
 		if err != nil {
 			return out, nil, err
 		}
@@ -225,14 +227,14 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 // was taken over is booked too, because the provider has to be paid; if it
 // comes second, its answer is dropped and it gets ErrSuperseded.
 func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
-	answer, err := document(answer)
+	answer, err := rowconv.Document(answer)
 	if err != nil {
 		return err
 	}
 	if messages == nil {
 		messages = []Message{}
 	}
-	added, err := encode(messages)
+	added, err := rowconv.Encode(messages)
 	if err != nil {
 		return err
 	}
@@ -267,7 +269,7 @@ func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage,
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
 			"model call %d was answered by another worker meanwhile; its answer counts", id.Call)
 	}
-	return explain(err, "settle model call %d", id.Call)
+	return dberr.Explain(err, "settle model call %d", id.Call)
 }
 
 // FailCall gives back what a model call had set aside and books what it used
@@ -294,11 +296,11 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 		}
 		pipeline.queue(q.FailCall(ctx, db.FailCallParams{
 			ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
-			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: text(failure.Message),
+			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
 		return pipeline.flush(ctx)
 	})
-	return explain(err, "end model call %d", id.Call)
+	return dberr.Explain(err, "end model call %d", id.Call)
 }
 
 // GiveUpCalls gives back what model calls that were reserved longer than
@@ -308,7 +310,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
 	rows, err := s.q.OpenCallsBefore(ctx, db.OpenCallsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return 0, explain(err, "look for model calls that were given up")
+		return 0, dberr.Explain(err, "look for model calls that were given up")
 	}
 	for i, r := range rows {
 		if err := s.giveUp(ctx, r.ID, r.Tries); err != nil {
@@ -322,7 +324,7 @@ func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit 
 func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 	rows, err := s.q.OpenCallsOfExecution(ctx, executionID)
 	if err != nil {
-		return explain(err, "look for open model calls of execution %d", executionID)
+		return dberr.Explain(err, "look for open model calls of execution %d", executionID)
 	}
 	for _, r := range rows {
 		if err := s.giveUp(ctx, r.ID, r.Tries); err != nil {
@@ -349,13 +351,13 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 		}))
 		return pipeline.flush(ctx)
 	})
-	return explain(err, "give up model call %d", id)
+	return dberr.Explain(err, "give up model call %d", id)
 }
 
 // book locks the budgets of a call that is locked and queues what changes in
 // them: usage is spent and, if release is set, what the call holds is free.
 func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *pipeline, error) {
-	scopes, err := decode[[]scopeKey](call.Scopes)
+	scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -382,7 +384,7 @@ func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) {
 	row, err := s.q.Usage(ctx, runID)
 	if err != nil {
-		return contract.Usage{}, explain(err, "add up the model calls of run %d", runID)
+		return contract.Usage{}, dberr.Explain(err, "add up the model calls of run %d", runID)
 	}
 	return contract.Usage{
 		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
@@ -394,9 +396,9 @@ func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) 
 func (s *Store) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
 	rows, err := s.q.ModelCalls(ctx, runID)
 	if err != nil {
-		return nil, explain(err, "read the model calls of run %d", runID)
+		return nil, dberr.Explain(err, "read the model calls of run %d", runID)
 	}
-	return convert(rows, modelCallOf), nil
+	return rowconv.Convert(rows, modelCallOf), nil
 }
 
 func modelCallOf(r db.ModelCall) ModelCall {
@@ -405,7 +407,7 @@ func modelCallOf(r db.ModelCall) ModelCall {
 		Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Status: r.Status,
 		Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
 		Usage:     contract.Usage{PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
-		LatencyMS: r.LatencyMs, Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
+		LatencyMS: r.LatencyMs, Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 	if r.Status == callDone {
@@ -434,5 +436,5 @@ func (s *Store) Budget(ctx context.Context, kind ScopeKind, key string) (Budget,
 	return Budget{
 		Kind: kind, Key: key, SpentTokens: row.SpentTokens, SpentMicros: row.SpentMicros,
 		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Warned: row.Warned,
-	}, explain(err, "read the budget of %s %s", kind, key)
+	}, dberr.Explain(err, "read the budget of %s %s", kind, key)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Message is one message of a conversation. The store does not look into its
@@ -40,11 +42,11 @@ const toolResults = 1000
 // OpenConversation stores the messages with which the conversation of an
 // execution begins, as turn 0. If it has begun already, nothing changes.
 func (s *Store) OpenConversation(ctx context.Context, executionID int64, messages []Message) error {
-	doc, err := encode(messages)
+	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return explain(s.q.OpenConversation(ctx, db.OpenConversationParams{ExecutionID: executionID, Messages: doc}),
+	return dberr.Explain(s.q.OpenConversation(ctx, db.OpenConversationParams{ExecutionID: executionID, Messages: doc}),
 		"open the conversation of execution %d", executionID)
 }
 
@@ -52,11 +54,11 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 // all that was said in the turn before. What was told before that turn already
 // stays as it is.
 func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
-	doc, err := encode(messages)
+	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
+	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
 }
 
 // before is what is told before a turn.
@@ -82,7 +84,7 @@ func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message,
 func (s *Store) Transcript(ctx context.Context, executionID int64) ([]TranscriptEntry, error) {
 	rows, err := s.q.Transcript(ctx, executionID)
 	if err != nil {
-		return nil, explain(err, "read the conversation of execution %d", executionID)
+		return nil, dberr.Explain(err, "read the conversation of execution %d", executionID)
 	}
 	entries := make([]TranscriptEntry, len(rows))
 	for i, r := range rows {
@@ -109,18 +111,18 @@ type ToolCall struct {
 // model, all or nothing. The first of several counts: the call that is returned
 // is the one that is stored, which a repeat has to go on with.
 func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (ToolCall, error) {
-	outcome, err := encode(call.Outcome)
+	outcome, err := rowconv.Encode(call.Outcome)
 	if err != nil {
 		return ToolCall{}, err
 	}
-	messages, err := encode([]Message{message})
+	messages, err := rowconv.Encode([]Message{message})
 	if err != nil {
 		return ToolCall{}, err
 	}
 	q, pipeline := pipe(s.pool)
 	pipeline.queue(
 		q.InsertToolCall(ctx, db.InsertToolCallParams{
-			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: text(call.Tool),
+			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: rowconv.Text(call.Tool),
 			Ok: call.Outcome.OK, Code: string(call.Outcome.Code), TreeBefore: call.TreeBefore, TreeAfter: call.Outcome.Workspace.Tree,
 			Outcome: outcome, DurationMs: call.FinishedAt.Sub(call.StartedAt).Milliseconds(), StartedAt: call.StartedAt, FinishedAt: call.FinishedAt,
 		}),
@@ -130,7 +132,7 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 	)
 	row, err := q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {
-		return ToolCall{}, explain(err, "store tool call %d of turn %d of execution %d", index, turn, executionID)
+		return ToolCall{}, dberr.Explain(err, "store tool call %d of turn %d of execution %d", index, turn, executionID)
 	}
 	return toolCallOf(row)
 }
@@ -151,16 +153,16 @@ func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index i
 		}
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ToolCall{}, Message{}, notFound("execution %d has no result of tool call %d of turn %d", executionID, index, turn)
+		return ToolCall{}, Message{}, dberr.NotFound("execution %d has no result of tool call %d of turn %d", executionID, index, turn)
 	}
-	return ToolCall{}, Message{}, explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
+	return ToolCall{}, Message{}, dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 // ToolCalls returns the tool calls of a run in the order in which they began.
 func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) {
 	rows, err := s.q.ToolCallsOfRun(ctx, runID)
 	if err != nil {
-		return nil, explain(err, "read the tool calls of run %d", runID)
+		return nil, dberr.Explain(err, "read the tool calls of run %d", runID)
 	}
 	calls := make([]ToolCall, len(rows))
 	for i, r := range rows {
@@ -172,7 +174,7 @@ func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) 
 }
 
 func toolCallOf(r db.ToolCall) (ToolCall, error) {
-	outcome, err := decode[contract.ToolOutcome](r.Outcome)
+	outcome, err := rowconv.Decode[contract.ToolOutcome](r.Outcome)
 	return ToolCall{
 		ExecutionID: r.ExecutionID, Turn: int(r.Turn), Index: int(r.CallIndex), Tool: r.Tool, Outcome: outcome,
 		TreeBefore: r.TreeBefore, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
@@ -182,11 +184,11 @@ func toolCallOf(r db.ToolCall) (ToolCall, error) {
 // SavePrompt stores the text of a prompt under its version, which is the digest
 // of the text. A repeat is harmless.
 func (s *Store) SavePrompt(ctx context.Context, name, version, prompt string) error {
-	return explain(s.q.SavePrompt(ctx, db.SavePromptParams{Name: name, Version: version, Text: text(prompt)}), "store prompt %s", name)
+	return dberr.Explain(s.q.SavePrompt(ctx, db.SavePromptParams{Name: name, Version: version, Text: rowconv.Text(prompt)}), "store prompt %s", name)
 }
 
 // Prompt returns the text of a version of a prompt, or ErrNotFound.
 func (s *Store) Prompt(ctx context.Context, name, version string) (string, error) {
 	prompt, err := s.q.Prompt(ctx, db.PromptParams{Name: name, Version: version})
-	return prompt, explain(err, "read version %s of prompt %s", version, name)
+	return prompt, dberr.Explain(err, "read version %s of prompt %s", version, name)
 }

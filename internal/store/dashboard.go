@@ -8,6 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Card is what a list shows of a run beside its row.
@@ -24,7 +26,7 @@ type Card struct {
 func (s *Store) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) {
 	rows, err := s.q.RunCards(ctx, ids)
 	if err != nil {
-		return nil, explain(err, "read what came of %d runs", len(ids))
+		return nil, dberr.Explain(err, "read what came of %d runs", len(ids))
 	}
 	cards := make(map[int64]Card, len(rows))
 	for _, r := range rows {
@@ -61,9 +63,9 @@ func (s *Store) Questions(ctx context.Context, runID int64, most int) ([]Questio
 	}
 	rows, err := s.lists.Questions(ctx, params)
 	if err != nil {
-		return nil, explain(err, "read what waits for people")
+		return nil, dberr.Explain(err, "read what waits for people")
 	}
-	return convert(rows, func(r db.QuestionsRow) Question {
+	return rowconv.Convert(rows, func(r db.QuestionsRow) Question {
 		return Question{
 			RunID: r.ID, Project: r.Project, GoalTitle: r.GoalTitle, Phase: contract.Phase(r.Phase), Kind: r.WaitingFor,
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
@@ -75,19 +77,19 @@ func (s *Store) Questions(ctx context.Context, runID int64, most int) ([]Questio
 // Waiting returns how many runs wait for a person.
 func (s *Store) Waiting(ctx context.Context) (int, error) {
 	n, err := s.q.CountWaiting(ctx)
-	return int(n), explain(err, "count what waits for people")
+	return int(n), dberr.Explain(err, "count what waits for people")
 }
 
 // Projects returns the projects that have runs, at most as many as given.
 func (s *Store) Projects(ctx context.Context, most int) ([]string, error) {
 	names, err := s.q.Projects(ctx, int32(most))
-	return names, explain(err, "read the projects")
+	return names, dberr.Explain(err, "read the projects")
 }
 
 // Phases returns a run's attempts at its phases, in the order in which they began.
 func (s *Store) Phases(ctx context.Context, runID int64) ([]PhaseAttempt, error) {
 	rows, err := s.q.Phases(ctx, runID)
-	return convert(rows, phaseOf), explain(err, "read the phases of run %d", runID)
+	return rowconv.Convert(rows, phaseOf), dberr.Explain(err, "read the phases of run %d", runID)
 }
 
 func phaseOf(p db.Phase) PhaseAttempt {
@@ -106,7 +108,7 @@ type Counts struct {
 // Counts returns how much there is of a run.
 func (s *Store) Counts(ctx context.Context, runID int64) (Counts, error) {
 	row, err := s.q.RunCounts(ctx, runID)
-	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, explain(err, "count what run %d has", runID)
+	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count what run %d has", runID)
 }
 
 // Outputs are what a run's phases last gave, as JSON; nil: nothing yet.
@@ -117,7 +119,7 @@ type Outputs struct {
 // Outputs returns what a run's phases last gave.
 func (s *Store) Outputs(ctx context.Context, runID int64) (Outputs, error) {
 	row, err := s.q.RunOutputs(ctx, runID)
-	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, ofRun(err, runID, "read the outputs of run %d", runID)
+	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, dberr.OfRun(err, runID, "read the outputs of run %d", runID)
 }
 
 // ModelActivity is what was asked of a model in some time.
@@ -134,7 +136,7 @@ type ModelActivity struct {
 // ModelActivity returns what was asked of each model since a moment.
 func (s *Store) ModelActivity(ctx context.Context, since time.Time) ([]ModelActivity, error) {
 	rows, err := s.q.ModelActivity(ctx, since)
-	return convert(rows, func(r db.ModelActivityRow) ModelActivity {
+	return rowconv.Convert(rows, func(r db.ModelActivityRow) ModelActivity {
 		return ModelActivity{
 			Provider: r.Provider, Model: r.Model, Calls: int(r.Calls), Failed: int(r.Failed), UnderWay: int(r.UnderWay),
 			Usage: contract.Usage{
@@ -142,7 +144,7 @@ func (s *Store) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 			},
 			Latency: time.Duration(r.LatencyMs) * time.Millisecond, LastAt: r.LastAt, LastStatus: r.LastStatus, LastError: r.LastError,
 		}
-	}), explain(err, "read what was asked of models")
+	}), dberr.Explain(err, "read what was asked of models")
 }
 
 // CheckRows returns the checks of an execution in the order in which they began,
@@ -150,11 +152,11 @@ func (s *Store) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 func (s *Store) CheckRows(ctx context.Context, executionID int64) ([]Check, error) {
 	rows, err := s.q.CheckRows(ctx, executionID)
 	if err != nil {
-		return nil, explain(err, "read the checks of execution %d", executionID)
+		return nil, dberr.Explain(err, "read the checks of execution %d", executionID)
 	}
 	checks := make([]Check, len(rows))
 	for i, r := range rows {
-		result, err := decode[contract.CheckResult](r.Result)
+		result, err := rowconv.Decode[contract.CheckResult](r.Result)
 		if err != nil {
 			return nil, err
 		}
@@ -180,13 +182,13 @@ type CaseFilter struct {
 // Cases returns test cases, what is not green first, and how many match in all.
 func (s *Store) Cases(ctx context.Context, f CaseFilter) (cases []Case, matching int, err error) {
 	rows, err := s.q.Cases(ctx, db.CasesParams{
-		ExecutionID: f.ExecutionID, Status: string(f.Status), Text: text(f.Text), FromRow: int32(f.From), Most: int32(f.Most),
+		ExecutionID: f.ExecutionID, Status: string(f.Status), Text: rowconv.Text(f.Text), FromRow: int32(f.From), Most: int32(f.Most),
 	})
 	if err != nil {
-		return nil, 0, explain(err, "read the test cases of execution %d", f.ExecutionID)
+		return nil, 0, dberr.Explain(err, "read the test cases of execution %d", f.ExecutionID)
 	}
 	for _, r := range rows {
-		c, err := decode[contract.TestCase](r.Doc)
+		c, err := rowconv.Decode[contract.TestCase](r.Doc)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -199,32 +201,32 @@ func (s *Store) Cases(ctx context.Context, f CaseFilter) (cases []Case, matching
 // an execution; of the cases, check, name and status are set.
 func (s *Store) CasesNamed(ctx context.Context, executionID int64, names []string) ([]Case, error) {
 	rows, err := s.q.CasesNamed(ctx, db.CasesNamedParams{ExecutionID: executionID, Names: names})
-	return convert(rows, func(r db.CasesNamedRow) Case {
+	return rowconv.Convert(rows, func(r db.CasesNamedRow) Case {
 		return Case{TestCase: contract.TestCase{Name: r.Name, Status: contract.TestStatus(r.Status)}, CheckID: r.CheckID}
-	}), explain(err, "read test cases of execution %d", executionID)
+	}), dberr.Explain(err, "read test cases of execution %d", executionID)
 }
 
 // ArtifactsOfExecution returns the files that one execution of a run left, at
 // most as many as given.
 func (s *Store) ArtifactsOfExecution(ctx context.Context, runID, executionID int64, most int) ([]contract.Artifact, error) {
 	rows, err := s.q.ArtifactsOfExecution(ctx, db.ArtifactsOfExecutionParams{RunID: runID, ExecutionID: &executionID, Most: int32(most)})
-	return convert(rows, func(r db.ArtifactsOfExecutionRow) contract.Artifact { return artifactOf(db.ArtifactsRow(r)) }),
-		explain(err, "read the artifacts of execution %d", executionID)
+	return rowconv.Convert(rows, func(r db.ArtifactsOfExecutionRow) contract.Artifact { return rowconv.Artifact(db.ArtifactsRow(r)) }),
+		dberr.Explain(err, "read the artifacts of execution %d", executionID)
 }
 
 // Patches returns the patches among a run's artifacts.
 func (s *Store) Patches(ctx context.Context, runID int64) ([]contract.Artifact, error) {
 	rows, err := s.q.Patches(ctx, runID)
-	return convert(rows, func(r db.PatchesRow) contract.Artifact { return artifactOf(db.ArtifactsRow(r)) }),
-		explain(err, "read the patches of run %d", runID)
+	return rowconv.Convert(rows, func(r db.PatchesRow) contract.Artifact { return rowconv.Artifact(db.ArtifactsRow(r)) }),
+		dberr.Explain(err, "read the patches of run %d", runID)
 }
 
 // Interventions returns what a run ever asked people beside approvals, in the
 // order in which it asked. What kind each was is not among it.
 func (s *Store) Interventions(ctx context.Context, runID int64) ([]Intervention, error) {
 	rows, err := s.q.Interventions(ctx, runID)
-	return convert(rows, func(r db.ManualIntervention) Intervention { return interventionOf(r, "") }),
-		explain(err, "read the interventions of run %d", runID)
+	return rowconv.Convert(rows, func(r db.ManualIntervention) Intervention { return interventionOf(r, "") }),
+		dberr.Explain(err, "read the interventions of run %d", runID)
 }
 
 // FindingCount is how many findings of a kind a run has.
@@ -239,9 +241,9 @@ type FindingCount struct {
 // FindingCounts counts a run's findings by kind.
 func (s *Store) FindingCounts(ctx context.Context, runID int64) ([]FindingCount, error) {
 	rows, err := s.q.FindingCounts(ctx, runID)
-	return convert(rows, func(r db.FindingCountsRow) FindingCount {
+	return rowconv.Convert(rows, func(r db.FindingCountsRow) FindingCount {
 		return FindingCount{contract.Severity(r.Severity), contract.Category(r.Category), r.CheckID, r.Resolved, int(r.N)}
-	}), explain(err, "count the findings of run %d", runID)
+	}), dberr.Explain(err, "count the findings of run %d", runID)
 }
 
 // FindingFilter selects findings of one run. Empty fields select all.
@@ -257,15 +259,15 @@ type FindingFilter struct {
 // FindingsPage returns findings, the open ones first and of those the worst.
 func (s *Store) FindingsPage(ctx context.Context, f FindingFilter) ([]Finding, error) {
 	rows, err := s.q.FindingsPage(ctx, db.FindingsPageParams{
-		RunID: f.RunID, Severity: string(f.Severity), Category: string(f.Category), CheckID: text(f.CheckID), Resolved: f.Resolved,
+		RunID: f.RunID, Severity: string(f.Severity), Category: string(f.Category), CheckID: rowconv.Text(f.CheckID), Resolved: f.Resolved,
 		FromRow: int32(f.From), Most: int32(f.Most),
 	})
-	return convert(rows, findingOf), explain(err, "read findings of run %d", f.RunID)
+	return rowconv.Convert(rows, findingOf), dberr.Explain(err, "read findings of run %d", f.RunID)
 }
 
 // Neighbour returns the run of the same project that came before a run; of the
 // first one that after it; 0 where there is no other.
 func (s *Store) Neighbour(ctx context.Context, runID int64) (int64, error) {
 	id, err := s.q.NeighbourRun(ctx, runID)
-	return id, ofRun(err, runID, "look for a run beside run %d", runID)
+	return id, dberr.OfRun(err, runID, "look for a run beside run %d", runID)
 }

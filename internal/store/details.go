@@ -9,6 +9,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Execution is one attempt of a phase or, with a step, of a step.
@@ -161,7 +163,7 @@ func (s *Store) detailsOf(ctx context.Context, id int64, events func(*Store, Run
 		d, err = view.details(ctx, id, events)
 		return err
 	})
-	return d, ofRun(err, id, "read run %d", id)
+	return d, dberr.OfRun(err, id, "read run %d", id)
 }
 
 // details reads one thing after the other; the transaction makes them one moment.
@@ -207,17 +209,17 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 	if err != nil {
 		return err
 	}
-	d.Phases = convert(phases, phaseOf)
+	d.Phases = rowconv.Convert(phases, phaseOf)
 	heals, err := s.q.SelfHealEvents(ctx, id)
 	if err != nil {
 		return err
 	}
-	d.SelfHealEvents = convert(heals, healOf)
+	d.SelfHealEvents = rowconv.Convert(heals, healOf)
 	approvals, err := s.q.Approvals(ctx, id)
 	if err != nil {
 		return err
 	}
-	d.Approvals = convert(approvals, func(a db.Approval) Approval {
+	d.Approvals = rowconv.Convert(approvals, func(a db.Approval) Approval {
 		return Approval{
 			ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: a.Reason,
 			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt,
@@ -227,7 +229,7 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 	if err != nil {
 		return err
 	}
-	d.Interventions = convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
+	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
 	d.ModelUsage, err = s.ModelUsage(ctx, id)
 	return err
 }
@@ -235,11 +237,11 @@ func (s *Store) people(ctx context.Context, id int64, d *RunDetails) error {
 // ModelUsage returns what each agent of a run used of each model.
 func (s *Store) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, error) {
 	usage, err := s.q.UsageByModel(ctx, runID)
-	return convert(usage, func(u db.UsageByModelRow) ModelUsage {
+	return rowconv.Convert(usage, func(u db.UsageByModelRow) ModelUsage {
 		return ModelUsage{Agent: contract.Agent(u.Agent), Provider: u.Provider, Model: u.Model, Usage: contract.Usage{
 			Calls: int(u.Calls), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
 		}}
-	}), explain(err, "read what run %d used of models", runID)
+	}), dberr.Explain(err, "read what run %d used of models", runID)
 }
 
 func (s *Store) allEvents(ctx context.Context, runID int64) ([]contract.Event, error) {
@@ -261,9 +263,9 @@ func (s *Store) allEvents(ctx context.Context, runID int64) ([]contract.Event, e
 func (s *Store) Executions(ctx context.Context, runID int64) ([]Execution, error) {
 	rows, err := s.q.Executions(ctx, runID)
 	if err != nil {
-		return nil, explain(err, "read the executions of run %d", runID)
+		return nil, dberr.Explain(err, "read the executions of run %d", runID)
 	}
-	return convert(rows, executionOf), nil
+	return rowconv.Convert(rows, executionOf), nil
 }
 
 func executionOf(r db.Execution) Execution {
@@ -271,7 +273,7 @@ func executionOf(r db.Execution) Execution {
 		ExecutionRef: contract.ExecutionRef{
 			ID: r.ID, RunID: r.RunID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent), Attempt: int(r.Attempt),
 		},
-		Status: contract.ExecutionStatus(r.Status), Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, r.ErrorCause),
+		Status: contract.ExecutionStatus(r.Status), Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, r.ErrorCause),
 		Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
 		Usage: contract.Usage{
 			Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
@@ -303,7 +305,7 @@ func (s *Store) Timing(ctx context.Context, runID int64) (t Timing, err error) {
 	}
 	rows, err := s.q.ChecksOfRun(ctx, runID)
 	if err != nil {
-		return t, explain(err, "read the checks of run %d", runID)
+		return t, dberr.Explain(err, "read the checks of run %d", runID)
 	}
 	for i := range rows {
 		rows[i].Cases = nil
@@ -313,12 +315,4 @@ func (s *Store) Timing(ctx context.Context, runID int64) (t Timing, err error) {
 	}
 	t.Preparing, err = s.PreparationEvents(ctx, runID)
 	return t, err
-}
-
-func convert[A, B any](in []A, f func(A) B) []B {
-	out := make([]B, len(in))
-	for i, v := range in {
-		out[i] = f(v)
-	}
-	return out
 }

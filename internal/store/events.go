@@ -6,14 +6,16 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Events returns the events of a run after a number, in order, at most limit of
 // them (default and most 1000). A run that does not exist has none.
 func (s *Store) Events(ctx context.Context, runID, afterSeq int64, limit int) ([]contract.Event, error) {
-	rows, err := s.q.Events(ctx, db.EventsParams{RunID: runID, AfterSeq: afterSeq, Most: pageSize(limit, 1000)})
+	rows, err := s.q.Events(ctx, db.EventsParams{RunID: runID, AfterSeq: afterSeq, Most: rowconv.Limit(limit, 1000)})
 	if err != nil {
-		return nil, explain(err, "read the events of run %d", runID)
+		return nil, dberr.Explain(err, "read the events of run %d", runID)
 	}
 	events := make([]contract.Event, len(rows))
 	for i, r := range rows {
@@ -41,9 +43,9 @@ type FeedEvent struct {
 // none; events of one run keep their order. Cursors belong to one database
 // cluster: after a restore into another one, start from FeedEnd.
 func (s *Store) Feed(ctx context.Context, after FeedCursor, limit int) ([]FeedEvent, error) {
-	rows, err := s.q.Feed(ctx, db.FeedParams{AfterTx: strconv.FormatInt(after.Tx, 10), AfterID: after.ID, Most: pageSize(limit, 1000)})
+	rows, err := s.q.Feed(ctx, db.FeedParams{AfterTx: strconv.FormatInt(after.Tx, 10), AfterID: after.ID, Most: rowconv.Limit(limit, 1000)})
 	if err != nil {
-		return nil, explain(err, "read the events of all runs")
+		return nil, dberr.Explain(err, "read the events of all runs")
 	}
 	events := make([]FeedEvent, len(rows))
 	for i, r := range rows {
@@ -60,7 +62,7 @@ func (s *Store) Feed(ctx context.Context, after FeedCursor, limit int) ([]FeedEv
 // after it too.
 func (s *Store) FeedEnd(ctx context.Context) (FeedCursor, error) {
 	tx, err := s.q.FeedEnd(ctx)
-	return FeedCursor{Tx: tx}, explain(err, "find the end of the events")
+	return FeedCursor{Tx: tx}, dberr.Explain(err, "find the end of the events")
 }
 
 // AddArtifacts stores artifacts of a run with an event artifact.added for each.
@@ -83,28 +85,21 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 			rows[i].ExecutionID = &a.ExecutionID
 		}
 	}
-	doc, err := encode(rows)
+	doc, err := rowconv.Encode(rows)
 	if err != nil {
 		return err
 	}
 	q, pipeline := pipe(s.pool)
 	pipeline.queue(q.LockRun(ctx, runID))
 	_, err = q.AddArtifacts(ctx, db.AddArtifactsParams{RunID: runID, Artifacts: doc, EventType: string(contract.EventArtifactAdded)})
-	return ofRun(err, runID, "store artifacts of run %d", runID)
+	return dberr.OfRun(err, runID, "store artifacts of run %d", runID)
 }
 
 // Artifacts returns the artifacts of a run in the order in which they came.
 func (s *Store) Artifacts(ctx context.Context, runID int64) ([]contract.Artifact, error) {
 	rows, err := s.q.Artifacts(ctx, runID)
 	if err != nil {
-		return nil, explain(err, "read the artifacts of run %d", runID)
+		return nil, dberr.Explain(err, "read the artifacts of run %d", runID)
 	}
-	return convert(rows, artifactOf), nil
-}
-
-func artifactOf(r db.ArtifactsRow) contract.Artifact {
-	return contract.Artifact{
-		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type),
-		Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
-	}
+	return rowconv.Convert(rows, rowconv.Artifact), nil
 }

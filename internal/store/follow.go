@@ -11,6 +11,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // allRuns is the topic of those who follow every run.
@@ -25,7 +27,7 @@ const allRuns = 0
 // reader; nobody who waits asks the database anything.
 func (s *Store) Follow(ctx context.Context, runID, afterSeq int64, fn func(contract.Event) error) error {
 	if _, err := s.q.EventSeq(ctx, runID); errors.Is(err, pgx.ErrNoRows) {
-		return noRun(runID)
+		return dberr.NoRun(runID)
 	}
 	return s.follow(ctx, runID, FeedCursor{ID: afterSeq}, func(e FeedEvent) error { return fn(e.Event) })
 }
@@ -49,11 +51,11 @@ func (s *Store) sourceOf(topic int64) source {
 	return source{
 		read: func(ctx context.Context, after FeedCursor, most int) ([]FeedEvent, error) {
 			events, err := s.Events(ctx, topic, after.ID, most)
-			return convert(events, func(e contract.Event) FeedEvent { return FeedEvent{Event: e, Cursor: FeedCursor{ID: e.Seq}} }), err
+			return rowconv.Convert(events, func(e contract.Event) FeedEvent { return FeedEvent{Event: e, Cursor: FeedCursor{ID: e.Seq}} }), err
 		},
 		end: func(ctx context.Context) (FeedCursor, error) {
 			seq, err := s.q.EventSeq(ctx, topic)
-			return FeedCursor{ID: seq}, ofRun(err, topic, "find the last event of run %d", topic)
+			return FeedCursor{ID: seq}, dberr.OfRun(err, topic, "find the last event of run %d", topic)
 		},
 	}
 }
@@ -94,7 +96,7 @@ func (s *Store) follow(ctx context.Context, id int64, after FeedCursor, fn func(
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.hub.done:
-			return errClosed()
+			return dberr.Closed()
 		case <-now.changed:
 		}
 	}
@@ -130,7 +132,7 @@ func (s *Store) bear(ctx context.Context, err error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.hub.done:
-		return errClosed()
+		return dberr.Closed()
 	case <-timer.C:
 		return nil
 	}
@@ -163,7 +165,7 @@ func (s *Store) whenever(ctx context.Context, do func() (more bool, err error)) 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.hub.done:
-			return errClosed()
+			return dberr.Closed()
 		case <-now.changed:
 		case <-timer.C:
 		}
@@ -223,8 +225,4 @@ func weigh(events []FeedEvent) (bytes int) {
 		bytes += each + len(e.Payload)
 	}
 	return bytes
-}
-
-func errClosed() error {
-	return fault.New(contract.ClassInfra, contract.CodeCancelled, "the store was closed")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
 // hub wakes the readers of topics: one connection of its own listens for all of
@@ -41,7 +42,7 @@ func (h *hub) join(id int64, from source) (*topic, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, nil, errClosed()
+		return nil, nil, dberr.Closed()
 	}
 	if !h.started {
 		h.started = true

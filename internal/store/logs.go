@@ -13,6 +13,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // LogKey is a place in the log of a run: that of a message of a conversation,
@@ -72,22 +74,22 @@ const mostFailedCalls = 2000
 // order in which they began.
 func (s *Store) LogExecutions(ctx context.Context, runID int64) ([]Execution, error) {
 	rows, err := s.q.LogExecutions(ctx, runID)
-	return convert(rows, func(r db.LogExecutionsRow) Execution {
+	return rowconv.Convert(rows, func(r db.LogExecutionsRow) Execution {
 		return Execution{
 			ExecutionRef: contract.ExecutionRef{ID: r.ID, RunID: runID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent), Attempt: int(r.Attempt)},
-			Status:       contract.ExecutionStatus(r.Status), Failure: failureOf(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
+			Status:       contract.ExecutionStatus(r.Status), Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 			Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
 			Usage:     contract.Usage{Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		}
-	}), explain(err, "read the executions of run %d", runID)
+	}), dberr.Explain(err, "read the executions of run %d", runID)
 }
 
 // LogWindow returns a window of a log. What it reads is bounded by the query,
 // however long the log is; of messages that are searched the first 20,000
 // characters count. Outputs of checks are not searched: their text is not here.
 func (s *Store) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
-	ids := convert(q.Executions, func(e Execution) int64 { return e.ID })
+	ids := rowconv.Convert(q.Executions, func(e Execution) int64 { return e.ID })
 	w, bound := LogWindow{Next: q.From}, LogStop
 	if q.Back {
 		bound = LogStart
@@ -105,12 +107,12 @@ func (s *Store) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
 		err = s.scanLog(ctx, q, ids, &w, &bound)
 	}
 	if err != nil {
-		return w, explain(err, "read the log of %d executions", len(ids))
+		return w, dberr.Explain(err, "read the log of %d executions", len(ids))
 	}
 	if q.Role == "" || q.Role == LogRoleCheck {
 		others, err := s.outcomes(ctx, q, ids)
 		if err != nil {
-			return w, explain(err, "read the checks of %d executions", len(ids))
+			return w, dberr.Explain(err, "read the checks of %d executions", len(ids))
 		}
 		for _, k := range others {
 			if q.past(k, q.From) && !q.past(k, bound) {
@@ -210,7 +212,7 @@ func (s *Store) logRows(ctx context.Context, q LogQuery, ids []int64, from LogKe
 		return s.q.LogAfter(ctx, p)
 	}
 	rows, err := s.q.LogBefore(ctx, db.LogBeforeParams(p))
-	return convert(rows, func(r db.LogBeforeRow) db.LogAfterRow { return db.LogAfterRow(r) }), err
+	return rowconv.Convert(rows, func(r db.LogBeforeRow) db.LogAfterRow { return db.LogAfterRow(r) }), err
 }
 
 func (s *Store) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, bool, error) {
@@ -279,7 +281,7 @@ func (s *Store) LogTexts(ctx context.Context, keys []LogKey, cut int) (map[LogKe
 			Tool: r.Tool, OK: r.Ok, Code: contract.Code(r.Code), Duration: time.Duration(r.DurationMs) * time.Millisecond,
 		}
 	}
-	return texts, explain(err, "read %d messages", len(keys))
+	return texts, dberr.Explain(err, "read %d messages", len(keys))
 }
 
 // LogOutput is a check with the artifact that holds what it printed.
@@ -303,11 +305,11 @@ func (s *Store) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map
 	}
 	rows, err := s.q.LogCheckResults(ctx, p)
 	if err != nil {
-		return nil, explain(err, "read %d checks of run %d", len(p.Checks), runID)
+		return nil, dberr.Explain(err, "read %d checks of run %d", len(p.Checks), runID)
 	}
 	out := make(map[LogKey]LogOutput, len(rows))
 	for _, r := range rows {
-		result, err := decode[contract.CheckResult](r.Result)
+		result, err := rowconv.Decode[contract.CheckResult](r.Result)
 		if err != nil {
 			return nil, err
 		}
@@ -338,9 +340,9 @@ type ArtifactFilter struct {
 // which they came.
 func (s *Store) ArtifactsOf(ctx context.Context, runID int64, f ArtifactFilter) ([]MadeArtifact, error) {
 	rows, err := s.lists.ArtifactsOf(ctx, db.ArtifactsOfParams{
-		RunID: runID, AfterID: f.After, Type: string(f.Type), Phase: string(f.Phase), Text: f.Text, Most: pageSize(f.Limit, 1000),
+		RunID: runID, AfterID: f.After, Type: string(f.Type), Phase: string(f.Phase), Text: f.Text, Most: rowconv.Limit(f.Limit, 1000),
 	})
-	return convert(rows, func(r db.ArtifactsOfRow) MadeArtifact { return madeOf(runID, r) }), explain(err, "read artifacts of run %d", runID)
+	return rowconv.Convert(rows, func(r db.ArtifactsOfRow) MadeArtifact { return madeOf(runID, r) }), dberr.Explain(err, "read artifacts of run %d", runID)
 }
 
 func madeOf(runID int64, r db.ArtifactsOfRow) MadeArtifact {
@@ -357,13 +359,13 @@ func madeOf(runID int64, r db.ArtifactsOfRow) MadeArtifact {
 func (s *Store) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, before, after int64, err error) {
 	r, err := s.q.ArtifactOf(ctx, db.ArtifactOfParams{RunID: runID, ID: id})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return a, 0, 0, notFound("run %d has no artifact %d", runID, id)
+		return a, 0, 0, dberr.NotFound("run %d has no artifact %d", runID, id)
 	}
 	a = madeOf(runID, db.ArtifactsOfRow{
 		ID: r.ID, ExecutionID: r.ExecutionID, Name: r.Name, Type: r.Type, Size: r.Size, Hash: r.Hash, CreatedAt: r.CreatedAt,
 		Phase: r.Phase, Step: r.Step, Attempt: r.Attempt, Agent: r.Agent,
 	})
-	return a, r.Before, r.After, explain(err, "read artifact %d of run %d", id, runID)
+	return a, r.Before, r.After, dberr.Explain(err, "read artifact %d of run %d", id, runID)
 }
 
 // ShownEvent is an event whose payload may be cut: then it is no JSON.
@@ -391,17 +393,17 @@ func (s *Store) EventsIn(ctx context.Context, runID int64, w EventWindow) ([]Sho
 	if w.Down {
 		var down []db.EventsBetweenDownRow
 		down, err = s.q.EventsBetweenDown(ctx, db.EventsBetweenDownParams(p))
-		rows = convert(down, func(r db.EventsBetweenDownRow) db.EventsBetweenRow { return db.EventsBetweenRow(r) })
+		rows = rowconv.Convert(down, func(r db.EventsBetweenDownRow) db.EventsBetweenRow { return db.EventsBetweenRow(r) })
 	} else {
 		rows, err = s.q.EventsBetween(ctx, p)
 	}
-	return convert(rows, func(r db.EventsBetweenRow) ShownEvent {
+	return rowconv.Convert(rows, func(r db.EventsBetweenRow) ShownEvent {
 		e := contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), CreatedAt: r.CreatedAt}
 		if len(r.Payload) == int(r.Size) {
 			e.Payload = json.RawMessage(r.Payload)
 		}
 		return ShownEvent{Event: e, Payload: r.Payload, Size: int(r.Size)}
-	}), explain(err, "read events of run %d", runID)
+	}), dberr.Explain(err, "read events of run %d", runID)
 }
 
 // Replayed is a time that a run was done again.
@@ -421,17 +423,17 @@ type Replayed struct {
 func (s *Store) Replays(ctx context.Context, runID int64, most int) ([]Replayed, error) {
 	rows, err := s.q.ReplaysOf(ctx, db.ReplaysOfParams{RunID: runID, Most: int32(most)})
 	if err != nil {
-		return nil, explain(err, "read the replays of run %d", runID)
+		return nil, dberr.Explain(err, "read the replays of run %d", runID)
 	}
 	out := make([]Replayed, len(rows))
 	for i, r := range rows {
 		out[i] = Replayed{
 			ID: r.ID, Phase: contract.Phase(r.Phase), ExecutionID: r.ExecutionID, Attempt: int(r.Attempt), Status: contract.ExecutionStatus(r.Status), CreatedAt: r.CreatedAt,
 		}
-		if out[i].Order, err = decode[contract.ReplayOrder](r.ReplayOrder); err != nil {
+		if out[i].Order, err = rowconv.Decode[contract.ReplayOrder](r.ReplayOrder); err != nil {
 			return nil, err
 		}
-		if out[i].Kept, err = decode[[]string](r.Kept); err != nil {
+		if out[i].Kept, err = rowconv.Decode[[]string](r.Kept); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Output is a piece of what something printed while it ran.
@@ -26,7 +28,7 @@ const outputPage = 500
 // AppendOutput stores a piece of what a run's commands print, for those who
 // watch.
 func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece string) error {
-	return ofRun(s.q.AppendOutput(ctx, db.AppendOutputParams{RunID: runID, Source: text(source), Text: text(piece)}), runID, "store output of run %d", runID)
+	return dberr.OfRun(s.q.AppendOutput(ctx, db.AppendOutputParams{RunID: runID, Source: rowconv.Text(source), Text: rowconv.Text(piece)}), runID, "store output of run %d", runID)
 }
 
 // LiveOutput returns what a run's commands printed after the piece with the id
@@ -34,15 +36,15 @@ func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece str
 // youngest are left out while the run goes on.
 func (s *Store) LiveOutput(ctx context.Context, runID, after int64, limit int) ([]Output, error) {
 	rows, err := s.q.Outputs(ctx, db.OutputsParams{
-		RunID: runID, After: after, Most: pageSize(limit, outputPage), SettleSeconds: outputSettles.Seconds(),
+		RunID: runID, After: after, Most: rowconv.Limit(limit, outputPage), SettleSeconds: outputSettles.Seconds(),
 	})
 	if err != nil {
-		return nil, ofRun(err, runID, "read the output of run %d", runID)
+		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)
 	}
 	if young := slices.IndexFunc(rows, func(r db.OutputsRow) bool { return !r.Settled }); young >= 0 {
 		rows = rows[:young] // those after it wait too: who reads goes on from the last id
 	}
-	return convert(rows, func(r db.OutputsRow) Output {
+	return rowconv.Convert(rows, func(r db.OutputsRow) Output {
 		return Output{ID: r.ID, Source: r.Source, Text: r.Text, CreatedAt: r.CreatedAt}
 	}), nil
 }
@@ -50,16 +52,16 @@ func (s *Store) LiveOutput(ctx context.Context, runID, after int64, limit int) (
 // LastOutput returns the end of what a run's commands printed, in order, at most
 // limit pieces.
 func (s *Store) LastOutput(ctx context.Context, runID int64, limit int) ([]Output, error) {
-	rows, err := s.q.LastOutputs(ctx, db.LastOutputsParams{RunID: runID, Most: pageSize(limit, outputPage)})
+	rows, err := s.q.LastOutputs(ctx, db.LastOutputsParams{RunID: runID, Most: rowconv.Limit(limit, outputPage)})
 	if err != nil {
-		return nil, ofRun(err, runID, "read the output of run %d", runID)
+		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)
 	}
-	return convert(rows, func(r db.LastOutputsRow) Output { return Output(r) }), nil
+	return rowconv.Convert(rows, func(r db.LastOutputsRow) Output { return Output(r) }), nil
 }
 
 // DropOutputs removes pieces of output older than age, whose whole has been kept
 // as an artifact since.
 func (s *Store) DropOutputs(ctx context.Context, age time.Duration) (int64, error) {
 	n, err := s.q.DropOutputs(ctx, age.Seconds())
-	return n, explain(err, "remove old output")
+	return n, dberr.Explain(err, "remove old output")
 }

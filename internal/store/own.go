@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
 const (
@@ -56,7 +57,7 @@ func (s *Store) OwnCall(ctx context.Context, executionID int64, turn int, patien
 	for {
 		release, owned, err := s.owner.try(ctx, key)
 		if err != nil {
-			return func() {}, false, explain(err, "own model call %d of execution %d", turn, executionID)
+			return func() {}, false, dberr.Explain(err, "own model call %d of execution %d", turn, executionID)
 		}
 		if owned {
 			return release, true, nil
@@ -120,7 +121,7 @@ func (o *owner) alone(ctx context.Context, key string) (release func(), owned bo
 // one held is free by then.
 func (o *owner) connected(ctx context.Context) (*pgx.Conn, error) {
 	if o.closed {
-		return nil, errClosed()
+		return nil, dberr.Closed()
 	}
 	if o.conn != nil && !o.conn.IsClosed() {
 		return o.conn, nil

@@ -16,6 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -109,7 +111,7 @@ func (p Pipeline) Input() contract.DeliberationInput {
 }
 
 func heads(texts []string) []string {
-	return convert(texts[:min(len(texts), inputConditions)], func(s string) string { return fault.Clip(s, contract.TextHead) })
+	return rowconv.Convert(texts[:min(len(texts), inputConditions)], func(s string) string { return fault.Clip(s, contract.TextHead) })
 }
 
 // SpawnPipeline stores a new pipeline, the row that carries it and the event
@@ -127,7 +129,7 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 		return p, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, false, explain(err, "create the pipeline")
+		return Pipeline{}, false, dberr.Explain(err, "create the pipeline")
 	}
 	p, err := s.PipelineByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
 	return p, false, err
@@ -139,10 +141,10 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, notFound("no pipeline was made under this key")
+		return Pipeline{}, dberr.NotFound("no pipeline was made under this key")
 	}
 	if err != nil {
-		return Pipeline{}, explain(err, "look for the pipeline that a key made")
+		return Pipeline{}, dberr.Explain(err, "look for the pipeline that a key made")
 	}
 	if known.ID == 0 || known.RequestDigest != digest {
 		return Pipeline{}, fault.New(contract.ClassHuman, CodeConflict,
@@ -159,7 +161,7 @@ func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
 		n.Task.Objective = n.Objective
 	}
 	p := db.SpawnPipelineParams{
-		Tenant: n.Tenant, Project: text(n.Project), GoalTitle: title(n.Objective), Objective: text(n.Objective),
+		Tenant: n.Tenant, Project: rowconv.Text(n.Project), GoalTitle: title(n.Objective), Objective: rowconv.Text(n.Objective),
 		CarrierSettings: json.RawMessage("{}"), RequestDigest: n.RequestDigest,
 		Mode: string(n.Settings.Mode), AutoContinue: n.Settings.AutoContinue, EventType: string(contract.EventPipelineSpawned),
 	}
@@ -174,20 +176,20 @@ func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
 		p.IdempotencyKey = &key
 	}
 	var err error
-	if p.Task, err = encode(n.Task); err != nil {
+	if p.Task, err = rowconv.Encode(n.Task); err != nil {
 		return p, err
 	}
-	if p.Settings, err = encode(n.Settings); err != nil {
+	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {
 		return p, err
 	}
-	p.Payload, err = encode(spawnedPayload(n.Objective, n.Settings, 1, 0))
+	p.Payload, err = rowconv.Encode(spawnedPayload(n.Objective, n.Settings, 1, 0))
 	return p, err
 }
 
 // title returns the first line of an objective.
 func title(objective string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(objective), "\n")
-	return text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
+	return rowconv.Text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
 }
 
 // spawnedPayload is what the event of a new pipeline says; its id is added where
@@ -226,7 +228,7 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 		id, err = s.createdPipeline(ctx, n)
 	}
 	if err != nil {
-		return Pipeline{}, ofRun(err, n.RunID, "create a pipeline of run %d", n.RunID)
+		return Pipeline{}, dberr.OfRun(err, n.RunID, "create a pipeline of run %d", n.RunID)
 	}
 	if n.Prior != 0 && !again {
 		telemetry.CountRecovery(priorAbort(n))
@@ -257,7 +259,7 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 	}
 	attempt := max(1, n.Attempt)
 	p := db.CreatePipelineParams{
-		RunID: n.RunID, ForRun: n.ForRun, Objective: text(objective), Mode: string(n.Settings.Mode),
+		RunID: n.RunID, ForRun: n.ForRun, Objective: rowconv.Text(objective), Mode: string(n.Settings.Mode),
 		AutoContinue: n.Settings.AutoContinue, Attempt: int32(attempt), EventType: string(contract.EventPipelineSpawned),
 	}
 	if n.Execution != 0 {
@@ -266,18 +268,18 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 	if n.Prior != 0 {
 		p.PriorID = &n.Prior
 	}
-	if p.Task, err = encode(task); err != nil {
+	if p.Task, err = rowconv.Encode(task); err != nil {
 		return p, err
 	}
-	if p.Settings, err = encode(n.Settings); err != nil {
+	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {
 		return p, err
 	}
 	if n.Inherited != nil {
-		if p.Inherited, err = encode(n.Inherited); err != nil {
+		if p.Inherited, err = rowconv.Encode(n.Inherited); err != nil {
 			return p, err
 		}
 	}
-	p.Payload, err = encode(spawnedPayload(objective, n.Settings, attempt, n.Prior))
+	p.Payload, err = rowconv.Encode(spawnedPayload(objective, n.Settings, attempt, n.Prior))
 	return p, err
 }
 
@@ -286,7 +288,7 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 	if n.Prior != 0 { // the whole of it, where the workflow has the beginnings
 		prior, err := s.Pipeline(ctx, n.Prior)
 		if err == nil && prior.RunID != n.RunID {
-			err = notFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
+			err = dberr.NotFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
 		}
 		return prior.Objective, prior.Task, err
 	}
@@ -295,7 +297,7 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 	}
 	run, err := s.q.AccountOfPipeline(ctx, n.RunID)
 	if err != nil {
-		return "", n.Task, ofRun(err, n.RunID, "read the goal of run %d", n.RunID)
+		return "", n.Task, dberr.OfRun(err, n.RunID, "read the goal of run %d", n.RunID)
 	}
 	task := n.Task
 	task.Objective = strings.TrimSpace(run.GoalTitle + "\n\n" + run.GoalDescription)
@@ -320,9 +322,9 @@ func (s *Store) Pipeline(ctx context.Context, id int64) (Pipeline, error) {
 
 func ofPipeline(err error, id int64, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return notFound("there is no pipeline %d; rgpt pipeline list shows those there are", id)
+		return dberr.NotFound("there is no pipeline %d; rgpt pipeline list shows those there are", id)
 	}
-	return explain(err, format, args...)
+	return dberr.Explain(err, format, args...)
 }
 
 // PipelineFilter selects pipelines. Empty fields select all.
@@ -340,14 +342,14 @@ type PipelineFilter struct {
 // ListPipelines returns pipelines from new to old. Pipeline.Cursor of the last
 // one, as PipelineFilter.Before, leads to the next page.
 func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline, error) {
-	params := db.ListPipelinesParams{Text: optional(text(f.Text)), Most: pageSize(f.Limit, 50)}
+	params := db.ListPipelinesParams{Text: rowconv.Optional(rowconv.Text(f.Text)), Most: rowconv.Limit(f.Limit, 50)}
 	if len(f.Status) > 0 {
-		params.Statuses = convert(f.Status, func(s contract.PipelineStatus) string { return string(s) })
+		params.Statuses = rowconv.Convert(f.Status, func(s contract.PipelineStatus) string { return string(s) })
 	}
 	if !f.Since.IsZero() {
 		params.Since = &f.Since
 	}
-	params.Abort, params.ForRun = optional(string(f.Abort)), f.ForRun
+	params.Abort, params.ForRun = rowconv.Optional(string(f.Abort)), f.ForRun
 	if f.RunID != 0 {
 		planning := true // what carries pipelines is no run
 		params.RunID, params.ForRun = &f.RunID, &planning
@@ -357,28 +359,16 @@ func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline
 	}
 	rows, err := s.lists.ListPipelines(ctx, params)
 	if err != nil {
-		return nil, explain(err, "list pipelines")
+		return nil, dberr.Explain(err, "list pipelines")
 	}
-	return convertAll(rows, pipelineOf)
-}
-
-// convertAll is convert for what may fail.
-func convertAll[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
-	out := make([]B, len(in))
-	for i, v := range in {
-		var err error
-		if out[i], err = f(v); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return rowconv.ConvertAll(rows, pipelineOf)
 }
 
 func pipelineOf(row db.Pipeline) (Pipeline, error) {
 	p := Pipeline{
-		ID: row.ID, RunID: row.RunID, ForRun: row.ForRun, ExecutionID: deref(row.ExecutionID), Tenant: row.Tenant, Objective: row.Objective,
+		ID: row.ID, RunID: row.RunID, ForRun: row.ForRun, ExecutionID: rowconv.Deref(row.ExecutionID), Tenant: row.Tenant, Objective: row.Objective,
 		Mode: contract.PipelineMode(row.Mode), AutoContinue: row.AutoContinue, Attempt: int(row.Attempt), RetryCount: int(row.Attempt) - 1,
-		PriorID: deref(row.PriorID), RecoveredBy: deref(row.RecoveredBy), Status: contract.PipelineStatus(row.Status),
+		PriorID: rowconv.Deref(row.PriorID), RecoveredBy: rowconv.Deref(row.RecoveredBy), Status: contract.PipelineStatus(row.Status),
 		Iteration: int(row.Iteration), WaitingFor: row.WaitingFor, AbortReason: contract.AbortReason(row.AbortReason), HandoffRef: row.HandoffRef,
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
@@ -407,9 +397,9 @@ func pipelineOf(row db.Pipeline) (Pipeline, error) {
 func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
 	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, explain(err, "look for pipelines without a workflow")
+		return nil, dberr.Explain(err, "look for pipelines without a workflow")
 	}
-	return convertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
+	return rowconv.ConvertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
 }
 
 // MarkPipelineStarted stores which workflow carries out a pipeline, so that the
@@ -428,9 +418,9 @@ func (s *Store) MarkPipelineStarted(ctx context.Context, id int64, workflowID, w
 func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool) ([]contract.Entry, error) {
 	rows, err := s.q.PipelineEntries(ctx, db.PipelineEntriesParams{PipelineID: id, EveryVersion: every})
 	if err != nil {
-		return nil, explain(err, "read the blackboard of pipeline %d", id)
+		return nil, dberr.Explain(err, "read the blackboard of pipeline %d", id)
 	}
-	entries, err := convertAll(rows, decode[contract.Entry])
+	entries, err := rowconv.ConvertAll(rows, rowconv.Decode[contract.Entry])
 	if err != nil {
 		return nil, err
 	}
@@ -447,7 +437,7 @@ func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool)
 // PipelineMessages returns messages after a number, in order, at most limit of
 // them (default and most 1000); with full their Head is the whole text.
 func (s *Store) PipelineMessages(ctx context.Context, id int64, after, limit int, full bool) ([]contract.Message, error) {
-	rows, err := s.q.PipelineMessages(ctx, db.PipelineMessagesParams{PipelineID: id, AfterSeq: int32(after), Most: pageSize(limit, 1000)})
+	rows, err := s.q.PipelineMessages(ctx, db.PipelineMessagesParams{PipelineID: id, AfterSeq: int32(after), Most: rowconv.Limit(limit, 1000)})
 	return s.messagesOf(ctx, id, rows, err, full)
 }
 
@@ -456,16 +446,16 @@ func (s *Store) PipelineMessages(ctx context.Context, id int64, after, limit int
 // were taken; with full their Head is the whole text.
 func (s *Store) PipelineLastMessages(ctx context.Context, id int64, each int, full bool) ([]contract.Message, error) {
 	rows, err := s.q.LastPipelineMessages(ctx, db.LastPipelineMessagesParams{
-		PipelineID: id, Senders: convert(contract.Members(), func(m contract.Member) string { return string(m) }), Most: pageSize(each, contract.MessageTail),
+		PipelineID: id, Senders: rowconv.Convert(contract.Members(), func(m contract.Member) string { return string(m) }), Most: rowconv.Limit(each, contract.MessageTail),
 	})
 	return s.messagesOf(ctx, id, rows, err, full)
 }
 
 func (s *Store) messagesOf(ctx context.Context, id int64, rows []json.RawMessage, err error, full bool) ([]contract.Message, error) {
 	if err != nil {
-		return nil, explain(err, "read the messages of pipeline %d", id)
+		return nil, dberr.Explain(err, "read the messages of pipeline %d", id)
 	}
-	messages, err := convertAll(rows, decode[contract.Message])
+	messages, err := rowconv.ConvertAll(rows, rowconv.Decode[contract.Message])
 	if err != nil {
 		return nil, err
 	}
@@ -477,9 +467,9 @@ func (s *Store) messagesOf(ctx context.Context, id int64, rows []json.RawMessage
 func (s *Store) PipelineVotes(ctx context.Context, id int64, full bool) ([]contract.Vote, error) {
 	rows, err := s.q.PipelineVotes(ctx, id)
 	if err != nil {
-		return nil, explain(err, "read the votes of pipeline %d", id)
+		return nil, dberr.Explain(err, "read the votes of pipeline %d", id)
 	}
-	votes, err := convertAll(rows, decode[contract.Vote])
+	votes, err := rowconv.ConvertAll(rows, rowconv.Decode[contract.Vote])
 	if err != nil {
 		return nil, err
 	}
@@ -496,12 +486,12 @@ type PipelineError struct {
 // PipelineErrors returns what was refused of members and recorded of them, in
 // order, at most 1000.
 func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, error) {
-	rows, err := s.q.PipelineErrors(ctx, db.PipelineErrorsParams{PipelineID: id, Most: pageSize(0, 1000)})
+	rows, err := s.q.PipelineErrors(ctx, db.PipelineErrorsParams{PipelineID: id, Most: rowconv.Limit(0, 1000)})
 	if err != nil {
-		return nil, explain(err, "read the errors of pipeline %d", id)
+		return nil, dberr.Explain(err, "read the errors of pipeline %d", id)
 	}
-	return convertAll(rows, func(r db.PipelineErrorsRow) (PipelineError, error) {
-		e, err := decode[contract.Error](r.Error)
+	return rowconv.ConvertAll(rows, func(r db.PipelineErrorsRow) (PipelineError, error) {
+		e, err := rowconv.Decode[contract.Error](r.Error)
 		return PipelineError{Error: e, Number: r.ID, At: r.CreatedAt}, err
 	})
 }
@@ -511,12 +501,12 @@ func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, 
 func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full bool) (contract.DeliberationReport, error) {
 	doc, err := s.q.PipelineReport(ctx, db.PipelineReportParams{PipelineID: id, Kind: kind})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.DeliberationReport{}, notFound("pipeline %d has no %s report", id, kind)
+		return contract.DeliberationReport{}, dberr.NotFound("pipeline %d has no %s report", id, kind)
 	}
 	if err != nil {
-		return contract.DeliberationReport{}, explain(err, "read the %s report of pipeline %d", kind, id)
+		return contract.DeliberationReport{}, dberr.Explain(err, "read the %s report of pipeline %d", kind, id)
 	}
-	report, err := decode[contract.DeliberationReport](doc)
+	report, err := rowconv.Decode[contract.DeliberationReport](doc)
 	if err != nil || !full {
 		return report, err
 	}
@@ -535,20 +525,20 @@ func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full 
 func (s *Store) NewestReported(ctx context.Context, kind string) (int64, error) {
 	id, err := s.q.NewestReport(ctx, kind)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, notFound("no pipeline has a %s report yet", kind)
+		return 0, dberr.NotFound("no pipeline has a %s report yet", kind)
 	}
-	return id, explain(err, "look for the newest %s report", kind)
+	return id, dberr.Explain(err, "look for the newest %s report", kind)
 }
 
 // PipelineEvents returns the events that name a pipeline, after a number, in
 // order, at most limit of them (default and most 1000). Their numbers are those
 // of the run that they belong to, so there are gaps.
 func (s *Store) PipelineEvents(ctx context.Context, id, afterSeq int64, limit int) ([]contract.Event, error) {
-	rows, err := s.q.PipelineEvents(ctx, db.PipelineEventsParams{PipelineID: id, AfterSeq: afterSeq, Most: pageSize(limit, 1000)})
+	rows, err := s.q.PipelineEvents(ctx, db.PipelineEventsParams{PipelineID: id, AfterSeq: afterSeq, Most: rowconv.Limit(limit, 1000)})
 	if err != nil {
-		return nil, explain(err, "read the events of pipeline %d", id)
+		return nil, dberr.Explain(err, "read the events of pipeline %d", id)
 	}
-	return convert(rows, func(r db.PipelineEventsRow) contract.Event {
+	return rowconv.Convert(rows, func(r db.PipelineEventsRow) contract.Event {
 		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
 	}), nil
 }
@@ -571,10 +561,10 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	pipeline.queue(q.LockRun(ctx, r.RunID))
 	row, err := q.PipelineRecord(ctx, params)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return notFound("run %d has no pipeline %d", r.RunID, r.PipelineID)
+		return dberr.NotFound("run %d has no pipeline %d", r.RunID, r.PipelineID)
 	}
 	if err != nil {
-		return explain(err, "record pipeline %d", r.PipelineID)
+		return dberr.Explain(err, "record pipeline %d", r.PipelineID)
 	}
 	countPipeline(r, params.At, row)
 	return nil
@@ -653,7 +643,7 @@ func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordPa
 		{&p.Events, NotNil(r.Events)},
 	} {
 		var err error
-		if *part.into, err = encode(part.v); err != nil {
+		if *part.into, err = rowconv.Encode(part.v); err != nil {
 			return p, err
 		}
 	}
@@ -679,38 +669,30 @@ func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error 
 	if c == nil {
 		return nil
 	}
-	p.SetChange, p.Status, p.Iteration, p.WaitingFor = true, string(c.Status), int32(c.Iteration), text(c.WaitingFor)
-	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), text(c.HandoffRef), c.RecoveredBy, c.Finished
+	p.SetChange, p.Status, p.Iteration, p.WaitingFor = true, string(c.Status), int32(c.Iteration), rowconv.Text(c.WaitingFor)
+	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), rowconv.Text(c.HandoffRef), c.RecoveredBy, c.Finished
 	p.CarrierStatus = string(carrierStatus(*c))
 	var err error
-	if p.Members, err = encode(NotNil(c.Members)); err != nil {
+	if p.Members, err = rowconv.Encode(NotNil(c.Members)); err != nil {
 		return err
 	}
-	if p.Metrics, err = encode(c.Metrics); err != nil {
+	if p.Metrics, err = rowconv.Encode(c.Metrics); err != nil {
 		return err
 	}
-	if p.Report, err = encodeSome(c.Report); err != nil {
+	if p.Report, err = rowconv.EncodeSome(c.Report); err != nil {
 		return err
 	}
-	if p.FailureContext, err = encodeSome(c.FailureCtx); err != nil {
+	if p.FailureContext, err = rowconv.EncodeSome(c.FailureCtx); err != nil {
 		return err
 	}
-	if p.Settings, err = encodeSome(c.Settings); err != nil {
+	if p.Settings, err = rowconv.EncodeSome(c.Settings); err != nil {
 		return err
 	}
-	if p.Consensus, err = encodeSome(c.Consensus); err != nil {
+	if p.Consensus, err = rowconv.EncodeSome(c.Consensus); err != nil {
 		return err
 	}
-	p.Failure, err = encodeSome(c.Failure)
+	p.Failure, err = rowconv.EncodeSome(c.Failure)
 	return err
-}
-
-// encodeSome is encode, and NULL for nothing.
-func encodeSome[T any](v *T) (json.RawMessage, error) {
-	if v == nil {
-		return nil, nil
-	}
-	return encode(v)
 }
 
 // carrierStatus returns the status of the row that carries a pipeline.
@@ -744,10 +726,10 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 		return nil
 	}
 	err := s.q.SavePipelineTexts(ctx, db.SavePipelineTextsParams{
-		PipelineID: id, Refs: convert(texts, func(t PipelineText) string { return t.Ref }),
-		Texts: convert(texts, func(t PipelineText) string { return text(t.Text) }),
+		PipelineID: id, Refs: rowconv.Convert(texts, func(t PipelineText) string { return t.Ref }),
+		Texts: rowconv.Convert(texts, func(t PipelineText) string { return rowconv.Text(t.Text) }),
 	})
-	return explain(err, "store texts of pipeline %d", id)
+	return dberr.Explain(err, "store texts of pipeline %d", id)
 }
 
 // PipelineTexts returns texts of a pipeline, or of one that it recovers, by their
@@ -755,7 +737,7 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
 	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: NotNil(refs)})
 	if err != nil {
-		return nil, explain(err, "read texts of pipeline %d", id)
+		return nil, dberr.Explain(err, "read texts of pipeline %d", id)
 	}
 	texts := make(map[string]string, len(rows))
 	for _, r := range rows {

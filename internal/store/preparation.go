@@ -8,6 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // PreparationState is how far a run's environment or baseline is.
@@ -69,9 +71,9 @@ func (s *Store) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 		string(contract.EventBaselineStarted), string(contract.EventBaselineReady),
 	}})
 	if err != nil {
-		return nil, explain(err, "read the events of run %d", runID)
+		return nil, dberr.Explain(err, "read the events of run %d", runID)
 	}
-	return convert(rows, func(r db.EventsOfRow) contract.Event {
+	return rowconv.Convert(rows, func(r db.EventsOfRow) contract.Event {
 		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
 	}), nil
 }
@@ -179,7 +181,7 @@ func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment
 	}
 	rows, err := s.q.EnvironmentsBegin(ctx, db.EnvironmentsBeginParams{Prefix: digest, Most: 2})
 	if err != nil {
-		return Environment{}, explain(err, "look for environment %s", digest)
+		return Environment{}, dberr.Explain(err, "look for environment %s", digest)
 	}
 	if len(rows) == 0 {
 		return Environment{}, noEnvironment(digest)
@@ -191,5 +193,5 @@ func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment
 }
 
 func noEnvironment(digest string) error {
-	return notFound("there is no environment %.64s; rgpt env list shows those there are", digest)
+	return dberr.NotFound("there is no environment %.64s; rgpt env list shows those there are", digest)
 }

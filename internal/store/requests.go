@@ -8,6 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
 // KeepRequests is for how long the answer to a request under an idempotency key
@@ -32,7 +33,7 @@ func (s *Store) OwnRequest(ctx context.Context, route, key string, patience time
 	for {
 		release, owned, err := s.ownOnce(ctx, name)
 		if err != nil {
-			return func() {}, false, explain(err, "own a request")
+			return func() {}, false, dberr.Explain(err, "own a request")
 		}
 		if owned {
 			return release, true, nil
@@ -71,7 +72,7 @@ func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*A
 	known, err := s.q.BeginRequest(ctx, db.BeginRequestParams{Route: route, Key: key, Digest: digest, KeepSeconds: KeepRequests.Seconds()})
 	switch {
 	case err != nil:
-		return nil, explain(err, "look for an answer under the key")
+		return nil, dberr.Explain(err, "look for an answer under the key")
 	case known.Digest != digest:
 		return nil, keyConflict()
 	case known.Status == 0:
@@ -87,19 +88,19 @@ func keyConflict() error {
 
 // AnswerRequest keeps the answer to a request.
 func (s *Store) AnswerRequest(ctx context.Context, route, key string, a Answer) error {
-	return explain(s.q.AnswerRequest(ctx, db.AnswerRequestParams{Route: route, Key: key, Status: int32(a.Status), ContentType: a.ContentType, Answer: a.Body}),
+	return dberr.Explain(s.q.AnswerRequest(ctx, db.AnswerRequestParams{Route: route, Key: key, Status: int32(a.Status), ContentType: a.ContentType, Answer: a.Body}),
 		"keep the answer under the key")
 }
 
 // ForgetRequest forgets a request that did nothing, so that its key is free.
 func (s *Store) ForgetRequest(ctx context.Context, route, key string) error {
-	return explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "free the key")
+	return dberr.Explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "free the key")
 }
 
 // SweepRequests removes the answers that are kept no longer, and returns how many.
 func (s *Store) SweepRequests(ctx context.Context) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepRequests(ctx, db.SweepRequestsParams{OlderThanSeconds: KeepRequests.Seconds(), Most: sweepPage})
-		return n, explain(err, "remove old answers")
+		return n, dberr.Explain(err, "remove old answers")
 	})
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // AddBranchMessage stores a message about a released branch and counts the
@@ -14,18 +16,18 @@ import (
 // nothing; Again says that another workflow run had taken it, before the run
 // was done again.
 func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakenCheck, error) {
-	doc, err := encode(in.Message)
+	doc, err := rowconv.Encode(in.Message)
 	if err != nil {
 		return contract.TakenCheck{}, err
 	}
 	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockBranch(ctx, text(in.Repo+" "+in.Branch)))
+	pipeline.queue(q.LockBranch(ctx, rowconv.Text(in.Repo+" "+in.Branch)))
 	row, err := q.AddBranchMessage(ctx, db.AddBranchMessageParams{
-		RunID: in.RunID, MessageID: text(in.Message.ID), Repo: text(in.Repo), Branch: text(in.Branch),
+		RunID: in.RunID, MessageID: rowconv.Text(in.Message.ID), Repo: rowconv.Text(in.Repo), Branch: rowconv.Text(in.Branch),
 		WorkflowRunID: workflowRunID, Most: int32(in.Most), Message: doc,
 	})
 	if err != nil {
-		return contract.TakenCheck{}, ofRun(err, in.RunID, "store what was said about the branch of run %d", in.RunID)
+		return contract.TakenCheck{}, dberr.OfRun(err, in.RunID, "store what was said about the branch of run %d", in.RunID)
 	}
 	return contract.TakenCheck{ID: row.ID, Repair: int(row.Repair), Again: row.WorkflowRunID != workflowRunID}, nil
 }
@@ -34,7 +36,7 @@ func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in c
 func (s *Store) BranchMessage(ctx context.Context, id int64) (contract.CheckMessage, error) {
 	doc, err := s.q.BranchMessage(ctx, id)
 	if err != nil {
-		return contract.CheckMessage{}, explain(err, "read message %d about a branch", id)
+		return contract.CheckMessage{}, dberr.Explain(err, "read message %d about a branch", id)
 	}
-	return decode[contract.CheckMessage](doc)
+	return rowconv.Decode[contract.CheckMessage](doc)
 }

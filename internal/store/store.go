@@ -12,11 +12,8 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
@@ -35,7 +33,7 @@ import (
 // in a fault that says what to do.
 var (
 	// ErrNotFound: there is no such run, execution or row.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = dberr.ErrNotFound
 	// ErrStop ends Follow and FollowAll without an error.
 	ErrStop = errors.New("stop following")
 	// ErrBudgetBusy: the call fits into the budget only if calls in flight cost
@@ -48,7 +46,7 @@ var (
 
 // Codes that refine failures of the store.
 const (
-	CodeNotFound contract.Code = "not_found"
+	CodeNotFound               = dberr.CodeNotFound
 	CodeConflict contract.Code = "conflict" // the same idempotency key with another request
 )
 
@@ -161,7 +159,7 @@ func (s *Store) Close() {
 
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
-	return explain(s.q.Ping(ctx), "reach the database")
+	return dberr.Explain(s.q.Ping(ctx), "reach the database")
 }
 
 // parse reads a connection URL. Its error shows no password.
@@ -228,70 +226,6 @@ func timesInUTC(conn *pgx.Conn) {
 	})
 }
 
-// explain turns an error of the database into a fault that says what was
-// tried. Faults stay as they are.
-func explain(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	var known *fault.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	what := fmt.Sprintf(format, args...)
-	var pg *pgconn.PgError
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return notFound("cannot %s: there is no such row", what)
-	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
-		return notFound("cannot %s: %s", what, pg.Detail)
-	}
-	switch {
-	case down(err):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
-	case pg != nil && unable(pg.Code):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot do it now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
-	}
-	f := fault.Of(err)
-	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
-}
-
-// down reports whether an error means that the database was away: it could not
-// be reached, went in mid-statement, or is only just starting. Such work is
-// tried again for as long as it takes.
-func down(err error) bool {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || strings.Contains(err.Error(), "conn closed") {
-		return !errors.Is(err, context.Canceled)
-	}
-	f := fault.Of(err)
-	return f.Class == contract.ClassInfra && (f.Code == contract.CodeUnavailable || f.Code == contract.CodeTimeout)
-}
-
-// unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
-// database is there and cannot work until somebody mends it: it has no room or no
-// memory (class 53), its disk fails (58), it was made read-only (25006), it is
-// damaged (XX001, XX002). No work is given up for that.
-func unable(state string) bool {
-	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
-}
-
-func notFound(format string, args ...any) error {
-	return fault.Wrap(ErrNotFound, contract.ClassHuman, CodeNotFound, format, args...)
-}
-
-func noRun(id int64) error {
-	return notFound("there is no run %d; rgpt run list shows those there are", id)
-}
-
-// ofRun explains an error of something that was asked about a run.
-func ofRun(err error, runID int64, format string, args ...any) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return noRun(runID)
-	}
-	return explain(err, format, args...)
-}
-
 // inTx runs fn in a transaction, which ends with it.
 func (s *Store) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, fn)
@@ -322,5 +256,5 @@ func schemaVersion(ctx context.Context, q *db.Queries) (int64, error) {
 	if errors.As(err, &pg) && pg.Code == "42P01" { // the table does not exist
 		return 0, nil
 	}
-	return version, explain(err, "read the version of the database schema")
+	return version, dberr.Explain(err, "read the version of the database schema")
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // SpanKind is a kind of work, or of waiting.
@@ -84,7 +86,7 @@ const (
 // without what was done in them.
 func (s *Store) Work(ctx context.Context, runID int64) ([]Span, error) {
 	rows, err := s.q.TimelineExecutions(ctx, db.TimelineExecutionsParams{RunID: runID, Most: mostExecutions})
-	return convert(rows, func(r db.TimelineExecutionsRow) Span {
+	return rowconv.Convert(rows, func(r db.TimelineExecutionsRow) Span {
 		p := Span{
 			Key: fmt.Sprintf("exec-%d", r.ID), Kind: SpanPhase, ExecutionID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent),
 			Attempt: int(r.Attempt), Turn: int(r.Turns), Name: r.Phase, Status: contract.ExecutionStatus(r.Status), Tokens: r.PromptTokens + r.CompletionTokens,
@@ -97,16 +99,16 @@ func (s *Store) Work(ctx context.Context, runID int64) ([]Span, error) {
 			p.Kind, p.Name = SpanStep, r.Step
 		}
 		return p
-	}), explain(err, "read what run %d carried out", runID)
+	}), dberr.Explain(err, "read what run %d carried out", runID)
 }
 
 // Pauses returns a run's heals and its waits for people as spans.
 func (s *Store) Pauses(ctx context.Context, runID int64) ([]Span, error) {
 	heals, err := s.q.TimelineHeals(ctx, db.TimelineHealsParams{RunID: runID, Most: mostHeals})
 	if err != nil {
-		return nil, explain(err, "read the heals of run %d", runID)
+		return nil, dberr.Explain(err, "read the heals of run %d", runID)
 	}
-	spans := convert(heals, func(r db.TimelineHealsRow) Span {
+	spans := rowconv.Convert(heals, func(r db.TimelineHealsRow) Span {
 		return Span{
 			Key: fmt.Sprintf("heal-%d", r.ID), Kind: SpanHeal, ExecutionID: r.ExecutionID, Phase: contract.Phase(r.Phase), Step: r.Step,
 			Name: r.HealAction, Detail: r.ErrorType + ": " + r.RootCause, Status: healedAs(contract.HealStatus(r.Status)),
@@ -114,12 +116,12 @@ func (s *Store) Pauses(ctx context.Context, runID int64) ([]Span, error) {
 		}
 	})
 	waits, err := s.q.TimelineWaits(ctx, db.TimelineWaitsParams{RunID: runID, Most: mostWaits})
-	return append(spans, convert(waits, func(r db.TimelineWaitsRow) Span {
+	return append(spans, rowconv.Convert(waits, func(r db.TimelineWaitsRow) Span {
 		return Span{
 			Key: "wait-" + r.Kind + "-" + r.ID, Kind: SpanWait, Phase: contract.Phase(r.Phase), Name: r.About, Detail: r.Reason,
 			Status: waitedAs(r.Status), From: r.Since, To: r.Until,
 		}
-	})...), explain(err, "read the waits of run %d", runID)
+	})...), dberr.Explain(err, "read the waits of run %d", runID)
 }
 
 func healedAs(s contract.HealStatus) contract.ExecutionStatus {
@@ -158,7 +160,7 @@ type Window struct {
 func (s *Store) Activity(ctx context.Context, runID int64, w Window) (spans []Span, omitted int, err error) {
 	calls, err := s.q.TimelineCalls(ctx, db.TimelineCallsParams{RunID: runID, WindowBegin: w.From, WindowEnd: w.To, Most: int32(w.Most)})
 	if err != nil {
-		return nil, 0, explain(err, "read the model calls of run %d", runID)
+		return nil, 0, dberr.Explain(err, "read the model calls of run %d", runID)
 	}
 	for i, r := range calls {
 		if i == 0 {
@@ -180,7 +182,7 @@ func (s *Store) Activity(ctx context.Context, runID int64, w Window) (spans []Sp
 	}
 	tools, err := s.q.TimelineTools(ctx, db.TimelineToolsParams{RunID: runID, WindowBegin: w.From, WindowEnd: w.To, Most: int32(w.Most)})
 	if err != nil {
-		return nil, 0, explain(err, "read the tool calls of run %d", runID)
+		return nil, 0, dberr.Explain(err, "read the tool calls of run %d", runID)
 	}
 	for i, r := range tools {
 		if i == 0 {
@@ -193,7 +195,7 @@ func (s *Store) Activity(ctx context.Context, runID int64, w Window) (spans []Sp
 	}
 	checks, err := s.q.TimelineChecks(ctx, db.TimelineChecksParams{RunID: runID, WindowBegin: w.From, WindowEnd: w.To, Most: int32(w.Most)})
 	if err != nil {
-		return nil, 0, explain(err, "read the checks of run %d", runID)
+		return nil, 0, dberr.Explain(err, "read the checks of run %d", runID)
 	}
 	for i, r := range checks {
 		if i == 0 {
@@ -218,34 +220,34 @@ func endedAs(ok bool) contract.ExecutionStatus {
 // ReplayMarks returns when a run was told to do something again, in that order.
 func (s *Store) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
 	rows, err := s.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: mostReplays})
-	return convert(rows, func(r db.TimelineReplaysRow) Replay {
-		return Replay{ID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, By: r.AskedBy, ExecutionID: deref(r.ExecutionID), At: r.CreatedAt}
-	}), explain(err, "read the replays of run %d", runID)
+	return rowconv.Convert(rows, func(r db.TimelineReplaysRow) Replay {
+		return Replay{ID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, By: r.AskedBy, ExecutionID: rowconv.Deref(r.ExecutionID), At: r.CreatedAt}
+	}), dberr.Explain(err, "read the replays of run %d", runID)
 }
 
 // ModelCall returns a model call of a run, or ErrNotFound.
 func (s *Store) ModelCall(ctx context.Context, runID, id int64) (ModelCall, error) {
 	r, err := s.q.CallOfRun(ctx, db.CallOfRunParams{ID: id, RunID: runID})
-	return modelCallOf(r), explain(err, "read model call %d of run %d", id, runID)
+	return modelCallOf(r), dberr.Explain(err, "read model call %d of run %d", id, runID)
 }
 
 // Execution returns an execution of a run, or ErrNotFound.
 func (s *Store) Execution(ctx context.Context, runID, id int64) (Execution, error) {
 	r, err := s.q.ExecutionOfRun(ctx, db.ExecutionOfRunParams{ID: id, RunID: runID})
-	return executionOf(r), explain(err, "read execution %d of run %d", id, runID)
+	return executionOf(r), dberr.Explain(err, "read execution %d of run %d", id, runID)
 }
 
 // Heal returns a heal of a run, or ErrNotFound.
 func (s *Store) Heal(ctx context.Context, runID, id int64) (HealEvent, error) {
 	r, err := s.q.HealOfRun(ctx, db.HealOfRunParams{ID: id, RunID: runID})
-	return healOf(r), explain(err, "read heal %d of run %d", id, runID)
+	return healOf(r), dberr.Explain(err, "read heal %d of run %d", id, runID)
 }
 
 // Check returns a check of a run, or ErrNotFound.
 func (s *Store) Check(ctx context.Context, runID, executionID int64, checkID string) (Check, error) {
 	row, err := s.q.CheckOfRun(ctx, db.CheckOfRunParams{RunID: runID, ExecutionID: executionID, CheckID: checkID})
 	if err != nil {
-		return Check{}, explain(err, "read check %s of execution %d", checkID, executionID)
+		return Check{}, dberr.Explain(err, "read check %s of execution %d", checkID, executionID)
 	}
 	checks, err := checksOf([]db.Check{row})
 	if err != nil {
@@ -259,7 +261,7 @@ func (s *Store) Check(ctx context.Context, runID, executionID int64, checkID str
 func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, index int) (call ToolCall, patchBefore string, err error) {
 	row, err := s.q.ToolCallOfRun(ctx, db.ToolCallOfRunParams{RunID: runID, ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {
-		return call, "", explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
+		return call, "", dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
 	}
 	if call, err = toolCallOf(row); err != nil {
 		return call, "", err
@@ -268,7 +270,7 @@ func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, in
 	if errors.Is(err, pgx.ErrNoRows) {
 		return call, "", nil // the first one
 	}
-	return call, patchBefore, explain(err, "read what came before tool call %d of turn %d of execution %d", index, turn, executionID)
+	return call, patchBefore, dberr.Explain(err, "read what came before tool call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 // Spoken is a message of a conversation, its beginning.
@@ -288,9 +290,9 @@ const mostSpoken = 80
 // it answered; of long texts the first 20,000 characters.
 func (s *Store) TurnOf(ctx context.Context, executionID int64, turn int) ([]Spoken, error) {
 	rows, err := s.q.SpokenInTurn(ctx, db.SpokenInTurnParams{ExecutionID: executionID, TurnBefore: int32(turn - 1), Turn: int32(turn), Results: toolResults, Most: mostSpoken})
-	return convert(rows, func(r db.SpokenInTurnRow) Spoken {
+	return rowconv.Convert(rows, func(r db.SpokenInTurnRow) Spoken {
 		return Spoken{Turn: int(r.Turn), Index: max(-1, int(r.Position)-toolResults), Role: r.Role, Text: r.Text, Size: r.Size, ToolCalls: r.ToolCalls}
-	}), explain(err, "read turn %d of execution %d", turn, executionID)
+	}), dberr.Explain(err, "read turn %d of execution %d", turn, executionID)
 }
 
 // PlanVersion is a plan of a run without its steps.
@@ -306,9 +308,9 @@ type PlanVersion struct {
 // as given.
 func (s *Store) Plans(ctx context.Context, runID int64, most int) ([]PlanVersion, error) {
 	rows, err := s.q.PlansOfRun(ctx, db.PlansOfRunParams{RunID: runID, Most: int32(most)})
-	return convert(rows, func(r db.PlansOfRunRow) PlanVersion {
+	return rowconv.Convert(rows, func(r db.PlansOfRunRow) PlanVersion {
 		return PlanVersion{ID: r.ID, Author: r.Author, Steps: int(r.StepCount), ExecutionID: r.ExecutionID, CreatedAt: r.CreatedAt}
-	}), explain(err, "read the plans of run %d", runID)
+	}), dberr.Explain(err, "read the plans of run %d", runID)
 }
 
 // Spending is what one execution used of one model.
@@ -323,11 +325,11 @@ type Spending struct {
 // Spending returns what a run used, by execution and model.
 func (s *Store) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	rows, err := s.q.CallSums(ctx, runID)
-	return convert(rows, func(r db.CallSumsRow) Spending {
+	return rowconv.Convert(rows, func(r db.CallSumsRow) Spending {
 		return Spending{ExecutionID: r.ExecutionID, Provider: r.Provider, Model: r.Model, Open: int(r.Open), Usage: contract.Usage{
 			Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
 		}}
-	}), explain(err, "add up what run %d used", runID)
+	}), dberr.Explain(err, "add up what run %d used", runID)
 }
 
 // SpentBy returns what a run had spent at the end of each of a number of equal
@@ -344,18 +346,18 @@ func (s *Store) SpentBy(ctx context.Context, runID int64, from, to time.Time, pa
 		micros[i] += micros[i-1]
 		tokens[i] += tokens[i-1]
 	}
-	return micros, tokens, explain(err, "add up what run %d spent over time", runID)
+	return micros, tokens, dberr.Explain(err, "add up what run %d spent over time", runID)
 }
 
 // DearestCalls returns the model calls of a run that cost most, at most as many
 // as given.
 func (s *Store) DearestCalls(ctx context.Context, runID int64, most int) ([]ModelCall, error) {
 	rows, err := s.q.DearestCalls(ctx, db.DearestCallsParams{RunID: runID, Most: int32(most)})
-	return convert(rows, func(r db.DearestCallsRow) ModelCall {
+	return rowconv.Convert(rows, func(r db.DearestCallsRow) ModelCall {
 		return ModelCall{
 			ID: r.ID, RunID: runID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent),
 			Provider: r.Provider, Model: r.Model, Usage: contract.Usage{Calls: 1, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		}
-	}), explain(err, "read the model calls of run %d that cost most", runID)
+	}), dberr.Explain(err, "read the model calls of run %d that cost most", runID)
 }
