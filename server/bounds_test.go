@@ -127,7 +127,7 @@ func TestTheTimeForReadingDoesNotEndTheWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	address := b.listen(t) // reads for a second
-	release, owned, err := b.OwnRequest(t.Context(), "/api/webhooks", "k", time.Second)
+	release, owned, err := b.LeaseRequest(t.Context(), "/api/webhooks", "k", time.Second)
 	require.NoError(t, err)
 	require.True(t, owned)
 	go func() {
@@ -279,7 +279,7 @@ func TestWhoDiesBetweenDoingAndAnsweringDoesItOnce(t *testing.T) {
 func TestARequestUnderAKeyThatIsAtWorkIsToldToWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	release, owned, err := b.OwnRequest(t.Context(), "/api/webhooks", "k", time.Second)
+	release, owned, err := b.LeaseRequest(t.Context(), "/api/webhooks", "k", time.Second)
 	require.NoError(t, err)
 	require.True(t, owned)
 	defer release()

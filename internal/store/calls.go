@@ -124,8 +124,8 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 	var out Reserved
 	var refused error // committed, because an older reservation is given back with it
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		q, pipeline := pipe(tx)
-		pipeline.queue(q.OpenCall(ctx, db.OpenCallParams{
+		q, batch := newBatch(tx)
+		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
 			RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Phase: string(r.Execution.Phase),
 			Step: r.Execution.Step, Agent: string(r.Execution.Agent), Provider: r.Provider, Model: r.Model,
 		}))
@@ -174,16 +174,16 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		b.ReservedTokens, b.ReservedMicros = b.ReservedTokens-call.ReservedTokens, b.ReservedMicros-call.ReservedMicros
 		budgets[key] = b
 	}
-	q, pipeline := pipe(tx)
+	q, batch := newBatch(tx)
 	if len(old) > 0 {
-		pipeline.queue(q.AddToBudgets(ctx, addition(old, 0, 0, -call.ReservedTokens, -call.ReservedMicros)))
+		batch.queue(q.AddToBudgets(ctx, addition(old, 0, 0, -call.ReservedTokens, -call.ReservedMicros)))
 	}
 	if refused = refusal(r, budgets, call.Carried); refused != nil {
 		f := fault.Of(refused)
-		pipeline.queue(q.DropCall(ctx, db.DropCallParams{
+		batch.queue(q.DropCall(ctx, db.DropCallParams{
 			ID: call.ID, ErrorClass: string(f.Class), ErrorCode: string(f.Code), ErrorMessage: f.Message,
 		}))
-		return out, refused, pipeline.flush(ctx)
+		return out, refused, batch.flush(ctx)
 	}
 	scopes, err := rowconv.Encode(now)
 	if err != nil {
@@ -194,23 +194,23 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		if err != nil {
 			return out, nil, err
 		}
-		pipeline.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
+		batch.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
 	}
 	if near := nearing(r, budgets); len(near) > 0 {
 		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)
 		kinds, keys := split(keysOf(near))
-		pipeline.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
+		batch.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
 		payload, err := rowconv.Encode(map[string]any{"warning": out.Warning, "agent": r.Execution.Agent, "step": r.Execution.Step})
 		if err != nil {
 			return out, nil, err
 		}
 		// Nobody who holds a run's lock waits for its budgets.
-		pipeline.queue(
+		batch.queue(
 			q.LockRun(ctx, r.Execution.RunID),
 			q.AddEvent(ctx, db.AddEventParams{RunID: r.Execution.RunID, EventType: string(contract.EventBudgetWarning), Payload: payload}),
 		)
 	}
-	pipeline.queue(
+	batch.queue(
 		q.AddToBudgets(ctx, addition(now, 0, 0, r.Tokens, r.MicroUSD)),
 		q.HoldCall(ctx, db.HoldCallParams{
 			ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion,
@@ -218,7 +218,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 		}),
 	)
 	out.ID = CallID{Call: call.ID, Try: int(call.Tries) + 1}
-	return out, nil, pipeline.flush(ctx)
+	return out, nil, batch.flush(ctx)
 }
 
 // SettleCall books what a model call used instead of what was set aside, and
@@ -248,22 +248,22 @@ func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage,
 		if slices.Contains(call.Settled, int32(id.Try)) {
 			return nil
 		}
-		q, pipeline, err := book(ctx, tx, call, usage, call.Status == callReserved)
+		q, batch, err := book(ctx, tx, call, usage, call.Status == callReserved)
 		if err != nil {
 			return err
 		}
 		if superseded {
-			pipeline.queue(q.BookLateCall(ctx, late(id, usage)))
-			return pipeline.flush(ctx)
+			batch.queue(q.BookLateCall(ctx, late(id, usage)))
+			return batch.flush(ctx)
 		}
-		pipeline.queue(
+		batch.queue(
 			q.SettleCall(ctx, db.SettleCallParams{
 				ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
 				CostMicros: usage.MicroUSD, LatencyMs: latency.Milliseconds(), Answer: answer,
 			}),
 			q.AppendMessages(ctx, db.AppendMessagesParams{ExecutionID: call.ExecutionID, Turn: call.Turn, Messages: added}),
 		)
-		return pipeline.flush(ctx)
+		return batch.flush(ctx)
 	})
 	if err == nil && superseded {
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
@@ -286,19 +286,19 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 			return err
 		}
 		current := call.Status == callReserved && int(call.Tries) == id.Try
-		q, pipeline, err := book(ctx, tx, call, usage, current)
+		q, batch, err := book(ctx, tx, call, usage, current)
 		if err != nil {
 			return err
 		}
 		if !current {
-			pipeline.queue(q.BookLateCall(ctx, late(id, usage)))
-			return pipeline.flush(ctx)
+			batch.queue(q.BookLateCall(ctx, late(id, usage)))
+			return batch.flush(ctx)
 		}
-		pipeline.queue(q.FailCall(ctx, db.FailCallParams{
+		batch.queue(q.FailCall(ctx, db.FailCallParams{
 			ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
 			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
-		return pipeline.flush(ctx)
+		return batch.flush(ctx)
 	})
 	return dberr.Explain(err, "end model call %d", id.Call)
 }
@@ -342,21 +342,21 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 		if err != nil || call.Status != callReserved || call.Tries != tries {
 			return err
 		}
-		q, pipeline, err := book(ctx, tx, call, contract.Usage{}, true)
+		q, batch, err := book(ctx, tx, call, contract.Usage{}, true)
 		if err != nil {
 			return err
 		}
-		pipeline.queue(q.DropCall(ctx, db.DropCallParams{
+		batch.queue(q.DropCall(ctx, db.DropCallParams{
 			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call was never finished",
 		}))
-		return pipeline.flush(ctx)
+		return batch.flush(ctx)
 	})
 	return dberr.Explain(err, "give up model call %d", id)
 }
 
 // book locks the budgets of a call that is locked and queues what changes in
 // them: usage is spent and, if release is set, what the call holds is free.
-func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *pipeline, error) {
+func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *batch, error) {
 	scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {
 		return nil, nil, err
@@ -366,12 +366,12 @@ func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Us
 		tokens, micros = -call.ReservedTokens, -call.ReservedMicros
 	}
 	kinds, keys := split(scopes)
-	q, pipeline := pipe(tx)
-	pipeline.queue(
+	q, batch := newBatch(tx)
+	batch.queue(
 		q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}),
 		q.AddToBudgets(ctx, addition(scopes, usage.Tokens(), usage.MicroUSD, tokens, micros)),
 	)
-	return q, pipeline, nil
+	return q, batch, nil
 }
 
 func late(id CallID, usage contract.Usage) db.BookLateCallParams {

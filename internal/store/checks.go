@@ -62,8 +62,8 @@ func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, 
 	if p.Findings, err = rowconv.Encode(findings); err != nil {
 		return err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(
+	q, batch := newBatch(s.pool)
+	batch.queue(
 		q.LockRun(ctx, execution.RunID),
 		q.DropFindings(ctx, db.DropFindingsParams{ExecutionID: execution.ID, CheckID: p.CheckID}),
 		q.ResolveEarlierFindings(ctx, db.ResolveEarlierFindingsParams{RunID: execution.RunID, CheckID: p.CheckID, ExecutionID: execution.ID}),

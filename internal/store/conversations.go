@@ -119,8 +119,8 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 	if err != nil {
 		return ToolCall{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(
+	q, batch := newBatch(s.pool)
+	batch.queue(
 		q.InsertToolCall(ctx, db.InsertToolCallParams{
 			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: rowconv.Text(call.Tool),
 			Ok: call.Outcome.OK, Code: string(call.Outcome.Code), TreeBefore: call.TreeBefore, TreeAfter: call.Outcome.Workspace.Tree,

@@ -323,23 +323,3 @@ func (s *Store) DropBaseline(ctx context.Context, key string) (bool, error) {
 	n, err := s.q.DropBaseline(ctx, key)
 	return n > 0, dberr.Explain(err, "remove baseline %s", key)
 }
-
-// Own lets one caller at a time do what key names, among all processes that
-// share the database. While another one that lives does it, it waits until ctx
-// ends. The returned function gives the key back; so does the end of the process.
-func (s *Store) Own(ctx context.Context, key string) (release func(), err error) {
-	for {
-		release, owned, err := s.owner.alone(ctx, "rgpt."+key)
-		if err != nil {
-			return nil, dberr.Explain(err, "own %s", key)
-		}
-		if owned {
-			return release, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(ownPoll):
-		}
-	}
-}

@@ -89,8 +89,8 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 	if err != nil {
 		return err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, runID))
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, runID))
 	_, err = q.AddArtifacts(ctx, db.AddArtifactsParams{RunID: runID, Artifacts: doc, EventType: string(contract.EventArtifactAdded)})
 	return dberr.OfRun(err, runID, "store artifacts of run %d", runID)
 }

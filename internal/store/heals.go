@@ -43,8 +43,8 @@ func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string
 	if err != nil {
 		return 0, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, runID))
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, runID))
 	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc, Request: rowconv.Optional(key)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fault.New(contract.ClassHuman, contract.CodeForbidden,

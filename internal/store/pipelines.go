@@ -219,8 +219,8 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 	if err != nil {
 		return Pipeline{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, n.RunID))
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, n.RunID))
 	row, err := q.CreatePipeline(ctx, params)
 	id := row.ID
 	again := errors.Is(err, pgx.ErrNoRows)
@@ -557,8 +557,8 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	if err != nil {
 		return err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, r.RunID))
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, r.RunID))
 	row, err := q.PipelineRecord(ctx, params)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return dberr.NotFound("run %d has no pipeline %d", r.RunID, r.PipelineID)

@@ -51,8 +51,8 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	if err != nil {
 		return contract.RecordResult{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, r.RunID), q.ForgetRecords(ctx, db.ForgetRecordsParams{
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, r.RunID), q.ForgetRecords(ctx, db.ForgetRecordsParams{
 		WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, Signature: params.Signature, Task: r.Task,
 	}))
 	row, err := q.Record(ctx, params)

@@ -20,8 +20,8 @@ func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in c
 	if err != nil {
 		return contract.TakenCheck{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockBranch(ctx, rowconv.Text(in.Repo+" "+in.Branch)))
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockBranch(ctx, rowconv.Text(in.Repo+" "+in.Branch)))
 	row, err := q.AddBranchMessage(ctx, db.AddBranchMessageParams{
 		RunID: in.RunID, MessageID: rowconv.Text(in.Message.ID), Repo: rowconv.Text(in.Repo), Branch: rowconv.Text(in.Branch),
 		WorkflowRunID: workflowRunID, Most: int32(in.Most), Message: doc,

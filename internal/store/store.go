@@ -14,7 +14,6 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,10 +84,8 @@ type Store struct {
 	q       *db.Queries // each statement its own transaction
 	lists   *db.Queries // like q, planned anew each time: filters that are not used fall away
 	hub     *hub
-	owner   *owner
+	leases  *leases
 	options Options
-
-	requests sync.Map // names of requests under way in this process
 }
 
 // Open connects to the database, waiting for one that is not up yet until
@@ -140,7 +137,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		q:       db.New(pool),
 		lists:   db.New(planned{pool}),
 		hub:     newHub(cfg.ConnConfig, db.New(pool), options.PollEvery),
-		owner:   newOwner(cfg.ConnConfig),
+		leases:  newLeases(cfg.ConnConfig),
 		options: options,
 	}
 	if err := checkSchema(ctx, s.q); err != nil {
@@ -153,7 +150,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 // Close ends all followers and closes all connections.
 func (s *Store) Close() {
 	s.hub.close()
-	s.owner.close()
+	s.leases.close()
 	s.pool.Close()
 }
 

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -20,49 +19,6 @@ type Answer struct {
 	Status      int
 	ContentType string
 	Body        []byte
-}
-
-// OwnRequest makes the caller the only one, in all processes, who does what is
-// asked for under a key; while another one does, it waits, at most as long as
-// patience. It reports whether the caller has it; the returned function, which is
-// never nil, gives it back. If the process dies it is free at once.
-func (s *Store) OwnRequest(ctx context.Context, route, key string, patience time.Duration) (release func(), owned bool, err error) {
-	name := "rgpt.request/" + route + "/" + key
-	waited := time.NewTimer(patience)
-	defer waited.Stop()
-	for {
-		release, owned, err := s.ownOnce(ctx, name)
-		if err != nil {
-			return func() {}, false, dberr.Explain(err, "own a request")
-		}
-		if owned {
-			return release, true, nil
-		}
-		select {
-		case <-ctx.Done():
-			return func() {}, false, ctx.Err()
-		case <-waited.C:
-			return func() {}, false, nil
-		case <-time.After(ownPoll):
-		}
-	}
-}
-
-// ownOnce takes a name unless somebody has it: here, as the lock is the whole
-// process's, or elsewhere.
-func (s *Store) ownOnce(ctx context.Context, name string) (func(), bool, error) {
-	if _, taken := s.requests.LoadOrStore(name, struct{}{}); taken {
-		return nil, false, nil
-	}
-	release, owned, err := s.owner.try(ctx, name)
-	if err != nil || !owned {
-		s.requests.Delete(name)
-		return nil, false, err
-	}
-	return sync.OnceFunc(func() {
-		release()
-		s.requests.Delete(name)
-	}), true, nil
 }
 
 // BeginRequest notes that something is asked for under a key, and returns the

@@ -24,13 +24,13 @@ func TestAModelCallHasOneOwnerAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.other(t)
-	release, owned, err := b.OwnCall(t.Context(), 1, 1, time.Minute)
+	release, owned, err := b.LeaseCall(t.Context(), 1, 1, time.Minute)
 	require.NoError(t, err)
 	require.True(t, owned)
-	_, owned, err = other.OwnCall(t.Context(), 1, 1, 0)
+	_, owned, err = other.LeaseCall(t.Context(), 1, 1, 0)
 	require.NoError(t, err)
 	require.False(t, owned, "the first one has it")
-	again, owned, err := other.OwnCall(t.Context(), 1, 2, 0)
+	again, owned, err := other.LeaseCall(t.Context(), 1, 2, 0)
 	require.NoError(t, err)
 	require.True(t, owned, "another turn is another call")
 	again()
@@ -42,7 +42,7 @@ func TestAModelCallHasOneOwnerAtATime(t *testing.T) {
 	}
 	got := make(chan result, 1)
 	go func() {
-		release, owned, err := other.OwnCall(t.Context(), 1, 1, time.Minute)
+		release, owned, err := other.LeaseCall(t.Context(), 1, 1, time.Minute)
 		got <- result{release, owned, err}
 	}()
 	select {
@@ -62,22 +62,22 @@ func TestWhatAProcessOwnedIsFreeWhenItDies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dies := b.other(t)
-	_, owned, err := dies.OwnCall(t.Context(), 7, 1, 0)
+	_, owned, err := dies.LeaseCall(t.Context(), 7, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
 	dies.Close() // its connection ends, as it does with a process
-	release, owned, err := b.OwnCall(t.Context(), 7, 1, time.Minute)
+	release, owned, err := b.LeaseCall(t.Context(), 7, 1, time.Minute)
 	require.NoError(t, err)
 	require.True(t, owned)
 	release()
-	_, _, err = dies.OwnCall(t.Context(), 7, 1, 0)
+	_, _, err = dies.LeaseCall(t.Context(), 7, 1, 0)
 	require.Error(t, err, "a closed store owns nothing more")
 }
 
 func TestAnOwnerWhoseConnectionBreaksConnectsAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	release, owned, err := b.OwnCall(t.Context(), 3, 1, 0)
+	release, owned, err := b.LeaseCall(t.Context(), 3, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
 	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
@@ -87,7 +87,7 @@ func TestAnOwnerWhoseConnectionBreaksConnectsAgain(t *testing.T) {
 		require.Equal(t, 1, ended)
 	})
 	release() // on a connection that is gone: nothing to give back
-	release, owned, err = b.OwnCall(t.Context(), 3, 1, 0)
+	release, owned, err = b.LeaseCall(t.Context(), 3, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
 	release()
@@ -96,13 +96,13 @@ func TestAnOwnerWhoseConnectionBreaksConnectsAgain(t *testing.T) {
 func TestWhoeverWaitsForAnotherProcessCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	release, owned, err := b.OwnCall(t.Context(), 4, 1, 0)
+	release, owned, err := b.LeaseCall(t.Context(), 4, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, owned, err = b.other(t).OwnCall(ctx, 4, 1, time.Minute)
+	_, owned, err = b.other(t).LeaseCall(ctx, 4, 1, time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
 	require.False(t, owned)
 }

@@ -15,46 +15,46 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// pipeline sends several generated queries in one round trip, which sqlc cannot
+// batch sends several generated queries in one round trip, which sqlc cannot
 // express: those without a result wait until one with a result, or flush, sends
 // all of them. Sent to a pool they are one transaction; each sees what others
 // have committed before it began.
-type pipeline struct {
+type batch struct {
+	pgx.Batch
 	to     sender
-	batch  pgx.Batch
 	queued int
 }
 
 // queue takes the errors of generated queries that were queued. There are none:
-// what goes wrong shows when the pipeline is sent.
-func (p *pipeline) queue(...error) {}
+// what goes wrong shows when the batch is sent.
+func (b *batch) queue(...error) {}
 
-// pipe returns queries that share a pipeline.
-func pipe(to sender) (*db.Queries, *pipeline) {
-	p := &pipeline{to: to}
-	return db.New(p), p
+// newBatch returns queries that share a batch.
+func newBatch(to sender) (*db.Queries, *batch) {
+	b := &batch{to: to}
+	return db.New(b), b
 }
 
-// Exec queues a statement. Its result is checked when the pipeline is sent.
-func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	p.batch.Queue(sql, args...)
-	p.queued++
+// Exec queues a statement. Its result is checked when the batch is sent.
+func (b *batch) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	b.Queue(sql, args...)
+	b.queued++
 	return pgconn.CommandTag{}, nil
 }
 
 // QueryRow sends everything and returns the row of the last statement. Its Scan
 // reports the first error of all.
-func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	p.batch.Queue(sql, args...)
-	results, err := p.send(ctx)
+func (b *batch) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	b.Queue(sql, args...)
+	results, err := b.send(ctx)
 	return &lastRow{results: results, err: err}
 }
 
 // Query sends everything and returns the rows of the last statement. Their Err
 // reports an error of the transaction's end too.
-func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	p.batch.Queue(sql, args...)
-	results, err := p.send(ctx)
+func (b *batch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	b.Queue(sql, args...)
+	results, err := b.send(ctx)
 	if err != nil {
 		_ = results.Close() // repeats err
 		return nil, err
@@ -68,8 +68,8 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 }
 
 // flush sends what is queued.
-func (p *pipeline) flush(ctx context.Context) error {
-	results, err := p.send(ctx)
+func (b *batch) flush(ctx context.Context) error {
+	results, err := b.send(ctx)
 	if err != nil {
 		_ = results.Close() // repeats err
 		return err
@@ -78,9 +78,9 @@ func (p *pipeline) flush(ctx context.Context) error {
 }
 
 // send sends the batch and takes the results of the queued statements.
-func (p *pipeline) send(ctx context.Context) (pgx.BatchResults, error) {
-	results := p.to.SendBatch(ctx, &p.batch)
-	for range p.queued {
+func (b *batch) send(ctx context.Context) (pgx.BatchResults, error) {
+	results := b.to.SendBatch(ctx, &b.Batch)
+	for range b.queued {
 		if _, err := results.Exec(); err != nil {
 			return results, err
 		}
