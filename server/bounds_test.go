@@ -296,8 +296,8 @@ func TestABodyMayBeAsLargeAsTheConfigurationSays(t *testing.T) {
 	b := setup(t)
 	const most = 4 << 20
 	b.handler = server.New(server.Options{
-		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, MaxBody: most, Log: slog.New(slog.DiscardHandler),
-		Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
+		Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: b.temporal, MaxBody: most, Log: slog.New(slog.DiscardHandler),
+		Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	body := func(size int) string {
 		const text = `{"url": "https://example.com"}`

@@ -103,11 +103,6 @@ type ModelCall struct {
 	FinishedAt     *time.Time        `json:"finished_at"`
 }
 
-const (
-	callReserved = "reserved"
-	callDone     = "done"
-)
-
 // ReserveCall sets tokens and money for a model call aside in all its budgets,
 // or in none. A call that is done returns its answer and reserves nothing. A
 // reservation of the same (execution, turn) that is still open belonged to a
@@ -133,14 +128,14 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 		if err != nil {
 			return err
 		}
-		if call.Status == callDone {
+		if call.Status == rowconv.CallDone {
 			out = Reserved{ID: CallID{Call: call.ID, Try: int(call.Tries)}, Answer: &StoredAnswer{Answer: call.Answer, Usage: contract.Usage{
 				Calls: 1, PromptTokens: call.PromptTokens, CompletionTokens: call.CompletionTokens, MicroUSD: call.CostMicros,
 			}}}
 			return nil
 		}
 		out, refused, err = s.admit(ctx, tx, r, call)
-		if err == nil && refused != nil && call.Status != callReserved {
+		if err == nil && refused != nil && call.Status != rowconv.CallReserved {
 			return refused // nothing to keep
 		}
 		return err
@@ -161,7 +156,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	if err != nil {
 		return out, nil, err
 	}
-	if call.Status != callReserved {
+	if call.Status != rowconv.CallReserved {
 		old = nil
 	}
 	now := keysOf(r.Scopes)
@@ -231,10 +226,7 @@ func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage,
 	if err != nil {
 		return err
 	}
-	if messages == nil {
-		messages = []Message{}
-	}
-	added, err := rowconv.Encode(messages)
+	added, err := rowconv.Encode(NotNil(messages))
 	if err != nil {
 		return err
 	}
@@ -244,11 +236,11 @@ func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage,
 		if err != nil {
 			return err
 		}
-		superseded = call.Status == callDone && int(call.AnswerTry) != id.Try
+		superseded = call.Status == rowconv.CallDone && int(call.AnswerTry) != id.Try
 		if slices.Contains(call.Settled, int32(id.Try)) {
 			return nil
 		}
-		q, batch, err := book(ctx, tx, call, usage, call.Status == callReserved)
+		q, batch, err := book(ctx, tx, call, usage, call.Status == rowconv.CallReserved)
 		if err != nil {
 			return err
 		}
@@ -285,7 +277,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 		if err != nil || slices.Contains(call.Settled, int32(id.Try)) {
 			return err
 		}
-		current := call.Status == callReserved && int(call.Tries) == id.Try
+		current := call.Status == rowconv.CallReserved && int(call.Tries) == id.Try
 		q, batch, err := book(ctx, tx, call, usage, current)
 		if err != nil {
 			return err
@@ -339,7 +331,7 @@ func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		call, err := db.New(tx).LockCall(ctx, id)
-		if err != nil || call.Status != callReserved || call.Tries != tries {
+		if err != nil || call.Status != rowconv.CallReserved || call.Tries != tries {
 			return err
 		}
 		q, batch, err := book(ctx, tx, call, contract.Usage{}, true)
@@ -380,6 +372,16 @@ func late(id CallID, usage contract.Usage) db.BookLateCallParams {
 	}
 }
 
+// Answer returns the stored answer of a model call, or ErrNotFound while there
+// is none.
+func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
+	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, dberr.NotFound("execution %d has no answer for turn %d", executionID, turn)
+	}
+	return answer, dberr.Explain(err, "read the answer to turn %d of execution %d", turn, executionID)
+}
+
 // Usage returns what the model calls of a run have used so far.
 func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) {
 	row, err := s.q.Usage(ctx, runID)
@@ -401,6 +403,12 @@ func (s *Store) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error
 	return rowconv.Convert(rows, modelCallOf), nil
 }
 
+// ModelCall returns a model call of a run, or ErrNotFound.
+func (s *Store) ModelCall(ctx context.Context, runID, id int64) (ModelCall, error) {
+	r, err := s.q.CallOfRun(ctx, db.CallOfRunParams{ID: id, RunID: runID})
+	return modelCallOf(r), dberr.Explain(err, "read model call %d of run %d", id, runID)
+}
+
 func modelCallOf(r db.ModelCall) ModelCall {
 	call := ModelCall{
 		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step,
@@ -410,7 +418,7 @@ func modelCallOf(r db.ModelCall) ModelCall {
 		LatencyMS: r.LatencyMs, Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
-	if r.Status == callDone {
+	if r.Status == rowconv.CallDone {
 		call.Usage.Calls = 1
 	}
 	return call

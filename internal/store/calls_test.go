@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 // reservation is one of 100 tokens and 10 millionths, for a run of 1000 tokens.
@@ -68,7 +69,7 @@ func TestParallelReservationsOvershootByNoMoreThanCallsInFlight(t *testing.T) {
 	require.Zero(t, budget.ReservedTokens)
 	require.GreaterOrEqual(t, budget.SpentTokens, int64(limit))
 	require.LessOrEqual(t, budget.SpentTokens, int64(limit+limit/estimate*(cost-estimate)+cost), "by the error of the estimates and one call")
-	usage, err := b.Usage(t.Context(), b.run.ID)
+	usage, err := b.Usage(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, budget.SpentTokens, usage.Tokens(), "what is booked is what was served")
 	tenant, err := b.Budget(t.Context(), store.ScopeTenant, "local")
@@ -132,7 +133,7 @@ func TestSettledTwiceIsSettledOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, transcript, 2)
 	require.Equal(t, []int{1, 1}, []int{transcript[1].Turn, transcript[1].Position})
-	calls, err := b.ModelCalls(t.Context(), b.run.ID)
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, calls, 1)
 	require.Equal(t, "done", calls[0].Status)
@@ -156,7 +157,7 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 		require.NoError(t, b.FailCall(t.Context(), first.ID, failure, used(20)))
 		b.requireBudget(t, 20, 0)
 	}
-	calls, err := b.ModelCalls(t.Context(), b.run.ID)
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "failed", calls[0].Status)
 	require.Equal(t, failure, calls[0].Failure)
@@ -168,7 +169,7 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 	require.NoError(t, b.SettleCall(t.Context(), second.ID, used(30), 0, raw(`{}`), nil))
 	require.NoError(t, b.FailCall(t.Context(), second.ID, failure, used(30)), "settled is settled")
 	b.requireBudget(t, 50, 0)
-	usage, err := b.Usage(t.Context(), b.run.ID)
+	usage, err := b.Usage(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 48, CompletionTokens: 2, MicroUSD: 5}, usage, "the failed try was paid for too")
 }
@@ -211,7 +212,7 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	second, err := b.ReserveCall(t.Context(), reservation(execution, 2))
 	require.NoError(t, err, "it did")
 	require.False(t, second.Warned, "a budget warns once")
-	events, err := b.Events(t.Context(), b.run.ID, 0, 100)
+	events, err := b.Events(t.Context(), b.First.ID, 0, 100)
 	require.NoError(t, err)
 	events = slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventBudgetWarning })
 	require.Len(t, events, 1)
@@ -232,7 +233,7 @@ func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
 	r.Turn = 6
 	_, err = b.ReserveCall(t.Context(), r)
 	require.ErrorContains(t, err, "the day 2026-01-02 is used up: 2 tokens of 1 tokens spent; raise models.budgets.day_tokens")
-	calls, err := b.ModelCalls(t.Context(), b.run.ID)
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, calls, 4, "what was refused leaves nothing behind")
 }
@@ -292,7 +293,7 @@ func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {
 	_, err = b.ReserveCall(t.Context(), reservation(lost, 1))
 	require.NoError(t, err)
 	b.requireBudget(t, 0, 200)
-	b.record(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: ended.ID, Status: contract.ExecutionCancelled}})
+	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: ended.ID, Status: contract.ExecutionCancelled}})
 	b.requireBudget(t, 0, 100)
 	n, err := b.GiveUpCalls(t.Context(), time.Hour, 10)
 	require.NoError(t, err)
@@ -316,13 +317,13 @@ func TestAnExecutionThatEndsSaysWhatWasPaidInIt(t *testing.T) {
 			require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(40), 0, raw(`{}`), nil))
 		}
 	}
-	end := contract.Record{RunID: b.run.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
+	end := contract.Record{RunID: b.First.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
 	for range 2 {
-		ended, err := b.Record(t.Context(), b.source(), end)
+		ended, err := b.Record(t.Context(), b.Source(), end)
 		require.NoError(t, err)
 		require.Equal(t, contract.Usage{Calls: 2, PromptTokens: 78, CompletionTokens: 2, MicroUSD: 8}, ended.Usage)
 	}
-	other, err := b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: 3, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Agent: contract.AgentBuilder}})
+	other, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: 3, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Agent: contract.AgentBuilder}})
 	require.NoError(t, err)
 	require.Zero(t, other.Usage)
 }
@@ -354,11 +355,11 @@ func TestTakeoversAndSettlementsInAnyOrderKeepTheBooks(t *testing.T) {
 		})
 	}
 	require.NoError(t, g.Wait())
-	usage, err := b.Usage(t.Context(), b.run.ID)
+	usage, err := b.Usage(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, 5, usage.Calls)
 	b.requireBudget(t, usage.Tokens(), 0)
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		var booked int64
 		require.NoError(t, conn.QueryRow(ctx, "SELECT 10 * sum(cardinality(settled)) FROM orchestrator_model_calls").Scan(&booked))
 		require.Equal(t, booked, usage.Tokens(), "every try that was settled is booked, each once")

@@ -43,12 +43,6 @@ func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, 
 		LogDigest: logDigest, DurationMs: result.DurationMS, EventType: string(contract.EventFindingAdded),
 		StartedAt: finished.Add(-time.Duration(result.DurationMS) * time.Millisecond), FinishedAt: finished,
 	}
-	if cases == nil {
-		cases = []contract.TestCase{}
-	}
-	if findings == nil {
-		findings = []contract.Finding{}
-	}
 	var err error
 	if p.Result, err = rowconv.Encode(result); err != nil {
 		return err
@@ -56,10 +50,10 @@ func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, 
 	if p.Summary, err = rowconv.Encode(result.Summary); err != nil {
 		return err
 	}
-	if p.Cases, err = rowconv.Encode(cases); err != nil {
+	if p.Cases, err = rowconv.Encode(NotNil(cases)); err != nil {
 		return err
 	}
-	if p.Findings, err = rowconv.Encode(findings); err != nil {
+	if p.Findings, err = rowconv.Encode(NotNil(findings)); err != nil {
 		return err
 	}
 	q, batch := newBatch(s.pool)
@@ -78,25 +72,25 @@ func (s *Store) Checks(ctx context.Context, executionID int64) ([]Check, error) 
 	if err != nil {
 		return nil, dberr.Explain(err, "read the checks of execution %d", executionID)
 	}
-	return checksOf(rows)
+	return rowconv.ConvertAll(rows, checkOf)
 }
 
-func checksOf(rows []db.Check) ([]Check, error) {
-	checks := make([]Check, len(rows))
-	for i, r := range rows {
-		result, err := rowconv.Decode[contract.CheckResult](r.Result)
-		if err != nil {
-			return nil, err
-		}
-		cases, err := rowconv.Decode[[]contract.TestCase](r.Cases)
-		if err != nil {
-			return nil, err
-		}
-		checks[i] = Check{
-			ExecutionID: r.ExecutionID, Result: result, Cases: cases, LogDigest: r.LogDigest, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		}
+// Check returns a check of a run, or ErrNotFound.
+func (s *Store) Check(ctx context.Context, runID, executionID int64, checkID string) (Check, error) {
+	row, err := s.q.CheckOfRun(ctx, db.CheckOfRunParams{RunID: runID, ExecutionID: executionID, CheckID: checkID})
+	if err != nil {
+		return Check{}, dberr.Explain(err, "read check %s of execution %d", checkID, executionID)
 	}
-	return checks, nil
+	return checkOf(row)
+}
+
+func checkOf(r db.Check) (c Check, err error) {
+	c = Check{ExecutionID: r.ExecutionID, LogDigest: r.LogDigest, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt}
+	if c.Result, err = rowconv.Decode[contract.CheckResult](r.Result); err != nil {
+		return c, err
+	}
+	c.Cases, err = rowconv.Decode[[]contract.TestCase](r.Cases)
+	return c, err
 }
 
 // Findings returns all findings of a run, those that are resolved too, in the

@@ -32,12 +32,8 @@ type TranscriptEntry struct {
 // ToldBefore reports whether the message was told before a turn, after all that
 // was said in the turn before; see TellBefore.
 func (e TranscriptEntry) ToldBefore(turn int) bool {
-	return e.Turn == turn-1 && e.Position >= toolResults
+	return e.Turn == turn-1 && e.Position >= rowconv.ToolResults
 }
-
-// toolResults is where the results of a turn's tool calls begin: after all
-// messages of the model, however many those are.
-const toolResults = 1000
 
 // OpenConversation stores the messages with which the conversation of an
 // execution begins, as turn 0. If it has begun already, nothing changes.
@@ -63,7 +59,7 @@ func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, mes
 
 // before is what is told before a turn.
 func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
-	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: toolResults, Messages: messages}
+	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.ToolResults, Messages: messages}
 }
 
 // Conversation returns the messages of an execution in the order in which a
@@ -73,11 +69,7 @@ func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message,
 	if err != nil {
 		return nil, err
 	}
-	messages := make([]Message, len(entries))
-	for i, e := range entries {
-		messages[i] = e.Message
-	}
-	return messages, nil
+	return rowconv.Convert(entries, func(e TranscriptEntry) Message { return e.Message }), nil
 }
 
 // Transcript returns the messages of an execution with their places.
@@ -86,13 +78,11 @@ func (s *Store) Transcript(ctx context.Context, executionID int64) ([]Transcript
 	if err != nil {
 		return nil, dberr.Explain(err, "read the conversation of execution %d", executionID)
 	}
-	entries := make([]TranscriptEntry, len(rows))
-	for i, r := range rows {
-		entries[i] = TranscriptEntry{
+	return rowconv.Convert(rows, func(r db.TranscriptRow) TranscriptEntry {
+		return TranscriptEntry{
 			Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
 		}
-	}
-	return entries, nil
+	}), nil
 }
 
 // ToolCall is what a tool call did.
@@ -127,7 +117,7 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 			Outcome: outcome, DurationMs: call.FinishedAt.Sub(call.StartedAt).Milliseconds(), StartedAt: call.StartedAt, FinishedAt: call.FinishedAt,
 		}),
 		q.AppendMessages(ctx, db.AppendMessagesParams{
-			ExecutionID: executionID, Turn: int32(turn), StartAt: int32(toolResults + index), Messages: messages,
+			ExecutionID: executionID, Turn: int32(turn), StartAt: int32(rowconv.ToolResults + index), Messages: messages,
 		}),
 	)
 	row, err := q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
@@ -147,7 +137,7 @@ func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index i
 			return ToolCall{}, Message{}, err
 		}
 		var message db.MessageRow
-		message, err = s.q.Message(ctx, db.MessageParams{ExecutionID: executionID, Turn: int32(turn), Place: int32(toolResults + index)})
+		message, err = s.q.Message(ctx, db.MessageParams{ExecutionID: executionID, Turn: int32(turn), Place: int32(rowconv.ToolResults + index)})
 		if err == nil {
 			return call, Message(message), nil
 		}
@@ -164,13 +154,24 @@ func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) 
 	if err != nil {
 		return nil, dberr.Explain(err, "read the tool calls of run %d", runID)
 	}
-	calls := make([]ToolCall, len(rows))
-	for i, r := range rows {
-		if calls[i], err = toolCallOf(r); err != nil {
-			return nil, err
-		}
+	return rowconv.ConvertAll(rows, toolCallOf)
+}
+
+// ToolCall returns a tool call of a run and the patch of the workspace before
+// it, or ErrNotFound.
+func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, index int) (call ToolCall, patchBefore string, err error) {
+	row, err := s.q.ToolCallOfRun(ctx, db.ToolCallOfRunParams{RunID: runID, ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	if err != nil {
+		return call, "", dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
 	}
-	return calls, nil
+	if call, err = toolCallOf(row); err != nil {
+		return call, "", err
+	}
+	patchBefore, err = s.q.PatchBefore(ctx, db.PatchBeforeParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return call, "", nil // the first one
+	}
+	return call, patchBefore, dberr.Explain(err, "read what came before tool call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 func toolCallOf(r db.ToolCall) (ToolCall, error) {

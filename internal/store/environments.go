@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
@@ -97,6 +99,36 @@ func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration)
 func (s *Store) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 	digests, err := s.q.EnvironmentsInUse(ctx)
 	return digests, dberr.Explain(err, "look for environments in use")
+}
+
+var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
+
+// IsDigest reports whether a text is the digest of an environment or the
+// beginning of one, at least six digits.
+func IsDigest(text string) bool { return digestPrefix.MatchString(text) }
+
+// FindEnvironment returns the environment whose digest is, or begins with, a
+// text. It is ErrNotFound where there is none, and refused where several begin so. It
+// does not count as a use.
+func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment, error) {
+	if !IsDigest(digest) {
+		return Environment{}, noEnvironment(digest)
+	}
+	rows, err := s.q.EnvironmentsBegin(ctx, db.EnvironmentsBeginParams{Prefix: digest, Most: 2})
+	if err != nil {
+		return Environment{}, dberr.Explain(err, "look for environment %s", digest)
+	}
+	if len(rows) == 0 {
+		return Environment{}, noEnvironment(digest)
+	}
+	if len(rows) > 1 && rows[0].Digest != digest {
+		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "more than one environment has a digest that begins with %s; give more of it", digest)
+	}
+	return environmentOf(rows[0]), nil
+}
+
+func noEnvironment(digest string) error {
+	return dberr.NotFound("there is no environment %.64s; rgpt env list shows those there are", digest)
 }
 
 func environmentOf(r db.Environment) Environment {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -14,6 +15,32 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
+// HealEvent is what self-heal did about a failure.
+type HealEvent struct {
+	ID          int64               `json:"id"`
+	RunID       int64               `json:"runId"`
+	Number      int                 `json:"number"` // of the run's heals, from 1; a replay counts on from where it began
+	Phase       contract.Phase      `json:"phase"`
+	Step        string              `json:"step,omitempty"`
+	ExecutionID int64               `json:"execution_id,omitempty"` // that failed
+	ErrorType   contract.Class      `json:"error_type"`
+	ErrorCode   contract.Code       `json:"error_code,omitempty"`
+	RootCause   string              `json:"root_cause,omitempty"`
+	HealAction  contract.HealAction `json:"heal_action"`
+	AskedBy     string              `json:"asked_by,omitempty"` // empty: the run itself
+	Status      contract.HealStatus `json:"status"`
+	HealOutput  json.RawMessage     `json:"heal_output"` // contract.HealOutput
+	CreatedAt   time.Time           `json:"created_at"`
+	FinishedAt  *time.Time          `json:"finished_at"`
+}
+
+// Output returns what the heal's row says of its work; what cannot be read is empty.
+func (h HealEvent) Output() contract.HealOutput {
+	var out contract.HealOutput
+	_ = json.Unmarshal(h.HealOutput, &out) // written by Record from this very type
+	return out
+}
+
 // Heals returns what self-heal did in a run, in the order in which it began.
 func (s *Store) Heals(ctx context.Context, runID int64) ([]HealEvent, error) {
 	rows, err := s.q.SelfHealEvents(ctx, runID)
@@ -23,14 +50,19 @@ func (s *Store) Heals(ctx context.Context, runID int64) ([]HealEvent, error) {
 	return rowconv.Convert(rows, healOf), nil
 }
 
-// OpenInterventions returns what waits for a person over all runs, the oldest
-// first, at most as many as given.
-func (s *Store) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
-	rows, err := s.q.OpenInterventions(ctx, int32(most))
-	if err != nil {
-		return nil, dberr.Explain(err, "read what waits for a person")
+// Heal returns a heal of a run, or ErrNotFound.
+func (s *Store) Heal(ctx context.Context, runID, id int64) (HealEvent, error) {
+	r, err := s.q.HealOfRun(ctx, db.HealOfRunParams{ID: id, RunID: runID})
+	return healOf(r), dberr.Explain(err, "read heal %d of run %d", id, runID)
+}
+
+func healOf(h db.SelfHealEvent) HealEvent {
+	return HealEvent{
+		ID: h.ID, RunID: h.RunID, Number: int(h.Number), Phase: contract.Phase(h.Phase), Step: h.Step, ExecutionID: h.ExecutionID,
+		ErrorType: contract.Class(h.ErrorType), ErrorCode: contract.Code(h.ErrorCode), RootCause: h.RootCause,
+		HealAction: contract.HealAction(h.HealAction), AskedBy: h.AskedBy, Status: contract.HealStatus(h.Status),
+		HealOutput: h.HealOutput, CreatedAt: h.CreatedAt, FinishedAt: h.FinishedAt,
 	}
-	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), nil
 }
 
 // AddReplay stores what is to be different when a phase of a run is done again,

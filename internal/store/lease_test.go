@@ -8,22 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
-
-// other opens the bundle's database as another process would.
-func (b *bundle) other(tb testing.TB) *store.Store {
-	tb.Helper()
-	s, err := store.Open(tb.Context(), b.url, store.Options{MaxConns: 2})
-	require.NoError(tb, err)
-	tb.Cleanup(s.Close)
-	return s
-}
 
 func TestAModelCallHasOneOwnerAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	other := b.other(t)
+	other := storetest.Open(t, b.URL)
 	release, owned, err := b.LeaseCall(t.Context(), 1, 1, time.Minute)
 	require.NoError(t, err)
 	require.True(t, owned)
@@ -61,7 +52,7 @@ func TestAModelCallHasOneOwnerAtATime(t *testing.T) {
 func TestWhatAProcessOwnedIsFreeWhenItDies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	dies := b.other(t)
+	dies := storetest.Open(t, b.URL)
 	_, owned, err := dies.LeaseCall(t.Context(), 7, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
@@ -80,7 +71,7 @@ func TestAnOwnerWhoseConnectionBreaksConnectsAgain(t *testing.T) {
 	release, owned, err := b.LeaseCall(t.Context(), 3, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		var ended int
 		require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM (SELECT pg_terminate_backend(pid, 5000) FROM pg_locks
 			WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) x`).Scan(&ended))
@@ -102,7 +93,7 @@ func TestWhoeverWaitsForAnotherProcessCanBeCancelled(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, owned, err = b.other(t).LeaseCall(ctx, 4, 1, time.Minute)
+	_, owned, err = storetest.Open(t, b.URL).LeaseCall(ctx, 4, 1, time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
 	require.False(t, owned)
 }

@@ -148,11 +148,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	if p.Interventions, err = rowconv.Encode(NotNil(r.Interventions)); err != nil {
 		return p, err
 	}
-	events := r.Events
-	if events == nil {
-		events = []contract.EventDraft{}
-	}
-	p.Events, err = rowconv.Encode(events)
+	p.Events, err = rowconv.Encode(NotNil(r.Events))
 	return p, err
 }
 

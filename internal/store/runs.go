@@ -227,15 +227,7 @@ func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, l
 	if err != nil {
 		return nil, dberr.Explain(err, "look for runs without a workflow")
 	}
-	runs := make([]Run, 0, len(ids))
-	for _, id := range ids {
-		run, err := s.Run(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
-	}
-	return runs, nil
+	return rowconv.ConvertAll(ids, func(id int64) (Run, error) { return s.Run(ctx, id) })
 }
 
 // QuietRuns returns the runs after a run, at most limit of them by id, that have a
@@ -278,15 +270,7 @@ func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	if err != nil {
 		return nil, dberr.Explain(err, "list runs")
 	}
-	runs := make([]Run, 0, len(rows))
-	for _, row := range rows {
-		run, err := runOf(db.GetRunRow(row))
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
-	}
-	return runs, nil
+	return rowconv.ConvertAll(rows, func(r db.ListRunsRow) (Run, error) { return runOf(db.GetRunRow(r)) })
 }
 
 func runOf(row db.GetRunRow) (Run, error) {

@@ -21,12 +21,12 @@ func takes(run int64, id, branch string) contract.TakeCheckInput {
 func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	other := b.create(t, store.NewRun{})
+	other := b.Create(t, store.NewRun{})
 	got := make([]contract.TakenCheck, 20)
 	var g errgroup.Group
 	for i := range got {
 		g.Go(func() (err error) {
-			run := []int64{b.run.ID, other.ID}[i%2]
+			run := []int64{b.First.ID, other.ID}[i%2]
 			got[i], err = b.AddBranchMessage(t.Context(), "w", takes(run, fmt.Sprint("m", i), "shared"))
 			return err
 		})
@@ -40,7 +40,7 @@ func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing
 	}
 	slices.Sort(repairs)
 	require.Equal(t, []int{1, 2, 3}, repairs)
-	elsewhere, err := b.AddBranchMessage(t.Context(), "w", takes(b.run.ID, "else", "another"))
+	elsewhere, err := b.AddBranchMessage(t.Context(), "w", takes(b.First.ID, "else", "another"))
 	require.NoError(t, err)
 	require.Equal(t, 1, elsewhere.Repair, "another branch has repairs of its own")
 	m, err := b.BranchMessage(t.Context(), elsewhere.ID)
@@ -51,16 +51,16 @@ func TestRepairsOfABranchAreCountedAcrossRunsAndNeverExceedTheirBound(t *testing
 func TestAMessageAboutABranchIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	once, err := b.AddBranchMessage(t.Context(), "w1", takes(b.run.ID, "m", "x"))
+	once, err := b.AddBranchMessage(t.Context(), "w1", takes(b.First.ID, "m", "x"))
 	require.NoError(t, err)
-	again, err := b.AddBranchMessage(t.Context(), "w1", takes(b.run.ID, "m", "x"))
+	again, err := b.AddBranchMessage(t.Context(), "w1", takes(b.First.ID, "m", "x"))
 	require.NoError(t, err)
 	require.Equal(t, once, again)
 	require.False(t, again.Again)
-	reset, err := b.AddBranchMessage(t.Context(), "w2", takes(b.run.ID, "m", "x"))
+	reset, err := b.AddBranchMessage(t.Context(), "w2", takes(b.First.ID, "m", "x"))
 	require.NoError(t, err)
 	require.True(t, reset.Again, "a run that is done again is told that it had been taken")
-	next, err := b.AddBranchMessage(t.Context(), "w2", takes(b.run.ID, "m2", "x"))
+	next, err := b.AddBranchMessage(t.Context(), "w2", takes(b.First.ID, "m2", "x"))
 	require.NoError(t, err)
 	require.Equal(t, 2, next.Repair)
 }
@@ -74,9 +74,9 @@ func TestOnlyAStayLetsARunsOwnWorkflowLeaveATerminalStatus(t *testing.T) {
 		t.Helper()
 		c.Phase = contract.PhaseReleaser
 		c.Finished = c.Status.Terminal()
-		_, err := b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: seq, At: at, Run: &c})
+		_, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: seq, At: at, Run: &c})
 		require.NoError(t, err)
-		run, err := b.Run(t.Context(), b.run.ID)
+		run, err := b.Run(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		return run
 	}

@@ -28,13 +28,11 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Errors that callers tell apart with errors.Is. Each but ErrStop comes wrapped
+// Errors that callers tell apart with errors.Is. Each comes wrapped
 // in a fault that says what to do.
 var (
 	// ErrNotFound: there is no such run, execution or row.
 	ErrNotFound = dberr.ErrNotFound
-	// ErrStop ends Follow and FollowAll without an error.
-	ErrStop = errors.New("stop following")
 	// ErrBudgetBusy: the call fits into the budget only if calls in flight cost
 	// less than was set aside for them; try again shortly.
 	ErrBudgetBusy = errors.New("the budget is held by calls in flight")
@@ -56,7 +54,6 @@ type Options struct {
 	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
 	StatementTimeout time.Duration // longest statement; default 30 s
 	Waiting          func(error)   // told once why Open has to wait; nil for nobody
-	PollEvery        time.Duration // how often one query looks, for all followers, what nobody announced; default 3 s
 }
 
 func (o Options) withDefaults() Options {
@@ -72,20 +69,15 @@ func (o Options) withDefaults() Options {
 	if o.StatementTimeout <= 0 {
 		o.StatementTimeout = 30 * time.Second
 	}
-	if o.PollEvery <= 0 {
-		o.PollEvery = 3 * time.Second
-	}
 	return o
 }
 
 // Store is the database. It is safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
-	q       *db.Queries // each statement its own transaction
-	lists   *db.Queries // like q, planned anew each time: filters that are not used fall away
-	hub     *hub
-	leases  *leases
-	options Options
+	pool   *pgxpool.Pool
+	q      *db.Queries // each statement its own transaction
+	lists  *db.Queries // like q, planned anew each time: filters that are not used fall away
+	leases *leases
 }
 
 // Open connects to the database, waiting for one that is not up yet until
@@ -133,12 +125,10 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pool:    pool,
-		q:       db.New(pool),
-		lists:   db.New(planned{pool}),
-		hub:     newHub(cfg.ConnConfig, db.New(pool), options.PollEvery),
-		leases:  newLeases(cfg.ConnConfig),
-		options: options,
+		pool:   pool,
+		q:      db.New(pool),
+		lists:  db.New(planned{pool}),
+		leases: newLeases(cfg.ConnConfig),
 	}
 	if err := checkSchema(ctx, s.q); err != nil {
 		s.Close()
@@ -147,9 +137,8 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends all followers and closes all connections.
+// Close closes all connections.
 func (s *Store) Close() {
-	s.hub.close()
 	s.leases.close()
 	s.pool.Close()
 }
@@ -157,6 +146,23 @@ func (s *Store) Close() {
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
 	return dberr.Explain(s.q.Ping(ctx), "reach the database")
+}
+
+// Queries returns the generated queries, for the feed and the views, each statement
+// its own transaction.
+func (s *Store) Queries() *db.Queries { return s.q }
+
+// ListQueries is Queries, planned for the parameters each time.
+func (s *Store) ListQueries() *db.Queries { return s.lists }
+
+// ConnConfig returns how the store connects, for connections beside its own.
+func (s *Store) ConnConfig() *pgx.ConnConfig { return s.pool.Config().ConnConfig }
+
+// Snapshot calls fn with a store that reads everything as of one moment, which is
+// good until fn returns. It only reads.
+func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{q: db.New(tx)}) })
 }
 
 // parse reads a connection URL. Its error shows no password.

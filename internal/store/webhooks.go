@@ -164,20 +164,11 @@ func (s *Store) DeleteWebhook(ctx context.Context, id int64) error {
 // feedPage is how many events are turned into deliveries at once.
 const feedPage = 500
 
-// FeedWebhooks turns events into deliveries as they come, until the context
-// ends, and calls fed after each page that had events. Several may do it at the
-// same time; each event meets each webhook once.
-func (s *Store) FeedWebhooks(ctx context.Context, fed func()) error {
-	return s.whenever(ctx, func() (bool, error) {
-		n, err := s.q.FeedWebhooks(ctx, feedPage)
-		if err != nil {
-			return false, dberr.Explain(err, "turn events into deliveries")
-		}
-		if n.Events > 0 {
-			fed()
-		}
-		return n.Events > 0, nil
-	})
+// QueueDeliveries turns the next events into deliveries, and reports whether there
+// were any. Several may do it at the same time; each event meets each webhook once.
+func (s *Store) QueueDeliveries(ctx context.Context) (bool, error) {
+	n, err := s.q.FeedWebhooks(ctx, feedPage)
+	return n.Events > 0, dberr.Explain(err, "turn events into deliveries")
 }
 
 // Claim says what may be taken.

@@ -13,6 +13,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 )
 
+// Statuses of model calls.
+const (
+	CallReserved = "reserved"
+	CallDone     = "done"
+)
+
+// ToolResults is where the results of a turn's tool calls begin in a conversation:
+// after all messages of the model, however many those are.
+const ToolResults = 1000
+
 // PostgreSQL stores neither NUL nor invalid UTF-8 nor half a surrogate pair,
 // all of which come out of repositories, commands and models. What it cannot
 // store is replaced by U+FFFD rather than losing the whole text.

@@ -1,4 +1,4 @@
-package store
+package views
 
 import (
 	"context"
@@ -7,21 +7,34 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
+
+// Outputs are what a run's phases last gave, as JSON; nil: nothing yet.
+type Outputs struct {
+	Planner, Builder, Tester, Releaser json.RawMessage
+}
+
+// Outputs returns what a run's phases last gave.
+func (v *Views) Outputs(ctx context.Context, runID int64) (Outputs, error) {
+	row, err := v.q.RunOutputs(ctx, runID)
+	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, dberr.OfRun(err, runID, "read the outputs of run %d", runID)
+}
 
 // outputs completes what phases put out with what lies in tables of its own:
 // the plan, the test cases and the names of the tester's artifacts.
-func (s *Store) outputs(ctx context.Context, d *RunDetails) error {
-	plan, err := s.Plan(ctx, d.ID)
+func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
+	plan, err := v.store.Plan(ctx, d.ID)
 	switch {
 	case err == nil:
 		if d.PlannerOutput, err = with(d.PlannerOutput, map[string]any{"plan": plan}); err != nil {
 			return err
 		}
-	case !errors.Is(err, ErrNotFound):
+	case !errors.Is(err, store.ErrNotFound):
 		return err
 	}
-	result, ran, err := s.testResult(ctx, d)
+	result, ran, err := v.testResult(ctx, d)
 	if err != nil || !ran {
 		return err
 	}
@@ -31,7 +44,7 @@ func (s *Store) outputs(ctx context.Context, d *RunDetails) error {
 
 // testResult sums up the last execution of the tester. It reports false while
 // there is none.
-func (s *Store) testResult(ctx context.Context, d *RunDetails) (contract.TestResult, bool, error) {
+func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestResult, bool, error) {
 	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
 	var last int64
 	for _, e := range d.Executions {
@@ -42,7 +55,7 @@ func (s *Store) testResult(ctx context.Context, d *RunDetails) (contract.TestRes
 	if last == 0 {
 		return out, false, nil
 	}
-	checks, err := s.Checks(ctx, last)
+	checks, err := v.store.Checks(ctx, last)
 	if err != nil {
 		return out, false, err
 	}

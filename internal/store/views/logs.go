@@ -1,17 +1,15 @@
-package store
+package views
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
@@ -45,14 +43,14 @@ var (
 
 // LogQuery asks for a window of a run's log.
 type LogQuery struct {
-	Executions []Execution // whose log it is
-	From       LogKey      // the place after which, or before which, the window begins
-	Back       bool        // the window ends before From
-	Role       string      // of messages; LogRoleCheck: outputs of checks
-	Text       string      // that messages contain, whatever the case
-	Errors     bool        // only what went wrong
-	Most       int         // how many places are returned
-	Scan       int         // how many messages are looked at for it, at most
+	Executions []store.Execution // whose log it is
+	From       LogKey            // the place after which, or before which, the window begins
+	Back       bool              // the window ends before From
+	Role       string            // of messages; LogRoleCheck: outputs of checks
+	Text       string            // that messages contain, whatever the case
+	Errors     bool              // only what went wrong
+	Most       int               // how many places are returned
+	Scan       int               // how many messages are looked at for it, at most
 }
 
 // LogRoleCheck is the role of outputs of checks.
@@ -72,10 +70,10 @@ const mostFailedCalls = 2000
 
 // LogExecutions returns the executions of a run without what they gave, in the
 // order in which they began.
-func (s *Store) LogExecutions(ctx context.Context, runID int64) ([]Execution, error) {
-	rows, err := s.q.LogExecutions(ctx, runID)
-	return rowconv.Convert(rows, func(r db.LogExecutionsRow) Execution {
-		return Execution{
+func (v *Views) LogExecutions(ctx context.Context, runID int64) ([]store.Execution, error) {
+	rows, err := v.q.LogExecutions(ctx, runID)
+	return rowconv.Convert(rows, func(r db.LogExecutionsRow) store.Execution {
+		return store.Execution{
 			ExecutionRef: contract.ExecutionRef{ID: r.ID, RunID: runID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent), Attempt: int(r.Attempt)},
 			Status:       contract.ExecutionStatus(r.Status), Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 			Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
@@ -88,8 +86,8 @@ func (s *Store) LogExecutions(ctx context.Context, runID int64) ([]Execution, er
 // LogWindow returns a window of a log. What it reads is bounded by the query,
 // however long the log is; of messages that are searched the first 20,000
 // characters count. Outputs of checks are not searched: their text is not here.
-func (s *Store) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
-	ids := rowconv.Convert(q.Executions, func(e Execution) int64 { return e.ID })
+func (v *Views) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
+	ids := rowconv.Convert(q.Executions, func(e store.Execution) int64 { return e.ID })
 	w, bound := LogWindow{Next: q.From}, LogStop
 	if q.Back {
 		bound = LogStart
@@ -99,18 +97,18 @@ func (s *Store) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
 	case len(ids) == 0:
 		return w, nil
 	case q.Errors && (q.Role == "" || q.Role == "tool"):
-		w.Keys, w.More, err = s.failedCalls(ctx, q, ids)
+		w.Keys, w.More, err = v.failedCalls(ctx, q, ids)
 		if w.More {
 			bound = w.Keys[len(w.Keys)-1]
 		}
 	case !q.Errors && q.Role != LogRoleCheck:
-		err = s.scanLog(ctx, q, ids, &w, &bound)
+		err = v.scanLog(ctx, q, ids, &w, &bound)
 	}
 	if err != nil {
 		return w, dberr.Explain(err, "read the log of %d executions", len(ids))
 	}
 	if q.Role == "" || q.Role == LogRoleCheck {
-		others, err := s.outcomes(ctx, q, ids)
+		others, err := v.outcomes(ctx, q, ids)
 		if err != nil {
 			return w, dberr.Explain(err, "read the checks of %d executions", len(ids))
 		}
@@ -156,14 +154,14 @@ func (w *LogWindow) close(q LogQuery, bound LogKey) {
 
 // scanLog goes through messages until it has enough of those that are asked
 // for, or has looked at as many as it may. The bound is then where it ended.
-func (s *Store) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWindow, bound *LogKey) error {
+func (v *Views) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWindow, bound *LogKey) error {
 	filtered := q.Role != "" || q.Text != ""
 	for from, scanned := q.From, 0; ; {
 		want := q.Most + 1
 		if filtered {
 			want = q.Scan - scanned
 		}
-		rows, err := s.logRows(ctx, q, ids, from, want)
+		rows, err := v.logRows(ctx, q, ids, from, want)
 		if err != nil {
 			return err
 		}
@@ -203,24 +201,24 @@ func (w *LogWindow) take(rows []db.LogAfterRow, from LogKey, most, want int) (la
 	return from, seen, false
 }
 
-func (s *Store) logRows(ctx context.Context, q LogQuery, ids []int64, from LogKey, most int) ([]db.LogAfterRow, error) {
+func (v *Views) logRows(ctx context.Context, q LogQuery, ids []int64, from LogKey, most int) ([]db.LogAfterRow, error) {
 	p := db.LogAfterParams{
 		Executions: ids, At: from.At, ExecutionID: from.ExecutionID, Turn: int32(from.Turn), Place: int32(from.Place),
 		Most: int32(most), Role: q.Role, Text: q.Text,
 	}
 	if !q.Back {
-		return s.q.LogAfter(ctx, p)
+		return v.q.LogAfter(ctx, p)
 	}
-	rows, err := s.q.LogBefore(ctx, db.LogBeforeParams(p))
+	rows, err := v.q.LogBefore(ctx, db.LogBeforeParams(p))
 	return rowconv.Convert(rows, func(r db.LogBeforeRow) db.LogAfterRow { return db.LogAfterRow(r) }), err
 }
 
-func (s *Store) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, bool, error) {
-	p := db.FailedCallsParams{Results: toolResults, Executions: ids, At: q.From.At, Upto: LogStop.At, Down: q.Back, Most: mostFailedCalls}
+func (v *Views) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, bool, error) {
+	p := db.FailedCallsParams{Results: rowconv.ToolResults, Executions: ids, At: q.From.At, Upto: LogStop.At, Down: q.Back, Most: mostFailedCalls}
 	if q.Back {
 		p.At, p.Upto = LogStart.At, q.From.At
 	}
-	rows, err := s.q.FailedCalls(ctx, p)
+	rows, err := v.q.FailedCalls(ctx, p)
 	var keys []LogKey
 	for _, r := range rows {
 		if k := (LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}); q.past(k, q.From) {
@@ -231,8 +229,8 @@ func (s *Store) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]Log
 }
 
 // outcomes returns the places of checks, and of executions that failed.
-func (s *Store) outcomes(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, error) {
-	checks, err := s.q.LogChecks(ctx, ids)
+func (v *Views) outcomes(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, error) {
+	checks, err := v.q.LogChecks(ctx, ids)
 	var keys []LogKey
 	for _, c := range checks {
 		if !q.Errors || !c.Ok {
@@ -266,14 +264,14 @@ const mostCalls = 64 << 10
 
 // LogTexts returns messages by their places, with at most as many characters of
 // each as given.
-func (s *Store) LogTexts(ctx context.Context, keys []LogKey, cut int) (map[LogKey]LogText, error) {
-	p := db.LogTextsParams{Cut: int32(cut), MostCalls: mostCalls, Results: toolResults}
+func (v *Views) LogTexts(ctx context.Context, keys []LogKey, cut int) (map[LogKey]LogText, error) {
+	p := db.LogTextsParams{Cut: int32(cut), MostCalls: mostCalls, Results: rowconv.ToolResults}
 	for _, k := range keys {
 		if k.Turn < LogCheck {
 			p.Executions, p.Turns, p.Places = append(p.Executions, k.ExecutionID), append(p.Turns, int32(k.Turn)), append(p.Places, int32(k.Place))
 		}
 	}
-	rows, err := s.q.LogTexts(ctx, p)
+	rows, err := v.q.LogTexts(ctx, p)
 	texts := make(map[LogKey]LogText, len(rows))
 	for _, r := range rows {
 		texts[LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}] = LogText{
@@ -293,7 +291,7 @@ type LogOutput struct {
 }
 
 // LogOutputs returns checks by their places.
-func (s *Store) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map[LogKey]LogOutput, error) {
+func (v *Views) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map[LogKey]LogOutput, error) {
 	p := db.LogCheckResultsParams{RunID: runID}
 	for _, k := range keys {
 		if k.Turn == LogCheck {
@@ -303,7 +301,7 @@ func (s *Store) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map
 	if len(p.Checks) == 0 {
 		return nil, nil
 	}
-	rows, err := s.q.LogCheckResults(ctx, p)
+	rows, err := v.q.LogCheckResults(ctx, p)
 	if err != nil {
 		return nil, dberr.Explain(err, "read %d checks of run %d", len(p.Checks), runID)
 	}
@@ -314,128 +312,6 @@ func (s *Store) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map
 			return nil, err
 		}
 		out[LogKey{At: r.FinishedAt, ExecutionID: r.ExecutionID, Turn: LogCheck, Check: r.CheckID}] = LogOutput{result, r.LogDigest, r.ArtifactID, r.Size}
-	}
-	return out, nil
-}
-
-// MadeArtifact is an artifact with what made it.
-type MadeArtifact struct {
-	contract.Artifact
-	Phase   contract.Phase
-	Step    string
-	Attempt int
-	Agent   contract.Agent
-}
-
-// ArtifactFilter selects artifacts of a run. What is zero selects all.
-type ArtifactFilter struct {
-	Type  contract.ArtifactType
-	Phase contract.Phase
-	Text  string // in the name, whatever the case
-	After int64  // the last one that is known
-	Limit int    // default and most 1000
-}
-
-// ArtifactsOf returns artifacts of a run with what made them, in the order in
-// which they came.
-func (s *Store) ArtifactsOf(ctx context.Context, runID int64, f ArtifactFilter) ([]MadeArtifact, error) {
-	rows, err := s.lists.ArtifactsOf(ctx, db.ArtifactsOfParams{
-		RunID: runID, AfterID: f.After, Type: string(f.Type), Phase: string(f.Phase), Text: f.Text, Most: rowconv.Limit(f.Limit, 1000),
-	})
-	return rowconv.Convert(rows, func(r db.ArtifactsOfRow) MadeArtifact { return madeOf(runID, r) }), dberr.Explain(err, "read artifacts of run %d", runID)
-}
-
-func madeOf(runID int64, r db.ArtifactsOfRow) MadeArtifact {
-	return MadeArtifact{
-		Artifact: contract.Artifact{
-			ID: r.ID, RunID: runID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type), Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
-		},
-		Phase: contract.Phase(r.Phase), Step: r.Step, Attempt: int(r.Attempt), Agent: contract.Agent(r.Agent),
-	}
-}
-
-// Artifact returns an artifact of a run, and the numbers of those before and
-// after it, 0 for none. It is ErrNotFound that the run has none of that number.
-func (s *Store) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, before, after int64, err error) {
-	r, err := s.q.ArtifactOf(ctx, db.ArtifactOfParams{RunID: runID, ID: id})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return a, 0, 0, dberr.NotFound("run %d has no artifact %d", runID, id)
-	}
-	a = madeOf(runID, db.ArtifactsOfRow{
-		ID: r.ID, ExecutionID: r.ExecutionID, Name: r.Name, Type: r.Type, Size: r.Size, Hash: r.Hash, CreatedAt: r.CreatedAt,
-		Phase: r.Phase, Step: r.Step, Attempt: r.Attempt, Agent: r.Agent,
-	})
-	return a, r.Before, r.After, dberr.Explain(err, "read artifact %d of run %d", id, runID)
-}
-
-// ShownEvent is an event whose payload may be cut: then it is no JSON.
-type ShownEvent struct {
-	contract.Event
-	Payload string
-	Size    int // of the whole payload, in bytes
-}
-
-// EventWindow asks for events of a run by their numbers.
-type EventWindow struct {
-	Above, Upto int64  // numbers from above the first up to the second
-	Prefix      string // of the type
-	Down        bool   // the last ones first
-	Most        int
-	Cut         int // characters of each payload
-}
-
-// EventsIn returns events of a window. Numbers have no gaps, so a window bounds
-// what is read.
-func (s *Store) EventsIn(ctx context.Context, runID int64, w EventWindow) ([]ShownEvent, error) {
-	p := db.EventsBetweenParams{Cut: int32(w.Cut), RunID: runID, Above: w.Above, Upto: w.Upto, Prefix: w.Prefix, Most: int32(w.Most)}
-	var rows []db.EventsBetweenRow
-	var err error
-	if w.Down {
-		var down []db.EventsBetweenDownRow
-		down, err = s.q.EventsBetweenDown(ctx, db.EventsBetweenDownParams(p))
-		rows = rowconv.Convert(down, func(r db.EventsBetweenDownRow) db.EventsBetweenRow { return db.EventsBetweenRow(r) })
-	} else {
-		rows, err = s.q.EventsBetween(ctx, p)
-	}
-	return rowconv.Convert(rows, func(r db.EventsBetweenRow) ShownEvent {
-		e := contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), CreatedAt: r.CreatedAt}
-		if len(r.Payload) == int(r.Size) {
-			e.Payload = json.RawMessage(r.Payload)
-		}
-		return ShownEvent{Event: e, Payload: r.Payload, Size: int(r.Size)}
-	}), dberr.Explain(err, "read events of run %d", runID)
-}
-
-// Replayed is a time that a run was done again.
-type Replayed struct {
-	ID          int64
-	Phase       contract.Phase
-	Order       contract.ReplayOrder // without what was kept
-	Kept        []string             // steps whose work was taken over
-	ExecutionID int64                // that it led to; 0: not begun
-	Attempt     int                  // of the phase
-	Status      contract.ExecutionStatus
-	CreatedAt   time.Time
-}
-
-// Replays returns how a run was done again, the last time first, at most as
-// many as given.
-func (s *Store) Replays(ctx context.Context, runID int64, most int) ([]Replayed, error) {
-	rows, err := s.q.ReplaysOf(ctx, db.ReplaysOfParams{RunID: runID, Most: int32(most)})
-	if err != nil {
-		return nil, dberr.Explain(err, "read the replays of run %d", runID)
-	}
-	out := make([]Replayed, len(rows))
-	for i, r := range rows {
-		out[i] = Replayed{
-			ID: r.ID, Phase: contract.Phase(r.Phase), ExecutionID: r.ExecutionID, Attempt: int(r.Attempt), Status: contract.ExecutionStatus(r.Status), CreatedAt: r.CreatedAt,
-		}
-		if out[i].Order, err = rowconv.Decode[contract.ReplayOrder](r.ReplayOrder); err != nil {
-			return nil, err
-		}
-		if out[i].Kept, err = rowconv.Decode[[]string](r.Kept); err != nil {
-			return nil, err
-		}
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package store_test
+package feed_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -55,21 +57,20 @@ func until(tb testing.TB, what string, holds func() bool) {
 
 // Not parallel: what it counts is of the process.
 func TestFollowersWhoWaitAskNothingAndShareWhatComes(t *testing.T) {
-	b := setup(t)
-	s, err := store.Open(t.Context(), b.url, store.Options{MaxConns: 8, PollEvery: 50 * time.Millisecond})
-	require.NoError(t, err)
+	b := storetest.Setup(t)
+	f := feed.New(b.Store, feed.Options{PollEvery: 50 * time.Millisecond})
 	const each = 100
-	runs := []store.Run{b.run, b.create(t, store.NewRun{})}
+	runs := []store.Run{b.First, b.Create(t, store.NewRun{})}
 	var seen atomic.Int64
 	var following sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for n := range each {
-		following.Go(func() { _ = s.Follow(ctx, runs[n%2].ID, 0, func(contract.Event) error { seen.Add(1); return nil }) })
+		following.Go(func() { _ = f.Follow(ctx, runs[n%2].ID, 0, func(contract.Event) error { seen.Add(1); return nil }) })
 		following.Go(func() {
-			_ = s.FollowAll(ctx, store.FeedCursor{}, func(store.FeedEvent) error { seen.Add(1); return nil })
+			_ = f.FollowAll(ctx, feed.Cursor{}, func(feed.Event) error { seen.Add(1); return nil })
 		})
 	}
-	defer func() { stop(); following.Wait(); s.Close() }()
+	defer func() { stop(); following.Wait(); f.Close() }()
 	until(t, "all to have seen what there is", func() bool { return seen.Load() == each+2*each })
 	polls := func() uint64 { return asked(t, "EventsSince") }
 	at := polls()
@@ -80,32 +81,32 @@ func TestFollowersWhoWaitAskNothingAndShareWhatComes(t *testing.T) {
 	require.Less(t, asked(t, "Events", "Feed")-reads, uint64(10), "%d who wait ask nothing", 2*each)
 
 	reads = asked(t, "Events", "Feed")
-	b.record(t, contract.Record{Events: drafts(1)})
+	b.Apply(t, contract.Record{Events: storetest.Drafts(1)})
 	until(t, "all to see it", func() bool { return seen.Load() == 3*each+each/2+each })
 	require.Less(t, asked(t, "Events", "Feed")-reads, uint64(20), "they share the reading")
 }
 
 func TestWhatNobodyAnnouncedIsFoundByPolling(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	s := open(t, b.url, store.Options{PollEvery: 50 * time.Millisecond})
+	b := storetest.Setup(t)
+	f := storetest.Feed(t, b.Store, feed.Options{PollEvery: 50 * time.Millisecond})
 	ready := make(chan struct{}, 2)
 	var g errgroup.Group
 	see := func(e contract.Event) error {
 		if e.Type == "quiet" {
-			return store.ErrStop
+			return feed.ErrStop
 		}
 		ready <- struct{}{}
 		return nil
 	}
-	g.Go(func() error { return s.Follow(t.Context(), b.run.ID, 0, see) })
+	g.Go(func() error { return f.Follow(t.Context(), b.First.ID, 0, see) })
 	g.Go(func() error {
-		return s.FollowAll(t.Context(), store.FeedCursor{}, func(e store.FeedEvent) error { return see(e.Event) })
+		return f.FollowAll(t.Context(), feed.Cursor{}, func(e feed.Event) error { return see(e.Event) })
 	})
 	<-ready
 	<-ready
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
-		_, err := conn.Exec(ctx, "INSERT INTO orchestrator_events (run_id, seq, event_type) VALUES ($1, 2, 'quiet')", b.run.ID)
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, "INSERT INTO orchestrator_events (run_id, seq, event_type) VALUES ($1, 2, 'quiet')", b.First.ID)
 		require.NoError(t, err)
 	})
 	require.NoError(t, g.Wait())
@@ -113,13 +114,13 @@ func TestWhatNobodyAnnouncedIsFoundByPolling(t *testing.T) {
 
 func TestFollowersOfTheSameRunGoAtTheirOwnPace(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := storetest.Setup(t)
 	const total = 1500
 	halt, fast := make(chan struct{}), make(chan struct{})
 	follow := func(end chan struct{}, each func(seq int64)) func() error {
 		last := int64(0)
 		return func() error {
-			return b.Follow(t.Context(), b.run.ID, 0, func(e contract.Event) error {
+			return b.Follow(t.Context(), b.First.ID, 0, func(e contract.Event) error {
 				require.Equal(t, last+1, e.Seq)
 				last = e.Seq
 				each(last)
@@ -127,7 +128,7 @@ func TestFollowersOfTheSameRunGoAtTheirOwnPace(t *testing.T) {
 					if end != nil {
 						close(end)
 					}
-					return store.ErrStop
+					return feed.ErrStop
 				}
 				return nil
 			})
@@ -141,7 +142,7 @@ func TestFollowersOfTheSameRunGoAtTheirOwnPace(t *testing.T) {
 		}
 	}))
 	for left := int64(total - 1); left > 0; left -= 100 {
-		b.record(t, contract.Record{Events: heavy(int(min(left, 100)), 2000)})
+		b.Apply(t, contract.Record{Events: heavy(int(min(left, 100)), 2000)})
 	}
 	<-fast
 	close(halt)
@@ -159,12 +160,4 @@ func heavy(n, bytes int) []contract.EventDraft {
 		out[i] = contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]string{"text": string(text)}}
 	}
 	return out
-}
-
-func open(tb testing.TB, url string, o store.Options) *store.Store {
-	tb.Helper()
-	s, err := store.Open(tb.Context(), url, o)
-	require.NoError(tb, err)
-	tb.Cleanup(s.Close)
-	return s
 }

@@ -1,4 +1,4 @@
-package store_test
+package feed_test
 
 import (
 	"context"
@@ -13,14 +13,17 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func TestFollowSeesEachEventOnceInOrderThoughItsConnectionsAreKilled(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	follower, err := store.Open(t.Context(), b.url, store.Options{MaxConns: 2, ApplicationName: "follower", PollEvery: time.Minute})
+	b := storetest.Setup(t)
+	follower, err := store.Open(t.Context(), b.URL, store.Options{MaxConns: 2, ApplicationName: "follower"})
 	require.NoError(t, err)
 	t.Cleanup(follower.Close)
+	events := storetest.Feed(t, follower, feed.Options{PollEvery: time.Minute})
 
 	const total = 5000
 	var g errgroup.Group
@@ -28,7 +31,7 @@ func TestFollowSeesEachEventOnceInOrderThoughItsConnectionsAreKilled(t *testing.
 		for n, left := int64(1), total-1; left > 0; n++ {
 			size := min(left, 13)
 			left -= size
-			if _, err := b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: n, Events: drafts(size)}); err != nil {
+			if _, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: n, Events: storetest.Drafts(size)}); err != nil {
 				return err
 			}
 		}
@@ -38,7 +41,7 @@ func TestFollowSeesEachEventOnceInOrderThoughItsConnectionsAreKilled(t *testing.
 	kills := 0
 	var killing sync.WaitGroup
 	killing.Go(func() {
-		conn, err := pgx.Connect(t.Context(), b.url)
+		conn, err := pgx.Connect(t.Context(), b.URL)
 		if err != nil {
 			return
 		}
@@ -58,14 +61,14 @@ func TestFollowSeesEachEventOnceInOrderThoughItsConnectionsAreKilled(t *testing.
 		}
 	})
 	var last int64
-	err = follower.Follow(t.Context(), b.run.ID, 0, func(e contract.Event) error {
+	err = events.Follow(t.Context(), b.First.ID, 0, func(e contract.Event) error {
 		require.Equal(t, last+1, e.Seq)
 		last = e.Seq
 		if last > total-100 {
 			stopKilling() // let it end
 		}
 		if last == total {
-			return store.ErrStop
+			return feed.ErrStop
 		}
 		return nil
 	})
@@ -80,20 +83,20 @@ func TestFollowSeesEachEventOnceInOrderThoughItsConnectionsAreKilled(t *testing.
 
 func TestFollowIsWokenByNotificationsNotByPolling(t *testing.T) {
 	t.Parallel()
-	b := setup(t) // polls once a minute
+	b := storetest.Setup(t) // polls once a minute
 	seen := make(chan contract.Event)
 	var g errgroup.Group
 	g.Go(func() error {
-		return b.Follow(t.Context(), b.run.ID, 1, func(e contract.Event) error {
+		return b.Follow(t.Context(), b.First.ID, 1, func(e contract.Event) error {
 			seen <- e
 			if e.Seq == 6 {
-				return store.ErrStop
+				return feed.ErrStop
 			}
 			return nil
 		})
 	})
 	for want := int64(2); want <= 6; want++ {
-		b.record(t, contract.Record{Events: drafts(1)})
+		b.Apply(t, contract.Record{Events: storetest.Drafts(1)})
 		require.Equal(t, want, (<-seen).Seq)
 	}
 	require.NoError(t, g.Wait())
@@ -101,39 +104,38 @@ func TestFollowIsWokenByNotificationsNotByPolling(t *testing.T) {
 
 func TestFollowEndsAsItsCallerWishes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := storetest.Setup(t)
 	mine := errors.New("mine")
-	require.ErrorIs(t, b.Follow(t.Context(), b.run.ID, 0, func(contract.Event) error { return mine }), mine)
+	require.ErrorIs(t, b.Follow(t.Context(), b.First.ID, 0, func(contract.Event) error { return mine }), mine)
 	require.ErrorIs(t, b.Follow(t.Context(), 4711, 0, func(contract.Event) error { return nil }), store.ErrNotFound)
 	ctx, cancel := context.WithCancel(t.Context())
-	require.ErrorIs(t, b.Follow(ctx, b.run.ID, 0, func(contract.Event) error { cancel(); return nil }), context.Canceled)
+	require.ErrorIs(t, b.Follow(ctx, b.First.ID, 0, func(contract.Event) error { cancel(); return nil }), context.Canceled)
 
 	waiting := make(chan struct{})
 	ended := make(chan error)
-	s, err := store.Open(t.Context(), b.url, store.Options{})
-	require.NoError(t, err)
+	f := feed.New(b.Store, feed.Options{})
 	go func() {
-		ended <- s.Follow(t.Context(), b.run.ID, 0, func(contract.Event) error { close(waiting); return nil })
+		ended <- f.Follow(t.Context(), b.First.ID, 0, func(contract.Event) error { close(waiting); return nil })
 	}()
 	<-waiting
-	s.Close()
-	require.Error(t, <-ended, "a store that is closed has no followers")
-	require.Error(t, s.Follow(t.Context(), b.run.ID, 0, nil))
+	f.Close()
+	require.Error(t, <-ended, "a feed that is closed has no followers")
+	require.Error(t, f.Follow(t.Context(), b.First.ID, 0, nil))
 }
 
 func TestFollowAllSkipsNoLateCommit(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	other := b.create(t, store.NewRun{})
-	start, err := b.FeedEnd(t.Context())
+	b := storetest.Setup(t)
+	other := b.Create(t, store.NewRun{})
+	start, err := b.End(t.Context())
 	require.NoError(t, err)
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		late, err := conn.Begin(ctx)
 		require.NoError(t, err)
 		_, err = late.Exec(ctx, "INSERT INTO orchestrator_events (run_id, seq, event_type) VALUES ($1, 2, 'late')", other.ID)
 		require.NoError(t, err)
-		b.record(t, contract.Record{Events: []contract.EventDraft{{Type: "early"}}})
-		events, err := b.Feed(t.Context(), start, 0)
+		b.Apply(t, contract.Record{Events: []contract.EventDraft{{Type: "early"}}})
+		events, err := b.Page(t.Context(), start, 0)
 		require.NoError(t, err)
 		for _, e := range events {
 			require.Equal(t, contract.EventRunCreated, e.Type, "an older transaction may still add something before it")
@@ -142,12 +144,12 @@ func TestFollowAllSkipsNoLateCommit(t *testing.T) {
 		var g errgroup.Group
 		var types []contract.EventType
 		g.Go(func() error {
-			return b.FollowAll(t.Context(), start, func(e store.FeedEvent) error {
+			return b.FollowAll(t.Context(), start, func(e feed.Event) error {
 				if e.Type != contract.EventRunCreated { // what a moment before the end is may come too
 					types = append(types, e.Type)
 				}
 				if len(types) == 2 {
-					return store.ErrStop
+					return feed.ErrStop
 				}
 				return nil
 			})
@@ -162,15 +164,15 @@ func TestFollowAllSkipsNoLateCommit(t *testing.T) {
 
 func TestFollowAllSeesWhatManyWritersAdd(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	runs := []store.Run{b.run, b.create(t, store.NewRun{}), b.create(t, store.NewRun{})}
+	b := storetest.Setup(t)
+	runs := []store.Run{b.First, b.Create(t, store.NewRun{}), b.Create(t, store.NewRun{})}
 	const each = 100
 	var g errgroup.Group
 	for _, run := range runs {
 		g.Go(func() error {
 			for n := range each {
 				from := store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "x"}
-				if _, err := b.Record(t.Context(), from, contract.Record{RunID: run.ID, Seq: int64(n + 1), Events: drafts(1)}); err != nil {
+				if _, err := b.Record(t.Context(), from, contract.Record{RunID: run.ID, Seq: int64(n + 1), Events: storetest.Drafts(1)}); err != nil {
 					return err
 				}
 			}
@@ -179,11 +181,11 @@ func TestFollowAllSeesWhatManyWritersAdd(t *testing.T) {
 	}
 	last := map[int64]int64{}
 	total := 0
-	require.NoError(t, b.FollowAll(t.Context(), store.FeedCursor{}, func(e store.FeedEvent) error {
+	require.NoError(t, b.FollowAll(t.Context(), feed.Cursor{}, func(e feed.Event) error {
 		require.Equal(t, last[e.RunID]+1, e.Seq)
 		last[e.RunID] = e.Seq
 		if total++; total == len(runs)*(each+1) {
-			return store.ErrStop
+			return feed.ErrStop
 		}
 		return nil
 	}))

@@ -1,12 +1,11 @@
-package store
+package views
 
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
@@ -65,8 +64,8 @@ const preparationEvents = 1000
 
 // PreparationEvents returns the events of a run's environment and baseline, in
 // order.
-func (s *Store) PreparationEvents(ctx context.Context, runID int64) ([]contract.Event, error) {
-	rows, err := s.q.EventsOf(ctx, db.EventsOfParams{RunID: runID, Most: preparationEvents, Types: []string{
+func (v *Views) PreparationEvents(ctx context.Context, runID int64) ([]contract.Event, error) {
+	rows, err := v.q.EventsOf(ctx, db.EventsOfParams{RunID: runID, Most: preparationEvents, Types: []string{
 		string(contract.EventEnvironmentStarted), string(contract.EventEnvironmentReady), string(contract.EventEnvironmentError),
 		string(contract.EventBaselineStarted), string(contract.EventBaselineReady),
 	}})
@@ -79,8 +78,8 @@ func (s *Store) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 }
 
 // Preparation returns what became of a run's environment and baseline.
-func (s *Store) Preparation(ctx context.Context, run Run) (Preparation, error) {
-	events, err := s.PreparationEvents(ctx, run.ID)
+func (v *Views) Preparation(ctx context.Context, run store.Run) (Preparation, error) {
+	events, err := v.PreparationEvents(ctx, run.ID)
 	p := PreparationOf(events, run.Status.Terminal())
 	if p.Environment != nil {
 		p.Environment.SetupID = run.SetupID
@@ -164,34 +163,4 @@ func failureIn(e contract.Event) *contract.Failure {
 // readPayload reads what an event says; what is of another kind is left out.
 func readPayload(e contract.Event, into any) {
 	_ = json.Unmarshal(e.Payload, into) // written from these very fields
-}
-
-var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
-
-// IsDigest reports whether a text is the digest of an environment or the
-// beginning of one, at least six digits.
-func IsDigest(text string) bool { return digestPrefix.MatchString(text) }
-
-// FindEnvironment returns the environment whose digest is, or begins with, a
-// text. It is ErrNotFound where there is none, and refused where several begin so. It
-// does not count as a use.
-func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment, error) {
-	if !IsDigest(digest) {
-		return Environment{}, noEnvironment(digest)
-	}
-	rows, err := s.q.EnvironmentsBegin(ctx, db.EnvironmentsBeginParams{Prefix: digest, Most: 2})
-	if err != nil {
-		return Environment{}, dberr.Explain(err, "look for environment %s", digest)
-	}
-	if len(rows) == 0 {
-		return Environment{}, noEnvironment(digest)
-	}
-	if len(rows) > 1 && rows[0].Digest != digest {
-		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "more than one environment has a digest that begins with %s; give more of it", digest)
-	}
-	return environmentOf(rows[0]), nil
-}
-
-func noEnvironment(digest string) error {
-	return dberr.NotFound("there is no environment %.64s; rgpt env list shows those there are", digest)
 }

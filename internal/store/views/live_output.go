@@ -1,4 +1,4 @@
-package store
+package views
 
 import (
 	"context"
@@ -25,17 +25,11 @@ const outputSettles = time.Second
 // outputPage is how many pieces are read where nobody says how many.
 const outputPage = 500
 
-// AppendOutput stores a piece of what a run's commands print, for those who
-// watch.
-func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece string) error {
-	return dberr.OfRun(s.q.AppendOutput(ctx, db.AppendOutputParams{RunID: runID, Source: rowconv.Text(source), Text: rowconv.Text(piece)}), runID, "store output of run %d", runID)
-}
-
 // LiveOutput returns what a run's commands printed after the piece with the id
 // after, in order, at most limit pieces. Pieces older than an hour may be gone. The
 // youngest are left out while the run goes on.
-func (s *Store) LiveOutput(ctx context.Context, runID, after int64, limit int) ([]Output, error) {
-	rows, err := s.q.Outputs(ctx, db.OutputsParams{
+func (v *Views) LiveOutput(ctx context.Context, runID, after int64, limit int) ([]Output, error) {
+	rows, err := v.q.Outputs(ctx, db.OutputsParams{
 		RunID: runID, After: after, Most: rowconv.Limit(limit, outputPage), SettleSeconds: outputSettles.Seconds(),
 	})
 	if err != nil {
@@ -51,17 +45,10 @@ func (s *Store) LiveOutput(ctx context.Context, runID, after int64, limit int) (
 
 // LastOutput returns the end of what a run's commands printed, in order, at most
 // limit pieces.
-func (s *Store) LastOutput(ctx context.Context, runID int64, limit int) ([]Output, error) {
-	rows, err := s.q.LastOutputs(ctx, db.LastOutputsParams{RunID: runID, Most: rowconv.Limit(limit, outputPage)})
+func (v *Views) LastOutput(ctx context.Context, runID int64, limit int) ([]Output, error) {
+	rows, err := v.q.LastOutputs(ctx, db.LastOutputsParams{RunID: runID, Most: rowconv.Limit(limit, outputPage)})
 	if err != nil {
 		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)
 	}
 	return rowconv.Convert(rows, func(r db.LastOutputsRow) Output { return Output(r) }), nil
-}
-
-// DropOutputs removes pieces of output older than age, whose whole has been kept
-// as an artifact since.
-func (s *Store) DropOutputs(ctx context.Context, age time.Duration) (int64, error) {
-	n, err := s.q.DropOutputs(ctx, age.Seconds())
-	return n, dberr.Explain(err, "remove old output")
 }

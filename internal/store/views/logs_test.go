@@ -1,4 +1,4 @@
-package store_test
+package views_test
 
 import (
 	"encoding/json"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 // talkative makes a run of so many steps, which began at once and of which each
 // says so much, by turns.
-func talkative(tb testing.TB, s *store.Store, steps, turns int) (int64, []store.Execution) {
+func talkative(tb testing.TB, s *storetest.Fixture, steps, turns int) (int64, []store.Execution) {
 	tb.Helper()
 	run, _, err := s.CreateRun(tb.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
 	require.NoError(tb, err)
@@ -50,18 +51,18 @@ func talkative(tb testing.TB, s *store.Store, steps, turns int) (int64, []store.
 }
 
 // everything reads a whole log in windows.
-func everything(tb testing.TB, s *store.Store, q store.LogQuery) (keys []store.LogKey) {
+func everything(tb testing.TB, s *storetest.Fixture, q views.LogQuery) (keys []views.LogKey) {
 	tb.Helper()
-	q.From = store.LogStart
+	q.From = views.LogStart
 	if q.Back {
-		q.From = store.LogStop
+		q.From = views.LogStop
 	}
 	for pages := 0; ; pages++ {
 		require.Less(tb, pages, 1000)
 		w, err := s.LogWindow(tb.Context(), q)
 		require.NoError(tb, err)
 		require.LessOrEqual(tb, len(w.Keys), q.Most)
-		require.True(tb, slices.IsSortedFunc(w.Keys, store.LogKey.Compare), "in the order of time")
+		require.True(tb, slices.IsSortedFunc(w.Keys, views.LogKey.Compare), "in the order of time")
 		if q.Back {
 			keys = append(slices.Clone(w.Keys), keys...)
 		} else {
@@ -76,17 +77,17 @@ func everything(tb testing.TB, s *store.Store, q store.LogQuery) (keys []store.L
 
 func TestALogIsReadInWindowsInBothDirectionsWithoutGapOrDouble(t *testing.T) {
 	t.Parallel()
-	s := storetest.New(t)
+	s := storetest.Setup(t)
 	const steps, turns = 40, 9 // more steps at once than are read together
 	_, executions := talkative(t, s, steps, turns)
 	for _, most := range []int{3, 50, 1000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			t.Parallel()
-			keys := everything(t, s, store.LogQuery{Executions: executions, Most: most, Scan: 100})
+			keys := everything(t, s, views.LogQuery{Executions: executions, Most: most, Scan: 100})
 			require.Len(t, keys, steps*(turns+2))
-			require.True(t, slices.IsSortedFunc(keys, store.LogKey.Compare))
+			require.True(t, slices.IsSortedFunc(keys, views.LogKey.Compare))
 			require.Len(t, slices.Compact(slices.Clone(keys)), len(keys), "none is there twice")
-			require.Equal(t, keys, everything(t, s, store.LogQuery{Executions: executions, Back: true, Most: most, Scan: 100}), "the other way")
+			require.Equal(t, keys, everything(t, s, views.LogQuery{Executions: executions, Back: true, Most: most, Scan: 100}), "the other way")
 			texts, err := s.LogTexts(t.Context(), keys, 5)
 			require.NoError(t, err)
 			require.Len(t, texts, len(keys), "each place has its message")
@@ -98,19 +99,19 @@ func TestALogIsReadInWindowsInBothDirectionsWithoutGapOrDouble(t *testing.T) {
 
 func TestALogIsSearchedPieceByPiece(t *testing.T) {
 	t.Parallel()
-	s := storetest.New(t)
+	s := storetest.Setup(t)
 	const steps, turns = 36, 7
 	_, executions := talkative(t, s, steps, turns)
 	for name, c := range map[string]struct {
-		query store.LogQuery
+		query views.LogQuery
 		want  func(turn, step int) bool // of the tools' answers
 	}{
-		"text":            {store.LogQuery{Text: "needle-12"}, func(turn, i int) bool { return strings.HasPrefix(fmt.Sprint(turn*i), "12") }},
-		"role":            {store.LogQuery{Role: "tool"}, func(int, int) bool { return true }},
-		"errors":          {store.LogQuery{Errors: true}, func(turn, i int) bool { return (turn+i)%7 == 0 }},
-		"nothing":         {store.LogQuery{Text: "no such thing"}, func(int, int) bool { return false }},
-		"text and role":   {store.LogQuery{Text: "builder", Role: "tool"}, func(int, int) bool { return false }},
-		"checks, of none": {store.LogQuery{Role: store.LogRoleCheck}, func(int, int) bool { return false }},
+		"text":            {views.LogQuery{Text: "needle-12"}, func(turn, i int) bool { return strings.HasPrefix(fmt.Sprint(turn*i), "12") }},
+		"role":            {views.LogQuery{Role: "tool"}, func(int, int) bool { return true }},
+		"errors":          {views.LogQuery{Errors: true}, func(turn, i int) bool { return (turn+i)%7 == 0 }},
+		"nothing":         {views.LogQuery{Text: "no such thing"}, func(int, int) bool { return false }},
+		"text and role":   {views.LogQuery{Text: "builder", Role: "tool"}, func(int, int) bool { return false }},
+		"checks, of none": {views.LogQuery{Role: views.LogRoleCheck}, func(int, int) bool { return false }},
 	} {
 		for _, back := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/back=%t", name, back), func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestALogIsSearchedPieceByPiece(t *testing.T) {
 
 func TestAChecksOutputAndAnExecutionsEndStandInTheLog(t *testing.T) {
 	t.Parallel()
-	s := storetest.New(t)
+	s := storetest.Setup(t)
 	run, executions := talkative(t, s, 1, 2)
 	e := executions[0].ExecutionRef
 	require.NoError(t, s.SaveCheck(t.Context(), e, "test-go", contract.CheckResult{Check: contract.Check{ID: "test-go", Category: contract.CategoryTest}, Message: "red"}, nil, nil, ""))
@@ -143,9 +144,9 @@ func TestAChecksOutputAndAnExecutionsEndStandInTheLog(t *testing.T) {
 	require.NoError(t, err)
 	executions, err = s.LogExecutions(t.Context(), run)
 	require.NoError(t, err)
-	keys := everything(t, s, store.LogQuery{Executions: executions, Most: 2, Scan: 10})
+	keys := everything(t, s, views.LogQuery{Executions: executions, Most: 2, Scan: 10})
 	require.Len(t, keys, 6)
-	errs := everything(t, s, store.LogQuery{Executions: executions, Errors: true, Most: 2, Scan: 10})
+	errs := everything(t, s, views.LogQuery{Executions: executions, Errors: true, Most: 2, Scan: 10})
 	require.Len(t, errs, 2, "the check and the end")
 	outputs, err := s.LogOutputs(t.Context(), run, keys)
 	require.NoError(t, err)
@@ -158,7 +159,7 @@ func TestAChecksOutputAndAnExecutionsEndStandInTheLog(t *testing.T) {
 
 func TestEventsAreReadInWindowsFromEitherEnd(t *testing.T) {
 	t.Parallel()
-	s := storetest.New(t)
+	s := storetest.Setup(t)
 	run, _ := talkative(t, s, 1, 0)
 	var drafts []contract.EventDraft
 	for i := range 30 {
@@ -169,15 +170,15 @@ func TestEventsAreReadInWindowsFromEitherEnd(t *testing.T) {
 	all, err := s.Events(t.Context(), run, 0, 1000)
 	require.NoError(t, err)
 	last := all[len(all)-1].Seq
-	up, err := s.EventsIn(t.Context(), run, store.EventWindow{Above: 3, Upto: last, Most: 4, Cut: 100})
+	up, err := s.EventsIn(t.Context(), run, views.EventWindow{Above: 3, Upto: last, Most: 4, Cut: 100})
 	require.NoError(t, err)
 	require.Equal(t, []int64{4, 5, 6, 7}, []int64{up[0].Seq, up[1].Seq, up[2].Seq, up[3].Seq})
-	down, err := s.EventsIn(t.Context(), run, store.EventWindow{Above: 3, Upto: last, Down: true, Most: 2, Cut: 10, Prefix: "run."})
+	down, err := s.EventsIn(t.Context(), run, views.EventWindow{Above: 3, Upto: last, Down: true, Most: 2, Cut: 10, Prefix: "run."})
 	require.NoError(t, err)
 	require.Equal(t, []int64{last, last - 1}, []int64{down[0].Seq, down[1].Seq})
 	require.Len(t, down[0].Payload, 10, "cut")
 	require.Nil(t, down[0].Event.Payload, "what is cut is no JSON")
-	none, err := s.EventsIn(t.Context(), run, store.EventWindow{Upto: last, Most: 2, Cut: 10, Prefix: "run_"})
+	none, err := s.EventsIn(t.Context(), run, views.EventWindow{Upto: last, Most: 2, Cut: 10, Prefix: "run_"})
 	require.NoError(t, err)
 	require.Empty(t, none, "a prefix is no pattern")
 }

@@ -1,16 +1,18 @@
-package store_test
+package views_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func prepared(kind contract.EventType, payload string) contract.Event {
-	return contract.Event{Type: kind, Payload: raw("%s", payload)}
+	return contract.Event{Type: kind, Payload: json.RawMessage(payload)}
 }
 
 // What happens while a run is prepared.
@@ -29,10 +31,10 @@ func TestAFailureAfterTheSetUpIsOneOfTheBaseline(t *testing.T) {
 		"after a retry":  {setupStarts, setupFails, setupStarts, setupReady, baselineStarts, setupFails},
 		"and once again": {setupStarts, setupReady, baselineStarts, setupFails, setupStarts, setupReady, baselineStarts, setupFails},
 	} {
-		p := store.PreparationOf(events, false)
-		require.Equal(t, &store.RunEnvironment{State: store.PreparationReady, Digest: "abc", Files: 3}, p.Environment, name)
-		require.Equal(t, &store.RunBaseline{
-			State: store.PreparationFailed, Failure: &contract.Failure{Class: contract.ClassInfra, Code: "unavailable", Message: "the worker is gone"},
+		p := views.PreparationOf(events, false)
+		require.Equal(t, &views.RunEnvironment{State: views.PreparationReady, Digest: "abc", Files: 3}, p.Environment, name)
+		require.Equal(t, &views.RunBaseline{
+			State: views.PreparationFailed, Failure: &contract.Failure{Class: contract.ClassInfra, Code: "unavailable", Message: "the worker is gone"},
 		}, p.Baseline, name)
 	}
 }
@@ -43,8 +45,8 @@ func TestAFailureOfTheSetUpIsNoneOfTheBaseline(t *testing.T) {
 		"the first":            {setupStarts, setupFails},
 		"after a baseline ran": {setupStarts, setupReady, baselineStarts, setupStarts, setupFails},
 	} {
-		p := store.PreparationOf(events, true)
-		require.Equal(t, store.PreparationFailed, p.Environment.State, name)
+		p := views.PreparationOf(events, true)
+		require.Equal(t, views.PreparationFailed, p.Environment.State, name)
 		require.Equal(t, "the worker is gone", p.Environment.Failure.Message, name)
 		require.Nil(t, p.Baseline, name)
 	}
@@ -53,26 +55,26 @@ func TestAFailureOfTheSetUpIsNoneOfTheBaseline(t *testing.T) {
 func TestNothingRunsOnceTheRunHasEnded(t *testing.T) {
 	t.Parallel()
 	events := []contract.Event{setupStarts}
-	require.Equal(t, store.PreparationRunning, store.PreparationOf(events, false).Environment.State)
-	require.Equal(t, &store.RunEnvironment{State: store.PreparationFailed}, store.PreparationOf(events, true).Environment)
+	require.Equal(t, views.PreparationRunning, views.PreparationOf(events, false).Environment.State)
+	require.Equal(t, &views.RunEnvironment{State: views.PreparationFailed}, views.PreparationOf(events, true).Environment)
 
 	events = append(events, setupReady, baselineStarts)
-	require.Equal(t, store.PreparationRunning, store.PreparationOf(events, false).Baseline.State)
-	p := store.PreparationOf(events, true)
-	require.Equal(t, store.PreparationReady, p.Environment.State)
-	require.Equal(t, &store.RunBaseline{State: store.PreparationFailed}, p.Baseline)
+	require.Equal(t, views.PreparationRunning, views.PreparationOf(events, false).Baseline.State)
+	p := views.PreparationOf(events, true)
+	require.Equal(t, views.PreparationReady, p.Environment.State)
+	require.Equal(t, &views.RunBaseline{State: views.PreparationFailed}, p.Baseline)
 }
 
 func TestThePreparationOfARunThatEndedDoesNotRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.record(t, contract.Record{
+	b := storetest.Setup(t)
+	b.Apply(t, contract.Record{
 		Run:    &contract.RunChange{Status: contract.StatusCancelled, Finished: true},
 		Events: []contract.EventDraft{{Type: contract.EventEnvironmentStarted}},
 	})
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	p, err := b.Preparation(t.Context(), run)
 	require.NoError(t, err)
-	require.Equal(t, store.PreparationFailed, p.Environment.State)
+	require.Equal(t, views.PreparationFailed, p.Environment.State)
 }
