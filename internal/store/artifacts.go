@@ -42,8 +42,5 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 // Artifacts returns the artifacts of a run in the order in which they came.
 func (s *Store) Artifacts(ctx context.Context, runID int64) ([]contract.Artifact, error) {
 	rows, err := s.q.Artifacts(ctx, runID)
-	if err != nil {
-		return nil, dberr.Explain(err, "read the artifacts of run %d", runID)
-	}
-	return rowconv.Convert(rows, rowconv.Artifact), nil
+	return rowconv.Convert(rows, rowconv.Artifact), dberr.Explain(err, "read the artifacts of run %d", runID)
 }

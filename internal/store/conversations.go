@@ -75,14 +75,11 @@ func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message,
 // Transcript returns the messages of an execution with their places.
 func (s *Store) Transcript(ctx context.Context, executionID int64) ([]TranscriptEntry, error) {
 	rows, err := s.q.Transcript(ctx, executionID)
-	if err != nil {
-		return nil, dberr.Explain(err, "read the conversation of execution %d", executionID)
-	}
 	return rowconv.Convert(rows, func(r db.TranscriptRow) TranscriptEntry {
 		return TranscriptEntry{
 			Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
 		}
-	}), nil
+	}), dberr.Explain(err, "read the conversation of execution %d", executionID)
 }
 
 // ToolCall is what a tool call did.

@@ -34,20 +34,14 @@ type Environment struct {
 // Environment returns an environment, or ErrNotFound, and notes that it is used.
 func (s *Store) Environment(ctx context.Context, digest string) (Environment, error) {
 	row, err := s.q.Environment(ctx, digest)
-	if err != nil {
-		return Environment{}, dberr.Explain(err, "read environment %s", digest)
-	}
-	return environmentOf(row), nil
+	return environmentOf(row), dberr.Explain(err, "read environment %s", digest)
 }
 
 // Environments returns environments, the last used first: those of one
 // repository, or all where repo is empty.
 func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
 	rows, err := s.lists.ListEnvironments(ctx, db.ListEnvironmentsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
-	if err != nil {
-		return nil, dberr.Explain(err, "list environments")
-	}
-	return rowconv.Convert(rows, environmentOf), nil
+	return rowconv.Convert(rows, environmentOf), dberr.Explain(err, "list environments")
 }
 
 // SaveEnvironment stores an environment. Of several archives of one digest the
@@ -138,7 +132,7 @@ func environmentOf(r db.Environment) Environment {
 	}
 }
 
-// Setup says how a repository is set up where its files do not tell.
+// Setup says how a repository is set up where its files do not.
 type Setup struct {
 	ID        int64           `json:"id"`
 	Repo      string          `json:"repo"`
@@ -164,37 +158,25 @@ func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 		Repo: rowconv.Text(n.Repo), Source: n.Source, Settings: settings, Reason: rowconv.Text(n.Reason), RunID: rowconv.Optional(n.RunID), CreatedBy: rowconv.Text(n.CreatedBy),
 		Proven: n.Source != "agent",
 	})
-	if err != nil {
-		return Setup{}, dberr.Explain(err, "store how %s is set up", n.Repo)
-	}
-	return setupOf(row), nil
+	return setupOf(row), dberr.Explain(err, "store how %s is set up", n.Repo)
 }
 
 // SetupOf returns the setup that counts for a repository, or ErrNotFound.
 func (s *Store) SetupOf(ctx context.Context, repo string) (Setup, error) {
 	row, err := s.q.SetupOf(ctx, rowconv.Text(repo))
-	if err != nil {
-		return Setup{}, dberr.Explain(err, "read how %s is set up", repo)
-	}
-	return setupOf(row), nil
+	return setupOf(row), dberr.Explain(err, "read how %s is set up", repo)
 }
 
 // SetupByID returns a setup, a revoked one too, or ErrNotFound.
 func (s *Store) SetupByID(ctx context.Context, id int64) (Setup, error) {
 	row, err := s.q.SetupByID(ctx, id)
-	if err != nil {
-		return Setup{}, dberr.Explain(err, "read setup %d", id)
-	}
-	return setupOf(row), nil
+	return setupOf(row), dberr.Explain(err, "read setup %d", id)
 }
 
 // Setups returns setups from new to old: those of one repository, or all.
 func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, error) {
 	rows, err := s.lists.ListSetups(ctx, db.ListSetupsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
-	if err != nil {
-		return nil, dberr.Explain(err, "list setups")
-	}
-	return rowconv.Convert(rows, setupOf), nil
+	return rowconv.Convert(rows, setupOf), dberr.Explain(err, "list setups")
 }
 
 // RevokeSetup takes a setup back, and reports whether it counted until now.

@@ -28,10 +28,7 @@ type Execution struct {
 // Executions returns the executions of a run in the order in which they began.
 func (s *Store) Executions(ctx context.Context, runID int64) ([]Execution, error) {
 	rows, err := s.q.Executions(ctx, runID)
-	if err != nil {
-		return nil, dberr.Explain(err, "read the executions of run %d", runID)
-	}
-	return rowconv.Convert(rows, executionOf), nil
+	return rowconv.Convert(rows, executionOf), dberr.Explain(err, "read the executions of run %d", runID)
 }
 
 // Execution returns an execution of a run, or ErrNotFound.

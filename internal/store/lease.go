@@ -20,8 +20,8 @@ const (
 )
 
 // leases are what this process alone may do: an advisory lock of the database for
-// each, all on one connection of their own. They end the moment the process dies,
-// and as long as it lives, however starved, they do not.
+// each, all on one connection of their own. They end the moment the process dies, but
+// never while it lives, however starved it is.
 type leases struct {
 	cfg *pgx.ConnConfig
 
@@ -58,8 +58,8 @@ func (s *Store) Lease(ctx context.Context, key string) (release func(), err erro
 }
 
 // LeaseCall makes this process the only one that makes a model call. While
-// another one that lives makes it, it waits, at most as long as patience: that
-// one may be stopped for good. It reports whether the call is owned; the
+// another live one makes it, it waits, at most as long as patience: that one may
+// hang. It reports whether the call is owned; the
 // returned function, which is never nil, releases it.
 //
 // Two tries within one process are not kept apart; the caller has one at a time.
@@ -70,10 +70,10 @@ func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, pati
 	})
 }
 
-// LeaseRequest makes the caller the only one, in all processes, who does what is
-// asked for under a key; while another one does, it waits, at most as long as
-// patience. It reports whether the caller has it; the returned function, which is
-// never nil, releases it. If the process dies it is free at once.
+// LeaseRequest makes the caller the only one, among all processes, that carries out
+// the request of an idempotency key. While another one does, it waits, at most as
+// long as patience. It reports whether the caller owns the request; the returned
+// function, which is never nil, releases it, and so does the end of the process.
 func (s *Store) LeaseRequest(ctx context.Context, route, key string, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt.request/"+route+"/"+key)
@@ -119,8 +119,8 @@ func (l *leases) shared(ctx context.Context, key string) (release func(), owned 
 	return sync.OnceFunc(func() { l.release(conn, key) }), true, nil
 }
 
-// exclusive is shared for callers of one process that are kept apart, too: to the
-// database they are the same.
+// exclusive takes a lease unless another caller has it, in this process or another
+// one: the database does not tell callers of one process apart.
 func (l *leases) exclusive(ctx context.Context, key string) (release func(), owned bool, err error) {
 	l.mu.Lock()
 	taken := l.held[key]
@@ -159,8 +159,8 @@ func (l *leases) connected(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// release gives a key back on the connection that holds it. One that cannot be
-// asked is closed, which gives back all that it holds: better twice than never.
+// release releases a key on the connection that holds it. If that fails it closes the
+// connection, which releases all its keys: better twice than never.
 func (l *leases) release(conn *pgx.Conn, key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

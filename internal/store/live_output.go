@@ -9,8 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// AppendOutput stores a piece of what a run's commands print, for those who
-// watch.
+// AppendOutput stores a piece of what a run's commands print, to be watched live.
 func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece string) error {
 	return dberr.OfRun(s.q.AppendOutput(ctx, db.AppendOutputParams{RunID: runID, Source: rowconv.Text(source), Text: rowconv.Text(piece)}), runID, "store output of run %d", runID)
 }

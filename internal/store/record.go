@@ -40,9 +40,9 @@ type Source struct {
 // dies in between it is forgotten, and the task is done again: most often the
 // same records come again. If not, another one counts under the number (by what
 // records are about, and by the history of the task), and is applied in full. A
-// forgotten one that comes later under another number is told no second time
-// and begins nothing anew. Who still writes for a task that was done again is
-// refused. What a forgotten record began and never ends is closed with the run.
+// forgotten one that comes later under another number adds no second event
+// and begins nothing twice. A worker that still writes for a task that was done again
+// is refused. What a forgotten record began and never ends is closed with the run.
 //
 // An execution that ends gets the sums of its model calls; calls that are still
 // open then are given up and what they hold is released.

@@ -1,7 +1,9 @@
 // Package store is the database: runs, their executions, events, conversations,
 // model calls and budgets in PostgreSQL. Workflow history is the truth about
 // orchestration; these rows are what people and programs read, written by
-// activities in a way that makes every repeat harmless.
+// activities in a way that makes every repeat harmless. Here is what writes, and what
+// workflows and commands need to read back; package feed follows events, package views
+// reads for pages and reports.
 //
 // Two locks order everything. Whatever adds events to a run first locks the
 // run's row, so that events are numbered without gaps in the order of their
@@ -28,8 +30,8 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Errors that callers tell apart with errors.Is. Each comes wrapped
-// in a fault that says what to do.
+// Errors to check for with errors.Is. Each comes wrapped in a fault that says what to
+// do.
 var (
 	// ErrNotFound: there is no such run, execution or row.
 	ErrNotFound = dberr.ErrNotFound
@@ -53,7 +55,7 @@ type Options struct {
 	ApplicationName  string        // as pg_stat_activity shows it; default rgpt
 	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
 	StatementTimeout time.Duration // longest statement; default 30 s
-	Waiting          func(error)   // told once why Open has to wait; nil for nobody
+	Waiting          func(error)   // called once with the reason if Open has to wait; may be nil
 }
 
 func (o Options) withDefaults() Options {
@@ -76,7 +78,7 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	pool   *pgxpool.Pool
 	q      *db.Queries // each statement its own transaction
-	lists  *db.Queries // like q, planned anew each time: filters that are not used fall away
+	lists  *db.Queries // like q, planned for its parameters: filters that are not used fall away
 	leases *leases
 }
 
@@ -100,7 +102,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		"lock_timeout":                        milliseconds(options.StatementTimeout / 2),
 		"idle_in_transaction_session_timeout": milliseconds(2 * options.StatementTimeout),
 		// The queries look up keys, so one plan fits all parameters, and planning
-		// a record takes as long as carrying it out. Lists are planned anew.
+		// a record takes as long as carrying it out. Lists are planned each time.
 		"plan_cache_mode": "force_generic_plan",
 		// A plan for all parameters expects more rows than there ever are, so the
 		// server takes it for long work and compiles it, each time: a tenth of a
@@ -148,18 +150,18 @@ func (s *Store) Ping(ctx context.Context) error {
 	return dberr.Explain(s.q.Ping(ctx), "reach the database")
 }
 
-// Queries returns the generated queries, for the feed and the views, each statement
-// its own transaction.
+// Queries returns the generated queries for packages feed and views, each statement its
+// own transaction.
 func (s *Store) Queries() *db.Queries { return s.q }
 
-// ListQueries is Queries, planned for the parameters each time.
+// ListQueries is Queries with each statement planned for its parameters.
 func (s *Store) ListQueries() *db.Queries { return s.lists }
 
-// ConnConfig returns how the store connects, for connections beside its own.
+// ConnConfig returns the settings of the store's connections.
 func (s *Store) ConnConfig() *pgx.ConnConfig { return s.pool.Config().ConnConfig }
 
-// Snapshot calls fn with a store that reads everything as of one moment, which is
-// good until fn returns. It only reads.
+// Snapshot calls fn with a store that reads everything as of one moment. It is valid
+// until fn returns and cannot write.
 func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{q: db.New(tx)}) })

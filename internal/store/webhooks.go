@@ -102,10 +102,7 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 // Webhooks returns all webhooks, the oldest first.
 func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
 	rows, err := s.q.Webhooks(ctx, nil)
-	if err != nil {
-		return nil, dberr.Explain(err, "list the webhooks")
-	}
-	return rowconv.Convert(rows, webhookOf), nil
+	return rowconv.Convert(rows, webhookOf), dberr.Explain(err, "list the webhooks")
 }
 
 func webhookOf(r db.WebhooksRow) Webhook {
@@ -206,9 +203,6 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 		p.BusyWebhooks, p.BusyCounts = append(p.BusyWebhooks, id), append(p.BusyCounts, int32(n))
 	}
 	rows, err := s.q.ClaimDeliveries(ctx, p)
-	if err != nil {
-		return nil, dberr.Explain(err, "look for deliveries that are due")
-	}
 	return rowconv.Convert(rows, func(r db.ClaimDeliveriesRow) DueDelivery {
 		d := DueDelivery{
 			ID: r.ID, WebhookID: r.WebhookID, Test: r.Test, RunID: r.RunID, Seq: r.Seq, EventType: r.EventType, Attempt: int(r.Attempts), Used: int(r.Used),
@@ -218,7 +212,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 			d.Event = &contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: *r.HappenedAt}
 		}
 		return d
-	}), nil
+	}), dberr.Explain(err, "look for deliveries that are due")
 }
 
 // TestWebhook makes a delivery that is a test, taken for a lease by the caller.

@@ -30,15 +30,12 @@ type Event struct {
 // cluster: after a restore into another one, start from End.
 func (f *Feed) Page(ctx context.Context, after Cursor, limit int) ([]Event, error) {
 	rows, err := f.q.Feed(ctx, db.FeedParams{AfterTx: strconv.FormatInt(after.Tx, 10), AfterID: after.ID, Most: rowconv.Limit(limit, 1000)})
-	if err != nil {
-		return nil, dberr.Explain(err, "read the events of all runs")
-	}
 	return rowconv.Convert(rows, func(r db.FeedRow) Event {
 		return Event{
 			Event:  contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt},
 			Cursor: Cursor{Tx: r.Tx, ID: r.ID},
 		}
-	}), nil
+	}), dberr.Explain(err, "read the events of all runs")
 }
 
 // End returns a cursor before all events that are committed from now on. As

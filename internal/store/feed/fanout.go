@@ -11,51 +11,51 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// What the readers keep of the last events for those who follow, in bytes. Who
-// is further behind reads alone.
+// Bytes of recent events that a fan-out keeps for its followers. A follower that is
+// further behind reads for itself.
 const (
 	bufferOfRun = 64 << 10
 	bufferOfAll = 1 << 20
-	firstWait   = 10 * time.Millisecond // to look whether an event that was announced has become readable
+	firstWait   = 10 * time.Millisecond // until an announced event is looked for again
 )
 
-// fanout is what some follow: the events of a run, or of all. One reader reads
-// each of them once for all followers.
+// fanout is the events of a run, or of all runs, for their followers. One reader
+// reads each event once for all of them.
 type fanout struct {
 	id    int64
-	kept  int // bytes of events
+	limit int // bytes of events that are kept
 	wake  chan struct{}
 	leave context.CancelFunc
 
 	mu        sync.Mutex
 	followers int
 	ready     bool
-	start     Cursor // events are all that there are from here
+	start     Cursor // events are complete from here
 	head      Cursor // to here
 	events    []Event
-	announced map[int64]int64 // of all runs: the events that were announced and not read yet
+	announced map[int64]int64 // of all runs: the last event of each run that is announced and not read
 	err       error           // that ended the reader
-	changed   chan struct{}   // closed when any of these changes
+	changed   chan struct{}   // closed and replaced when any of these changes
 }
 
 func newFanout(id int64, leave context.CancelFunc) *fanout {
-	f := &fanout{id: id, kept: bufferOfRun, wake: make(chan struct{}, 1), leave: leave, changed: make(chan struct{})}
+	f := &fanout{id: id, limit: bufferOfRun, wake: make(chan struct{}, 1), leave: leave, changed: make(chan struct{})}
 	if id == allRuns {
-		f.kept, f.announced = bufferOfAll, map[int64]int64{}
+		f.limit, f.announced = bufferOfAll, map[int64]int64{}
 	}
 	return f
 }
 
-// progress is what a fan-out has for a follower.
+// progress is what a fan-out has for one follower.
 type progress struct {
 	events  []Event
-	behind  bool   // there may be earlier ones, which the fan-out does not have
-	head    Cursor // all up to here can be read
+	behind  bool   // there may be earlier events, which the fan-out does not keep
+	head    Cursor // everything up to here can be read
 	err     error
 	changed <-chan struct{}
 }
 
-// since returns what a fan-out has after a place.
+// since returns what a fan-out has after a cursor.
 func (f *fanout) since(after Cursor) progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +67,8 @@ func (f *fanout) since(after Cursor) progress {
 	return v
 }
 
-// announce notes that a run has events up to a number, and wakes the reader if
-// it has not read that.
+// announce notes that a run has events up to a number, and wakes the reader unless
+// it has read them.
 func (f *fanout) announce(run, seq int64) {
 	f.mu.Lock()
 	known := f.id != allRuns && f.ready && f.head.ID >= seq
@@ -81,7 +81,7 @@ func (f *fanout) announce(run, seq int64) {
 	}
 }
 
-// read keeps a fan-out at its end until the context ends or the database refuses.
+// read follows the end of the events until the context ends or the database refuses.
 func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration) {
 	pages := pager{source: from}
 	timer := time.NewTimer(0)
@@ -112,7 +112,7 @@ func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration)
 	}
 }
 
-// advance reads until there is no more.
+// advance reads all events that there are.
 func (f *fanout) advance(ctx context.Context, pages *pager) error {
 	if !f.ready { // the reader alone writes it
 		end, err := pages.end(ctx)
@@ -127,7 +127,7 @@ func (f *fanout) advance(ctx context.Context, pages *pager) error {
 			return err
 		}
 		if len(events) > 0 {
-			f.update(func() { f.keep(events) })
+			f.update(func() { f.add(events) })
 		}
 		if !pages.full {
 			return nil
@@ -135,8 +135,8 @@ func (f *fanout) advance(ctx context.Context, pages *pager) error {
 	}
 }
 
-// keep adds events and drops the oldest ones that are too many.
-func (f *fanout) keep(events []Event) {
+// add adds events and drops the oldest ones beyond the limit.
+func (f *fanout) add(events []Event) {
 	for _, e := range events {
 		if f.announced[e.RunID] <= e.Seq {
 			delete(f.announced, e.RunID)
@@ -144,20 +144,20 @@ func (f *fanout) keep(events []Event) {
 	}
 	f.events = append(f.events, events...)
 	f.head = events[len(events)-1].Cursor
-	over := sizeOf(f.events) - f.kept
+	over := sizeOf(f.events) - f.limit
 	drop := 0
 	for ; over > 0 && drop < len(f.events); drop++ {
 		over -= sizeOf(f.events[drop : drop+1])
 	}
 	if drop > 0 {
 		f.start = f.events[drop-1].Cursor
-		f.events = slices.Clone(f.events[drop:]) // what was dropped can go
+		f.events = slices.Clone(f.events[drop:]) // frees the memory of those dropped
 	}
 }
 
-// caughtUp reports whether all that was announced has been read. What lies behind
-// a transaction under way (Feed.Page) is looked for again, for a while: after that it
-// is polling that finds it.
+// caughtUp reports whether everything announced has been read. Events behind an open
+// transaction (Feed.Page) are looked for again for a while; after that polling finds
+// them.
 func (f *fanout) caughtUp(giveUp bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +167,7 @@ func (f *fanout) caughtUp(giveUp bool) bool {
 	return len(f.announced) == 0
 }
 
-// update changes what followers see, and tells them.
+// update changes what followers see, and wakes them.
 func (f *fanout) update(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +176,7 @@ func (f *fanout) update(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// signal leaves a mark that is not lost and does not pile up.
+// signal wakes the receiver of a channel with room for one.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -1,6 +1,7 @@
 // Package feed follows the events of runs as they are committed. A follower gets
-// each event once and in order: notifications of PostgreSQL wake it, a cursor says
-// how far it has read, and those who follow the same share one reader.
+// each event exactly once and in order, across lost connections: notifications
+// (LISTEN/NOTIFY) only wake it, a cursor says how far it has read. Followers of the
+// same events share one reader.
 package feed
 
 import (
@@ -24,7 +25,7 @@ var ErrStop = errors.New("stop following")
 
 // Options are how a process follows events. The zero value is fit for use.
 type Options struct {
-	PollEvery time.Duration // how often one query looks, for all followers, what nobody announced; default 3 s
+	PollEvery time.Duration // how often one query finds events whose notification was lost; default 3 s
 }
 
 // Feed follows events. It is safe for concurrent use. A process needs one.
@@ -34,7 +35,7 @@ type Feed struct {
 	notifier *notifier
 }
 
-// New returns the feed of a store. It uses nothing until somebody follows.
+// New returns the feed of a store. It opens no connection until something follows.
 func New(st *store.Store, options Options) *Feed {
 	if options.PollEvery <= 0 {
 		options.PollEvery = 3 * time.Second
@@ -45,16 +46,14 @@ func New(st *store.Store, options Options) *Feed {
 // Close ends all followers.
 func (f *Feed) Close() { f.notifier.close() }
 
-// allRuns is the id of what those follow who follow every run.
+// allRuns stands for the id of a run in what follows the events of all.
 const allRuns = 0
 
 // Follow calls fn with each event of a run after a number, in order and each
-// exactly once, and waits for more. It ends with nil when fn returns ErrStop,
-// with fn's error when it returns another one, and with the context's error
-// when that ends. A lost connection is made again without a gap or a double:
-// notifications only wake, the events are read from their rows. Each follower
-// goes at its own pace. Those of the same run that are at its end share one
-// reader; nobody who waits asks the database anything.
+// exactly once, and waits for more. It returns nil when fn returns ErrStop, fn's
+// error when it returns another one, and the context's error when that ends. Each
+// follower goes at its own pace. Followers of the same run that are at its end share
+// one reader; while they wait they send no queries.
 func (f *Feed) Follow(ctx context.Context, runID, afterSeq int64, fn func(contract.Event) error) error {
 	if _, err := f.q.EventSeq(ctx, runID); errors.Is(err, pgx.ErrNoRows) {
 		return dberr.NoRun(runID)
@@ -67,10 +66,10 @@ func (f *Feed) FollowAll(ctx context.Context, after Cursor, fn func(Event) error
 	return f.follow(ctx, allRuns, after, fn)
 }
 
-// source reads the events of a run, whose numbers are their places, or of all runs.
+// source reads the events of one run, whose cursors are their numbers, or of all runs.
 type source struct {
 	read func(ctx context.Context, after Cursor, most int) ([]Event, error)
-	end  func(ctx context.Context) (Cursor, error) // all events up to it are there
+	end  func(ctx context.Context) (Cursor, error) // of the last event
 }
 
 func (f *Feed) sourceOf(id int64) source {
@@ -89,8 +88,7 @@ func (f *Feed) sourceOf(id int64) source {
 	}
 }
 
-// follow delivers what the shared reader has, and reads by itself what lies
-// before that.
+// follow delivers what the shared reader has, and reads earlier events itself.
 func (f *Feed) follow(ctx context.Context, id int64, after Cursor, fn func(Event) error) error {
 	from := f.sourceOf(id)
 	shared, leave, err := f.notifier.subscribe(id, from)
@@ -116,7 +114,7 @@ func (f *Feed) follow(ctx context.Context, id int64, after Cursor, fn func(Event
 		}
 		more := now.behind && behind.full
 		if now.behind && !more && after.before(now.head) {
-			after = now.head // what was there up to it has been handed out
+			after = now.head // everything up to it has been delivered
 		}
 		if more || len(events) > 0 {
 			continue
@@ -131,7 +129,7 @@ func (f *Feed) follow(ctx context.Context, id int64, after Cursor, fn func(Event
 	}
 }
 
-// deliver calls fn with events and returns how far it came.
+// deliver calls fn with events and returns the cursor of the last one it took.
 func deliver(after Cursor, events []Event, fn func(Event) error) (Cursor, error) {
 	for _, e := range events {
 		if err := fn(e); err != nil {
@@ -149,8 +147,8 @@ func unlessStop(err error) error {
 	return err
 }
 
-// backOff waits a moment where the database is away, and comes back with an error
-// where there is no hope or nobody waits any more.
+// backOff waits a moment if the database is down. It returns an error if retrying is
+// pointless or the follower is gone.
 func (f *Feed) backOff(ctx context.Context, err error) error {
 	if ctx.Err() == nil && fault.Of(err).Class != contract.ClassInfra {
 		return err
@@ -167,8 +165,8 @@ func (f *Feed) backOff(ctx context.Context, err error) error {
 	}
 }
 
-// Watch calls do until there is no more, and again when any run has new
-// events, or when nobody has announced any for Options.PollEvery.
+// Watch calls do until it reports that there is no more, and again whenever any run
+// has new events, or none were announced for Options.PollEvery. It ends with an error.
 func (f *Feed) Watch(ctx context.Context, do func() (more bool, err error)) error {
 	shared, leave, err := f.notifier.subscribe(allRuns, f.sourceOf(allRuns))
 	if err != nil {
@@ -201,8 +199,8 @@ func (f *Feed) Watch(ctx context.Context, do func() (more bool, err error)) erro
 	}
 }
 
-// latest is a place after all events.
+// latest is a cursor after all events.
 var latest = Cursor{Tx: math.MaxInt64, ID: math.MaxInt64}
 
-// retryRead is how long who could not read waits before trying again.
+// retryRead is the wait after a failed read.
 const retryRead = 100 * time.Millisecond

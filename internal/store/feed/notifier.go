@@ -13,10 +13,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// notifier wakes the readers of fan-outs: one connection of its own listens for all of
-// them, from the first follower on until the store is closed. Should that lose
-// something without a word, one query for all tells what it was, at most
-// Options.PollEvery later.
+// notifier wakes the readers of fan-outs. One connection of its own listens for all of
+// them, from the first follower until the feed is closed. If a notification is lost,
+// one query for all readers finds its events within Options.PollEvery.
 type notifier struct {
 	cfg       *pgx.ConnConfig
 	q         *db.Queries
@@ -33,11 +32,11 @@ type notifier struct {
 }
 
 func newNotifier(cfg *pgx.ConnConfig, q *db.Queries, pollEvery time.Duration) *notifier {
-	ctx, cancel := context.WithCancel(context.Background()) // ends with close, not with whoever came first
+	ctx, cancel := context.WithCancel(context.Background()) // outlives the first follower
 	return &notifier{cfg: cfg.Copy(), q: q, pollEvery: pollEvery, ctx: ctx, cancel: cancel, done: ctx.Done(), fanouts: map[int64]*fanout{}}
 }
 
-// subscribe returns a fan-out, whose reader is at work until the last follower has left.
+// subscribe returns a fan-out, whose reader runs until its last follower leaves.
 func (n *notifier) subscribe(id int64, from source) (*fanout, func(), error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +55,7 @@ func (n *notifier) subscribe(id int64, from source) (*fanout, func(), error) {
 		n.fanouts[id] = f
 		n.running.Go(func() {
 			f.read(ctx, from, n.pollEvery)
-			n.drop(f) // who follows next finds out for itself why it ended
+			n.drop(f) // the next follower starts another reader
 		})
 	}
 	f.followers++
@@ -71,12 +70,12 @@ func (n *notifier) subscribe(id int64, from source) (*fanout, func(), error) {
 	}, nil
 }
 
-// drop ends a fan-out that nobody is to join any more.
+// drop ends a fan-out without followers.
 func (n *notifier) drop(f *fanout) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if f.followers > 0 && f.failure() == nil {
-		return // somebody came in between
+		return // a follower came in between
 	}
 	f.leave()
 	if n.fanouts[f.id] == f {
@@ -113,14 +112,14 @@ func (n *notifier) listen() {
 	}
 }
 
-// receive passes notifications on until the connection is lost, which is nil if it
-// had listened.
+// receive passes notifications on until the connection is lost. It returns nil if it
+// listened before.
 func (n *notifier) receive(conn *pgx.Conn) error {
 	// sqlc knows no LISTEN.
 	if _, err := conn.Exec(n.ctx, "LISTEN rgpt_events"); err != nil {
 		return err
 	}
-	n.wakeAll() // for what came while nobody listened
+	n.wakeAll() // for events of the time without a connection
 	for {
 		note, err := conn.WaitForNotification(n.ctx)
 		if err != nil {
@@ -129,17 +128,17 @@ func (n *notifier) receive(conn *pgx.Conn) error {
 		run, seq, _ := strings.Cut(note.Payload, ":")
 		id, err := strconv.ParseInt(run, 10, 64)
 		last, wrong := strconv.ParseInt(seq, 10, 64)
-		if err == nil && wrong == nil { // else somebody else's
+		if err == nil && wrong == nil { // else another program's
 			n.wake(id, last)
 		}
 	}
 }
 
-// poll asks now and then what has happened since, for all fanouts at once.
+// poll regularly looks for new events, for all fan-outs at once.
 func (n *notifier) poll() {
 	tick := time.NewTicker(n.pollEvery)
 	defer tick.Stop()
-	after := int64(-1) // the transaction from which on to ask: unknown
+	after := int64(-1) // the transaction to look from: not known yet
 	for {
 		if upto, err := n.pollSince(after); err == nil { // else the next time
 			after = upto
@@ -152,9 +151,9 @@ func (n *notifier) poll() {
 	}
 }
 
-// pollSince wakes who reads runs with events of transactions from one on, and returns
-// from which on to look next. Without one, or with one that this cluster has not
-// come to (it was restored), all are woken.
+// pollSince wakes the readers of runs that have events since a transaction, and
+// returns the transaction to look from next. Without one, or with one that this
+// cluster has not reached (it was restored), it wakes all readers.
 func (n *notifier) pollSince(after int64) (int64, error) {
 	if after < 0 {
 		upto, err := n.q.FeedEnd(n.ctx)
@@ -172,14 +171,14 @@ func (n *notifier) pollSince(after int64) (int64, error) {
 	}
 	for _, r := range rows {
 		if r.RunID != 0 {
-			n.wakeMissed(r.RunID, r.Seq)
+			n.wakeUnread(r.RunID, r.Seq)
 		}
 	}
 	return rows[0].Upto, nil
 }
 
-// wakeMissed wakes who has missed an event.
-func (n *notifier) wakeMissed(run, seq int64) {
+// wakeUnread wakes the readers that have not read an event.
+func (n *notifier) wakeUnread(run, seq int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if f := n.fanouts[run]; f != nil {
@@ -190,7 +189,7 @@ func (n *notifier) wakeMissed(run, seq int64) {
 	}
 }
 
-// wake wakes who reads a run with an event up to a number, and who reads all.
+// wake wakes the readers of a run that has events up to a number, and of all runs.
 func (n *notifier) wake(run, seq int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

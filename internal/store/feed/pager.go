@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Pages are small at first, then of as many events as the last one says weigh
-// enough. What weighs more all the same is read again later: whoever is slow
-// holds one page in memory.
+// The first page is small; later ones have as many events as fit into pageBytes by
+// the size of the page before. Events beyond that are dropped and read again, so a slow
+// follower holds one page in memory.
 const (
 	firstPage = 8
 	mostPage  = 200

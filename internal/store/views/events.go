@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// ShownEvent is an event whose payload may be cut: then it is no JSON.
+// ShownEvent is an event whose payload may be cut: then it is not JSON.
 type ShownEvent struct {
 	contract.Event
 	Payload string

@@ -19,10 +19,10 @@ type Output struct {
 }
 
 // outputSettles is how long a piece waits before it is read: one with a lower id may
-// be committed after it, and who reads on from the last id would miss that.
+// be committed after it, and a reader that goes on from the last id would miss that.
 const outputSettles = time.Second
 
-// outputPage is how many pieces are read where nobody says how many.
+// outputPage is the default number of pieces to read.
 const outputPage = 500
 
 // LiveOutput returns what a run's commands printed after the piece with the id
@@ -36,7 +36,7 @@ func (v *Views) LiveOutput(ctx context.Context, runID, after int64, limit int) (
 		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)
 	}
 	if young := slices.IndexFunc(rows, func(r db.OutputsRow) bool { return !r.Settled }); young >= 0 {
-		rows = rows[:young] // those after it wait too: who reads goes on from the last id
+		rows = rows[:young] // those after it wait too: readers go on from the last id
 	}
 	return rowconv.Convert(rows, func(r db.OutputsRow) Output {
 		return Output{ID: r.ID, Source: r.Source, Text: r.Text, CreatedAt: r.CreatedAt}
@@ -47,8 +47,5 @@ func (v *Views) LiveOutput(ctx context.Context, runID, after int64, limit int) (
 // limit pieces.
 func (v *Views) LastOutput(ctx context.Context, runID int64, limit int) ([]Output, error) {
 	rows, err := v.q.LastOutputs(ctx, db.LastOutputsParams{RunID: runID, Most: rowconv.Limit(limit, outputPage)})
-	if err != nil {
-		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)
-	}
-	return rowconv.Convert(rows, func(r db.LastOutputsRow) Output { return Output(r) }), nil
+	return rowconv.Convert(rows, func(r db.LastOutputsRow) Output { return Output(r) }), dberr.OfRun(err, runID, "read the output of run %d", runID)
 }

@@ -69,12 +69,9 @@ func (v *Views) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 		string(contract.EventEnvironmentStarted), string(contract.EventEnvironmentReady), string(contract.EventEnvironmentError),
 		string(contract.EventBaselineStarted), string(contract.EventBaselineReady),
 	}})
-	if err != nil {
-		return nil, dberr.Explain(err, "read the events of run %d", runID)
-	}
 	return rowconv.Convert(rows, func(r db.EventsOfRow) contract.Event {
 		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
-	}), nil
+	}), dberr.Explain(err, "read the events of run %d", runID)
 }
 
 // Preparation returns what became of a run's environment and baseline.

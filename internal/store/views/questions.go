@@ -35,16 +35,13 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 		params.RunID = &runID
 	}
 	rows, err := v.lists.Questions(ctx, params)
-	if err != nil {
-		return nil, dberr.Explain(err, "read what waits for people")
-	}
 	return rowconv.Convert(rows, func(r db.QuestionsRow) Question {
 		return Question{
 			RunID: r.ID, Project: r.Project, GoalTitle: r.GoalTitle, Phase: contract.Phase(r.Phase), Kind: r.WaitingFor,
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
-	}), nil
+	}), dberr.Explain(err, "read what waits for people")
 }
 
 // Waiting returns how many runs wait for a person.
@@ -89,10 +86,7 @@ func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention,
 // first, at most as many as given.
 func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
 	rows, err := v.q.OpenInterventions(ctx, int32(most))
-	if err != nil {
-		return nil, dberr.Explain(err, "read what waits for a person")
-	}
-	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), nil
+	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read what waits for a person")
 }
 
 func interventionOf(m db.ManualIntervention, kind string) Intervention {

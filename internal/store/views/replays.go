@@ -41,7 +41,7 @@ func (v *Views) Replays(ctx context.Context, runID int64, most int) ([]Replayed,
 	})
 }
 
-// Replay is when a run was told to do something again.
+// Replay marks a replay of a run.
 type Replay struct {
 	ID          int64
 	Phase       contract.Phase
@@ -51,7 +51,7 @@ type Replay struct {
 	At          time.Time
 }
 
-// ReplayMarks returns when a run was told to do something again, in that order.
+// ReplayMarks returns when a run was replayed, in that order.
 func (v *Views) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
 	rows, err := v.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: mostReplays})
 	return rowconv.Convert(rows, func(r db.TimelineReplaysRow) Replay {

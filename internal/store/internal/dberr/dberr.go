@@ -63,25 +63,24 @@ func down(err error) bool {
 }
 
 // unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
-// database is there and cannot work until somebody mends it: it has no room or no
-// memory (class 53), its disk fails (58), it was made read-only (25006), it is
-// damaged (XX001, XX002). No work is given up for that.
+// database runs but cannot work until somebody repairs it: it is out of space or
+// memory (class 53), its disk fails (58), it is read-only (25006) or damaged (XX001,
+// XX002). No work is given up for that.
 func unable(state string) bool {
 	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
 }
 
-// NotFound is an error of something that is not there; it wraps ErrNotFound.
+// NotFound returns an error that wraps ErrNotFound.
 func NotFound(format string, args ...any) error {
 	return fault.Wrap(ErrNotFound, contract.ClassHuman, CodeNotFound, format, args...)
 }
 
-// NoRun is the error of a run that does not exist.
+// NoRun returns the error of a run that does not exist.
 func NoRun(id int64) error {
 	return NotFound("there is no run %d; rgpt run list shows those there are", id)
 }
 
-// OfRun is Explain for a statement about a run, which does not exist where it has no
-// row.
+// OfRun is Explain for a statement that finds no row if the run does not exist.
 func OfRun(err error, runID int64, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return NoRun(runID)
@@ -89,7 +88,7 @@ func OfRun(err error, runID int64, format string, args ...any) error {
 	return Explain(err, format, args...)
 }
 
-// Closed is the error of a store, or of a feed, that was closed.
+// Closed returns the error of a store or feed that was closed.
 func Closed() error {
 	return fault.New(contract.ClassInfra, contract.CodeCancelled, "the store was closed")
 }

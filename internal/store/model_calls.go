@@ -397,10 +397,7 @@ func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) 
 // first reserved.
 func (s *Store) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
 	rows, err := s.q.ModelCalls(ctx, runID)
-	if err != nil {
-		return nil, dberr.Explain(err, "read the model calls of run %d", runID)
-	}
-	return rowconv.Convert(rows, modelCallOf), nil
+	return rowconv.Convert(rows, modelCallOf), dberr.Explain(err, "read the model calls of run %d", runID)
 }
 
 // ModelCall returns a model call of a run, or ErrNotFound.
