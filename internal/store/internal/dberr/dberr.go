@@ -16,7 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// ErrNotFound: there is no such run, execution or row.
+// ErrNotFound means that there is no such run, execution or row.
 var ErrNotFound = errors.New("not found")
 
 // CodeNotFound is the code of ErrNotFound.
