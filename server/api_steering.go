@@ -103,7 +103,7 @@ func (s *server) answers(ctx context.Context, run int64, seen api.Answered, c *c
 	if _, err := s.Store.Run(ctx, run); err != nil {
 		return err
 	}
-	open, err := s.Store.Questions(ctx, run, 1)
+	open, err := s.Views.Questions(ctx, run, 1)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (s *server) once(next http.Handler) http.Handler {
 			s.fail(w, r, store.ErrNotFound)
 			return
 		}
-		release, owned, err := s.Store.OwnRequest(r.Context(), r.URL.Path, key, oncePatience)
+		release, owned, err := s.Store.LeaseRequest(r.Context(), r.URL.Path, key, oncePatience)
 		defer release()
 		if err != nil {
 			s.fail(w, r, err)

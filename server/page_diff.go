@@ -56,7 +56,7 @@ func (s *server) diffOf(r *http.Request) (string, error) {
 		}
 		return diffHref(diff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), nil
 	}
-	before, err := s.Store.Neighbour(r.Context(), id)
+	before, err := s.Views.Neighbour(r.Context(), id)
 	if fork := run.Settings.Fork; fork != nil {
 		before = fork.RunID
 	}
@@ -105,7 +105,7 @@ func (s *server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	p := ui.DiffPage{Shell: shell, Phase: refs[0].Phase}
 	var sides [2]diff.Side
 	for i, ref := range refs {
-		if sides[i], err = diff.Load(r.Context(), s.Store, s.Artifacts, ref); err != nil {
+		if sides[i], err = diff.Load(r.Context(), s.Store, s.Views, s.Artifacts, ref); err != nil {
 			return nil, err
 		}
 		if p.Attempts[i], err = s.attemptsOf(r.Context(), ref); err != nil {
@@ -123,7 +123,7 @@ func (s *server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 
 // attemptsOf returns the attempts of the phase that a side may be one of.
 func (s *server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err error) {
-	phases, err := s.Store.Phases(ctx, ref.Run)
+	phases, err := s.Views.Phases(ctx, ref.Run)
 	for _, p := range phases {
 		if p.Phase == ref.Phase {
 			out = append(out, p.Attempt)

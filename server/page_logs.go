@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -64,7 +65,7 @@ func (s *server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 		return l, badRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
 	case l.Level != "" && l.Level != "error":
 		return l, badRequest(fmt.Sprintf("level %q is none of [error]", ui.Cut(l.Level, 40)))
-	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", store.LogRoleCheck}, l.Role):
+	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", views.LogRoleCheck}, l.Role):
 		return l, badRequest(fmt.Sprintf("role %q is none of [system user assistant tool check]", ui.Cut(l.Role, 40)))
 	}
 	if err := oneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
@@ -76,7 +77,7 @@ func (s *server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 			return l, badRequest("execution: this is no number")
 		}
 	}
-	if l.all, err = s.Store.LogExecutions(ctx, run); err != nil {
+	if l.all, err = s.Views.LogExecutions(ctx, run); err != nil {
 		return l, err
 	}
 	for i, e := range l.all {
@@ -90,8 +91,8 @@ func (s *server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 	return l, nil
 }
 
-func (l logRequest) query(from store.LogKey, back bool) store.LogQuery {
-	return store.LogQuery{
+func (l logRequest) query(from views.LogKey, back bool) views.LogQuery {
+	return views.LogQuery{
 		Executions: l.chosen, From: from, Back: back, Role: l.Role, Text: l.Search, Errors: l.Level == "error", Most: shownEntries, Scan: scannedLog,
 	}
 }
@@ -113,11 +114,11 @@ func (l logRequest) address(run int64, page, name, value string) string {
 }
 
 // writeLogKey makes a place in a log a part of an address.
-func writeLogKey(k store.LogKey) string {
+func writeLogKey(k views.LogKey) string {
 	return fmt.Sprintf("%d.%d.%d.%d.%s", k.At.UnixMicro(), k.ExecutionID, k.Turn, k.Place, k.Check)
 }
 
-func readLogKey(text string) (k store.LogKey, err error) {
+func readLogKey(text string) (k views.LogKey, err error) {
 	parts := strings.SplitN(text, ".", 5)
 	if len(parts) != 5 {
 		return k, badRequest("this is no place in a log")
@@ -132,15 +133,15 @@ func readLogKey(text string) (k store.LogKey, err error) {
 			return k, badRequest("this is no place in a log")
 		}
 	}
-	if n[0] < 0 || n[0] > store.LogStop.At.UnixMicro() {
+	if n[0] < 0 || n[0] > views.LogStop.At.UnixMicro() {
 		return k, badRequest("this is no place in a log")
 	}
-	return store.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
+	return views.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
 }
 
 // windowOf reads where a window begins or ends. A run under way is shown from its
 // end, one that is over from its beginning.
-func windowOf(q url.Values, over bool) (from store.LogKey, back bool, err error) {
+func windowOf(q url.Values, over bool) (from views.LogKey, back bool, err error) {
 	at := q.Get("at")
 	switch {
 	case q.Get("before") != "":
@@ -150,9 +151,9 @@ func windowOf(q url.Values, over bool) (from store.LogKey, back bool, err error)
 		from, err = readLogKey(q.Get("after"))
 		return from, false, err
 	case at == "end" || at == "" && !over:
-		return store.LogStop, true, nil
+		return views.LogStop, true, nil
 	case at == "start" || at == "":
-		return store.LogStart, false, nil
+		return views.LogStart, false, nil
 	}
 	from, err = readLogKey(at)
 	from.Place, from.Check = from.Place-1, "" // the window begins with the place itself
@@ -171,7 +172,7 @@ func (s *server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.Store.LogWindow(ctx, l.query(from, back))
+	w, err := s.Views.LogWindow(ctx, l.query(from, back))
 	if err != nil {
 		return nil, err
 	}
@@ -184,18 +185,18 @@ func (s *server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 		first, last = w.Keys[0], w.Keys[len(w.Keys)-1]
 	}
 	if back {
-		first, p.HasPrev, p.HasNext = w.Next, w.More, from.Compare(store.LogStop) != 0
+		first, p.HasPrev, p.HasNext = w.Next, w.More, from.Compare(views.LogStop) != 0
 	} else {
-		last, p.HasNext, p.HasPrev = w.Next, w.More, from.Compare(store.LogStart) > 0
+		last, p.HasNext, p.HasPrev = w.Next, w.More, from.Compare(views.LogStart) > 0
 	}
 	next := last
 	if !p.HasNext {
-		if next == store.LogStop {
-			next = store.LogStart // nothing is there yet
+		if next == views.LogStop {
+			next = views.LogStart // nothing is there yet
 		}
-		next = store.LogKey{At: next.At.Add(-logOverlap)}
-		if next.At.Before(store.LogStart.At) {
-			next = store.LogStart
+		next = views.LogKey{At: next.At.Add(-logOverlap)}
+		if next.At.Before(views.LogStart.At) {
+			next = views.LogStart
 		}
 	}
 	p.Prev, p.Next = l.address(run, "logs", "before", writeLogKey(first)), l.address(run, "logs", "after", writeLogKey(next))
@@ -220,8 +221,8 @@ const redactMargin = 1000
 
 // logTexts reads messages as Store.LogTexts does, and redacts them: tools return
 // files and output to agents as they are. Length says how much is left of the whole.
-func (s *server) logTexts(ctx context.Context, keys []store.LogKey, cut int) (map[store.LogKey]store.LogText, error) {
-	texts, err := s.Store.LogTexts(ctx, keys, cut+redactMargin)
+func (s *server) logTexts(ctx context.Context, keys []views.LogKey, cut int) (map[views.LogKey]views.LogText, error) {
+	texts, err := s.Views.LogTexts(ctx, keys, cut+redactMargin)
 	for k, t := range texts {
 		read := utf8.RuneCountInString(t.Text)
 		whole := read == t.Length
@@ -239,12 +240,12 @@ func (s *server) logTexts(ctx context.Context, keys []store.LogKey, cut int) (ma
 
 // logEntries reads what stands at places of a log. Outputs of checks that do not
 // have what is searched for are left out.
-func (s *server) logEntries(ctx context.Context, run int64, l logRequest, keys []store.LogKey) ([]ui.LogEntry, error) {
+func (s *server) logEntries(ctx context.Context, run int64, l logRequest, keys []views.LogKey) ([]ui.LogEntry, error) {
 	texts, err := s.logTexts(ctx, keys, entryText)
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := s.Store.LogOutputs(ctx, run, keys)
+	outputs, err := s.Views.LogOutputs(ctx, run, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -257,9 +258,9 @@ func (s *server) logEntries(ctx context.Context, run int64, l logRequest, keys [
 		e := ui.LogEntry{Key: writeLogKey(k), ID: entryID(k), At: k.At, Execution: executions[k.ExecutionID], Turn: k.Turn}
 		show := true
 		switch k.Turn {
-		case store.LogEnd:
+		case views.LogEnd:
 			show = s.fillEnd(&e, l.Search)
-		case store.LogCheck:
+		case views.LogCheck:
 			show, err = s.fillOutput(ctx, &e, outputs[k], l.Search)
 		default:
 			fillText(&e, texts[k], l.Search)
@@ -278,7 +279,7 @@ func (s *server) logEntries(ctx context.Context, run int64, l logRequest, keys [
 }
 
 // entryID names an entry within a page. The id of a check is a text of others.
-func entryID(k store.LogKey) string {
+func entryID(k views.LogKey) string {
 	id := fmt.Sprintf("l-%d-%d-%d", k.ExecutionID, k.Turn, k.Place)
 	if k.Check != "" {
 		sum := fnv.New64a()
@@ -288,7 +289,7 @@ func entryID(k store.LogKey) string {
 	return id
 }
 
-func fillText(e *ui.LogEntry, t store.LogText, search string) {
+func fillText(e *ui.LogEntry, t views.LogText, search string) {
 	e.Role, e.Name, e.Bad, e.Code, e.Duration, e.Calls = t.Role, t.Tool, !t.OK && t.Tool != "", t.Code, t.Duration, ui.LogCalls(t.Calls)
 	text := t.Text
 	if e.Role != "system" || search != "" {
@@ -329,8 +330,8 @@ func (s *server) fillEnd(e *ui.LogEntry, search string) bool {
 }
 
 // fillOutput reads the end of what a check printed.
-func (s *server) fillOutput(ctx context.Context, e *ui.LogEntry, o store.LogOutput, search string) (bool, error) {
-	e.Role, e.Name, e.Bad, e.Code = store.LogRoleCheck, o.Result.Check.Name, !o.Result.OK, o.Result.Code
+func (s *server) fillOutput(ctx context.Context, e *ui.LogEntry, o views.LogOutput, search string) (bool, error) {
+	e.Role, e.Name, e.Bad, e.Code = views.LogRoleCheck, o.Result.Check.Name, !o.Result.OK, o.Result.Code
 	if e.Name == "" {
 		e.Name = o.Result.Check.ID
 	}
@@ -399,7 +400,7 @@ func (s *server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		return nil, store.ErrNotFound // no page led there
 	}
 	run := h.Run.ID
-	executions, err := s.Store.LogExecutions(ctx, run)
+	executions, err := s.Views.LogExecutions(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -423,9 +424,9 @@ func (s *server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead
 const wholeText = 16 << 20
 
 // entryContent opens the whole text of an entry.
-func (s *server) entryContent(ctx context.Context, run int64, k store.LogKey) (io.ReadCloser, error) {
-	if k.Turn == store.LogCheck {
-		outputs, err := s.Store.LogOutputs(ctx, run, []store.LogKey{k})
+func (s *server) entryContent(ctx context.Context, run int64, k views.LogKey) (io.ReadCloser, error) {
+	if k.Turn == views.LogCheck {
+		outputs, err := s.Views.LogOutputs(ctx, run, []views.LogKey{k})
 		if err != nil {
 			return nil, err
 		}
@@ -436,7 +437,7 @@ func (s *server) entryContent(ctx context.Context, run int64, k store.LogKey) (i
 		}
 		return nil, store.ErrNotFound
 	}
-	texts, err := s.logTexts(ctx, []store.LogKey{k}, wholeText)
+	texts, err := s.logTexts(ctx, []views.LogKey{k}, wholeText)
 	if err != nil {
 		return nil, err
 	}
@@ -554,7 +555,7 @@ func (s *server) findError(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	from := store.LogStart
+	from := views.LogStart
 	if v := r.URL.Query().Get("after"); v != "" {
 		if from, err = readLogKey(v); err != nil {
 			return "", err
@@ -563,10 +564,10 @@ func (s *server) findError(r *http.Request) (string, error) {
 	l.Level, l.Search, l.Role = "error", "", ""
 	q := l.query(from, false)
 	q.Most = 1
-	found, err := s.Store.LogWindow(r.Context(), q)
+	found, err := s.Views.LogWindow(r.Context(), q)
 	if err == nil && len(found.Keys) == 0 { // after the last one comes the first one
-		q.From = store.LogStart
-		found, err = s.Store.LogWindow(r.Context(), q)
+		q.From = views.LogStart
+		found, err = s.Views.LogWindow(r.Context(), q)
 	}
 	if err != nil {
 		return "", err
@@ -596,8 +597,8 @@ func (s *server) logText(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", disposition(fmt.Sprintf("run-%d.log", run)))
 	w = s.endless(w, r) // a long log takes its time; each piece of it has one
-	for from := store.LogStart; ; {
-		page, err := s.Store.LogWindow(ctx, l.query(from, false))
+	for from := views.LogStart; ; {
+		page, err := s.Views.LogWindow(ctx, l.query(from, false))
 		if err == nil {
 			err = s.writeLog(ctx, w, run, l, page.Keys)
 		}
@@ -613,7 +614,7 @@ func (s *server) logText(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) writeLog(ctx context.Context, w io.Writer, run int64, l logRequest, keys []store.LogKey) error {
+func (s *server) writeLog(ctx context.Context, w io.Writer, run int64, l logRequest, keys []views.LogKey) error {
 	entries, err := s.logEntries(ctx, run, l, keys)
 	if err != nil {
 		return err

@@ -87,10 +87,10 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, status int, cont
 func (s *server) shell(r *http.Request) (ui.Shell, error) {
 	shell := plainShell(r)
 	var err error
-	if shell.Waiting, err = s.Store.Waiting(r.Context()); err != nil {
+	if shell.Waiting, err = s.Views.Waiting(r.Context()); err != nil {
 		return shell, err
 	}
-	shell.Asking, err = s.Store.WaitingPipelines(r.Context())
+	shell.Asking, err = s.Views.WaitingPipelines(r.Context())
 	return shell, err
 }
 

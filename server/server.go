@@ -24,6 +24,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/version"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
@@ -32,6 +34,8 @@ import (
 // Options are what the server works with.
 type Options struct {
 	Store      *store.Store
+	Views      *views.Views
+	Feed       *feed.Feed
 	Artifacts  *artifact.Store
 	Temporal   client.Client
 	Runs       *control.Runs // what can be done with runs
@@ -79,7 +83,7 @@ func (h *Handler) Stop(ctx context.Context) { h.streams.stop(ctx) }
 func New(o Options) *Handler {
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, DefaultRequestTimeout)
 	if o.Health == nil {
-		o.Health = health.New(o.Store, o.Temporal, o.Namespace, 0, o.Log)
+		o.Health = health.New(o.Views, o.Temporal, o.Namespace, 0, o.Log)
 	}
 	telemetry.ServeStreams()
 	s := &server{Options: o, streams: newStreams()}
@@ -187,7 +191,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	unavailable := func(part *string) {
 		*part, is.Status, status = "does not answer", "unavailable", http.StatusServiceUnavailable
 	}
-	if agents, err := s.Store.Agents(ctx); err != nil {
+	if agents, err := s.Views.Agents(ctx); err != nil {
 		unavailable(&is.Database)
 	} else {
 		is.Roles = health.Roles(agents)

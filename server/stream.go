@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -35,7 +36,7 @@ func (s *server) followed(r *http.Request, run string) (follower, error) {
 	if run == "" {
 		after, err := s.feedCursor(r)
 		return func(ctx context.Context, each func(string, contract.Event) error) error {
-			return s.Store.FollowAll(ctx, after, func(e store.FeedEvent) error {
+			return s.Feed.FollowAll(ctx, after, func(e feed.Event) error {
 				return each(fmt.Sprintf("%d-%d", e.Cursor.Tx, e.Cursor.ID), e.Event)
 			})
 		}, err
@@ -52,7 +53,7 @@ func (s *server) followed(r *http.Request, run string) (follower, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, each func(string, contract.Event) error) error {
-		return s.Store.Follow(ctx, id, after, func(e contract.Event) error { return each(strconv.FormatInt(e.Seq, 10), e) })
+		return s.Feed.Follow(ctx, id, after, func(e contract.Event) error { return each(strconv.FormatInt(e.Seq, 10), e) })
 	}, nil
 }
 
@@ -68,10 +69,10 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 // feedCursor reads where a client goes on among the events of all runs.
-func (s *server) feedCursor(r *http.Request) (c store.FeedCursor, err error) {
+func (s *server) feedCursor(r *http.Request) (c feed.Cursor, err error) {
 	last := lastID(r, "")
 	if last == "" {
-		return s.Store.FeedEnd(r.Context())
+		return s.Feed.End(r.Context())
 	}
 	tx, id, ok := strings.Cut(last, "-")
 	var wrong error
