@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -56,14 +56,14 @@ func (s *server) environmentOperations(api huma.API) {
 	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "Live output of a run's setup, checks and commands; kept for an hour"), s.getOutput)
 }
 
-func (s *server) listEnvironments(ctx context.Context, in *ofRepository) (*body[api.EnvironmentList], error) {
+func (s *server) listEnvironments(ctx context.Context, in *ofRepository) (*body[apitypes.EnvironmentList], error) {
 	list, err := s.Runs.Environments(ctx, in.Repo, in.Limit)
-	return answered(api.EnvironmentList{Environments: list}, err)
+	return answered(apitypes.EnvironmentList{Environments: list}, err)
 }
 
 func (s *server) findEnvironment(ctx context.Context, in *struct {
 	Keyed
-	Body api.FindRequest
+	Body apitypes.FindRequest
 }) (*body[control.FoundEnvironment], error) {
 	for _, field := range [][2]string{{"repo", in.Body.Repo}, {"base", in.Body.Base}} {
 		if err := checkText(field[0], field[1]); err != nil {
@@ -73,9 +73,9 @@ func (s *server) findEnvironment(ctx context.Context, in *struct {
 	return answered(s.Runs.FindEnvironment(ctx, in.Body.Repo, in.Body.Base))
 }
 
-func (s *server) listSetups(ctx context.Context, in *ofRepository) (*body[api.SetupList], error) {
+func (s *server) listSetups(ctx context.Context, in *ofRepository) (*body[apitypes.SetupList], error) {
 	list, err := s.Runs.Setups(ctx, in.Repo, in.Limit)
-	return answered(api.SetupList{Setups: store.NotNil(list)}, err)
+	return answered(apitypes.SetupList{Setups: store.NotNil(list)}, err)
 }
 
 func (s *server) addSetup(ctx context.Context, in *struct {
@@ -90,7 +90,7 @@ func (s *server) getOutput(ctx context.Context, in *struct {
 	OfRun
 	After int64 `query:"after" minimum:"0" doc:"id of the last piece that is known; 0: from the first on"`
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"500"`
-}) (*body[api.OutputList], error) {
+}) (*body[apitypes.OutputList], error) {
 	list, err := s.Runs.LiveOutput(ctx, in.ID, in.After, in.Limit)
-	return answered(api.OutputList{Output: store.NotNil(list)}, err)
+	return answered(apitypes.OutputList{Output: store.NotNil(list)}, err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -68,7 +68,7 @@ func (s *server) pipelineOperations(api huma.API) {
 func (s *server) pipelines() *control.Pipelines { return s.Runs.Pipelines() }
 
 // whyStopped is why somebody stops a pipeline.
-type whyStopped = api.Why
+type whyStopped = apitypes.Why
 
 // pipelineCommand makes a command to a pipeline. Its id comes from the key, so
 // that what is sent twice counts once.
@@ -76,11 +76,11 @@ func (k Keyed) pipelineCommand(what string, id int64, by string) contract.Pipeli
 	return contract.PipelineCommand{ID: k.id(what, id), By: cmp.Or(by, "api")}
 }
 
-type spawned = api.SpawnedPipeline
+type spawned = apitypes.SpawnedPipeline
 
 func (s *server) spawn(ctx context.Context, in *struct {
 	Keyed
-	Body api.SpawnRequest
+	Body apitypes.SpawnRequest
 }) (*body[spawned], error) {
 	b := in.Body
 	for _, field := range [][2]string{{"project", b.Project}, {"Idempotency-Key", in.Key}} {
@@ -101,7 +101,7 @@ func (s *server) spawn(ctx context.Context, in *struct {
 	return answered(out, err)
 }
 
-type pipelineList = api.PipelineList
+type pipelineList = apitypes.PipelineList
 
 func (s *server) listPipelines(ctx context.Context, in *struct {
 	Status []string `query:"status,explode" maxItems:"20" doc:"only with one of these statuses; may be given several times"`
@@ -136,7 +136,7 @@ func (s *server) listPipelines(ctx context.Context, in *struct {
 	return answered(page, err)
 }
 
-type pipelineLogs = api.PipelineLogs
+type pipelineLogs = apitypes.PipelineLogs
 
 func (s *server) pipelineLogs(ctx context.Context, in *struct {
 	Pipeline int64 `query:"pipeline_id" minimum:"1" doc:"default: the newest pipeline"`
@@ -157,7 +157,7 @@ func (s *server) pipelineLogs(ctx context.Context, in *struct {
 
 func (s *server) continuePipeline(ctx context.Context, in *struct {
 	Keyed
-	Body api.ContinueRequest
+	Body apitypes.ContinueRequest
 }) (*body[contract.PipelineAck], error) {
 	b := in.Body
 	return answered(s.pipelines().Continue(ctx, b.PipelineID, control.Continuation{
@@ -167,7 +167,7 @@ func (s *server) continuePipeline(ctx context.Context, in *struct {
 
 func (s *server) recordPipelineError(ctx context.Context, in *struct {
 	Keyed
-	Body api.RecordErrorRequest
+	Body apitypes.RecordErrorRequest
 }) (*body[contract.PipelineAck], error) {
 	b := in.Body
 	e := contract.Error{Member: b.Agent, Class: b.ErrorType, Code: b.ErrorCode, Severity: b.Severity, Message: b.Message}
@@ -176,7 +176,7 @@ func (s *server) recordPipelineError(ctx context.Context, in *struct {
 
 func (s *server) revokeMember(ctx context.Context, in *struct {
 	Keyed
-	Body api.RevokeRequest
+	Body apitypes.RevokeRequest
 }) (*body[contract.PipelineAck], error) {
 	b := in.Body
 	c := in.pipelineCommand("revoke-agent", b.PipelineID, b.By)
@@ -186,7 +186,7 @@ func (s *server) revokeMember(ctx context.Context, in *struct {
 
 func (s *server) switchModels(ctx context.Context, in *struct {
 	Keyed
-	Body api.SwitchModelsRequest
+	Body apitypes.SwitchModelsRequest
 }) (*body[contract.PipelineAck], error) {
 	b := in.Body
 	c := in.pipelineCommand("switch-pipeline-models", b.PipelineID, b.By)
@@ -196,7 +196,7 @@ func (s *server) switchModels(ctx context.Context, in *struct {
 
 func (s *server) failureContext(ctx context.Context, in *struct {
 	Keyed
-	Body api.FailureContextRequest
+	Body apitypes.FailureContextRequest
 }) (*body[control.KeptFailure], error) {
 	b := in.Body
 	c := in.pipelineCommand("failure-context", b.PipelineID, b.By)

@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
@@ -103,8 +103,8 @@ type (
 	artifacts struct {
 		Artifacts []contract.Artifact `json:"artifacts"`
 	}
-	interventions = api.Interventions
-	links         = api.Links
+	interventions = apitypes.Interventions
+	links         = apitypes.Links
 )
 
 // filters select runs, for the API and for pages.
@@ -161,7 +161,7 @@ func moment(name, text string) (time.Time, error) {
 	return at, nil
 }
 
-type runList = api.RunList
+type runList = apitypes.RunList
 
 func (s *server) listRuns(ctx context.Context, in *filters) (*body[runList], error) {
 	f, err := in.filter()
@@ -187,10 +187,10 @@ func checkText(name, text string) error {
 // newRun is a request for a run.
 type newRun struct {
 	Keyed
-	Body api.CreateRequest
+	Body apitypes.CreateRequest
 }
 
-type createdRun = api.CreatedRun
+type createdRun = apitypes.CreatedRun
 
 func createdOf(c control.Created) createdRun {
 	out := createdRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes}
@@ -227,7 +227,7 @@ type eventPage struct {
 	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }
 
-type eventList = api.EventList
+type eventList = apitypes.EventList
 
 func (s *server) listEvents(ctx context.Context, in *eventPage) (*body[eventList], error) {
 	if _, err := s.Store.Run(ctx, in.ID); err != nil {
@@ -244,7 +244,7 @@ type logQuery struct {
 	Step  string `query:"step" doc:"only of this step"`
 }
 
-type logs = api.Logs
+type logs = apitypes.Logs
 
 func (s *server) getLogs(ctx context.Context, in *logQuery) (*body[logs], error) {
 	list, err := s.Runs.Conversations(ctx, in.ID, contract.Phase(in.Phase), in.Step)

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
@@ -23,7 +23,7 @@ type Steering struct {
 
 // command makes a command of a request. Its id comes from the key, so that what
 // is sent twice counts once.
-func (in Steering) command(name string, w api.Why) contract.Command {
+func (in Steering) command(name string, w apitypes.Why) contract.Command {
 	c := contract.Command{By: w.By, Reason: w.Reason}
 	if c.By == "" {
 		c.By = contract.ByAPI
@@ -33,7 +33,7 @@ func (in Steering) command(name string, w api.Why) contract.Command {
 }
 
 // reply is what a person says to a run.
-type reply = api.AnswerRequest
+type reply = apitypes.AnswerRequest
 
 func (s *server) steeringOperations(api huma.API) {
 	post := func(name, summary string) huma.Operation {
@@ -75,7 +75,7 @@ func (s *server) steeringOperations(api huma.API) {
 // bare is a command with nothing but a reason.
 type bare struct {
 	Steering
-	Body *api.Why
+	Body *apitypes.Why
 }
 
 // given returns a body that may be left out.
@@ -86,7 +86,7 @@ func given[T any](body *T) (b T) {
 	return b
 }
 
-type wentOn = api.WentOn
+type wentOn = apitypes.WentOn
 
 func onward(a control.Again, err error) (*body[wentOn], error) {
 	return answered(wentOn{Answer: a.Ack, Replay: a.Replay}, err)
@@ -95,7 +95,7 @@ func onward(a control.Again, err error) (*body[wentOn], error) {
 // answers makes a command the answer to the question that somebody saw, or says
 // that it is no longer the open one. A run asks for its release under one id,
 // however often its work changed meanwhile: when it asked tells those apart.
-func (s *server) answers(ctx context.Context, run int64, seen api.Answered, c *contract.Command) error {
+func (s *server) answers(ctx context.Context, run int64, seen apitypes.Answered, c *contract.Command) error {
 	c.ApprovalID = seen.ApprovalID
 	if seen.Asked == nil {
 		return nil
@@ -115,7 +115,7 @@ func (s *server) answers(ctx context.Context, run int64, seen api.Answered, c *c
 
 func (s *server) approve(ctx context.Context, in *struct {
 	Steering
-	Body *api.ApproveRequest
+	Body *apitypes.ApproveRequest
 }) (*body[contract.Ack], error) {
 	b := given(in.Body)
 	c := in.command("approve", b.Why)
@@ -130,7 +130,7 @@ func (s *server) approve(ctx context.Context, in *struct {
 
 func (s *server) heal(ctx context.Context, in *struct {
 	Steering
-	Body *api.HealRequest
+	Body *apitypes.HealRequest
 }) (*body[wentOn], error) {
 	b := given(in.Body)
 	c := in.command("heal", b.Why)
@@ -145,7 +145,7 @@ func (s *server) heal(ctx context.Context, in *struct {
 
 func (s *server) replay(ctx context.Context, in *struct {
 	Steering
-	Body api.ReplayRequest
+	Body apitypes.ReplayRequest
 }) (*body[rerun.Result], error) {
 	b := in.Body
 	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason, Key: in.id("replay", in.ID)}
@@ -169,7 +169,7 @@ func (s *server) replay(ctx context.Context, in *struct {
 
 func (s *server) fork(ctx context.Context, in *struct {
 	Steering
-	Body *api.ForkRequest
+	Body *apitypes.ForkRequest
 }) (*body[createdRun], error) {
 	b := given(in.Body)
 	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
@@ -189,7 +189,7 @@ func (s *server) fork(ctx context.Context, in *struct {
 
 func (s *server) switchModel(ctx context.Context, in *struct {
 	Steering
-	Body api.SwitchModelRequest
+	Body apitypes.SwitchModelRequest
 }) (*body[contract.Ack], error) {
 	c := in.command("models", in.Body.Why)
 	c.Agent = in.Body.Agent

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 const (
 	// KeyHeader carries the key under which a request is done once.
-	KeyHeader = api.KeyHeader
+	KeyHeader = apitypes.KeyHeader
 	// ReplayedHeader says that an answer was given before.
-	ReplayedHeader = api.ReplayedHeader
+	ReplayedHeader = apitypes.ReplayedHeader
 
 	maxKey = 200 // bytes
 	// maxKeyedPath is the longest path that a key is kept with, in bytes: more would

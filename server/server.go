@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
@@ -161,7 +161,7 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		h.Set(api.VersionHeader, version.Version)
+		h.Set(apitypes.VersionHeader, version.Version)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -255,8 +255,8 @@ func (s *server) getArtifact(w http.ResponseWriter, r *http.Request) {
 }
 
 type (
-	problem = api.Problem
-	invalid = api.Invalid
+	problem = apitypes.Problem
+	invalid = apitypes.Invalid
 )
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {

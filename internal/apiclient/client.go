@@ -22,7 +22,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/version"
@@ -205,7 +205,7 @@ func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
 	if err == nil {
 		defer resp.Body.Close()
 		if r.known != nil {
-			*r.known = resp.Header.Get(api.ReplayedHeader) != ""
+			*r.known = resp.Header.Get(apitypes.ReplayedHeader) != ""
 		}
 		var raw []byte
 		if raw, err = io.ReadAll(io.LimitReader(resp.Body, answerMost)); err == nil {
@@ -243,7 +243,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if r.key != "" {
-		req.Header.Set(api.KeyHeader, r.key)
+		req.Header.Set(apitypes.KeyHeader, r.key)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 		never := errors.As(err, &dial) && dial.Op == "dial"
 		return nil, retriable{error: c.unreachable(err), sent: !never}
 	}
-	c.compare(resp.Header.Get(api.VersionHeader))
+	c.compare(resp.Header.Get(apitypes.VersionHeader))
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}

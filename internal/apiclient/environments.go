@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -18,7 +18,7 @@ const outputMost = 500
 func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error) {
 	r := read("api", "environments")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
-	list, err := ask[api.EnvironmentList](ctx, c, r)
+	list, err := ask[apitypes.EnvironmentList](ctx, c, r)
 	return list.Environments, err
 }
 
@@ -41,7 +41,7 @@ func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.
 
 // FindEnvironment says how a commit would be set up, from its files.
 func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error) {
-	r := command(api.FindRequest{Repo: repo, Base: base}, "api", "environments", "find")
+	r := command(apitypes.FindRequest{Repo: repo, Base: base}, "api", "environments", "find")
 	r.time = createTime // its repository may have to be fetched first
 	return ask[control.FoundEnvironment](ctx, c, r)
 }
@@ -51,7 +51,7 @@ func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (contro
 func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	r := read("api", "setups")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
-	list, err := ask[api.SetupList](ctx, c, r)
+	list, err := ask[apitypes.SetupList](ctx, c, r)
 	return list.Setups, err
 }
 
@@ -73,6 +73,6 @@ func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Set
 func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error) {
 	r := read(runPath(id, "output")...)
 	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, outputMost)))
-	list, err := ask[api.OutputList](ctx, c, r)
+	list, err := ask[apitypes.OutputList](ctx, c, r)
 	return list.Output, err
 }

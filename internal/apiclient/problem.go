@@ -9,17 +9,17 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // problem turns an answer that is no success into the error that it stands for.
 func (c *Client) problem(resp *http.Response) error {
-	var p api.Problem
+	var p apitypes.Problem
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, problemMost))
-	known := kind == api.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
+	known := kind == apitypes.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return retriable{error: c.away(resp, p), sent: true}
@@ -60,7 +60,7 @@ func (c *Client) problem(resp *http.Response) error {
 }
 
 // away says that a part of the server's system does not answer.
-func (c *Client) away(resp *http.Response, p api.Problem) error {
+func (c *Client) away(resp *http.Response, p apitypes.Problem) error {
 	what := said(p)
 	if what == "" {
 		what = resp.Status
@@ -69,7 +69,7 @@ func (c *Client) away(resp *http.Response, p api.Problem) error {
 }
 
 // said is what a problem says to people.
-func said(p api.Problem) string {
+func said(p apitypes.Problem) string {
 	text := p.Detail
 	if text == "" {
 		text = p.Title

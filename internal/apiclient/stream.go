@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -128,7 +128,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 	r := read(s.path...)
 	header := http.Header{}
 	header.Set("Accept", "text/event-stream")
-	header.Set(api.LastEventHeader, strconv.FormatInt(*after, 10))
+	header.Set(apitypes.LastEventHeader, strconv.FormatInt(*after, 10))
 	body, err := c.flow(ctx, r, header)
 	if err != nil {
 		return false, err

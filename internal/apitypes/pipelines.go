@@ -1,4 +1,4 @@
-package api
+package apitypes
 
 import (
 	"github.com/rocketgpt/orchestrator/contract"

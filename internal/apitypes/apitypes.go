@@ -1,7 +1,7 @@
-// Package api is what the HTTP API's server and its clients say to each other:
-// the bodies of requests and answers, and problems. The OpenAPI document is made
-// from these types.
-package api
+// Package apitypes holds what the server of the HTTP API and its clients exchange:
+// headers, the bodies of requests and responses, and problems. The OpenAPI
+// document is made from these types.
+package apitypes
 
 import (
 	"time"
