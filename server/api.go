@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -102,7 +103,7 @@ func (s *server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathIt
 	slices.Sort(allowed)
 	refuse := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		s.answer(w, r, problem{
+		s.answer(w, r, apitypes.Problem{
 			Title: "This method is not known here", Status: http.StatusMethodNotAllowed, Detail: "Use " + strings.Join(allowed, " or ") + ".",
 		})
 	}
@@ -129,17 +130,17 @@ func operation(method, path, id, tag, summary string, more ...int) huma.Operatio
 func init() {
 	// What huma itself finds wrong with a request is a problem like all others.
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		p := problem{Title: http.StatusText(status), Status: status, Detail: message}
+		p := apitypes.Problem{Title: http.StatusText(status), Status: status, Detail: message}
 		for _, err := range errs {
 			var d huma.ErrorDetailer
 			if !errors.As(err, &d) {
 				continue
 			}
 			detail := d.ErrorDetail()
-			p.Errors = append(p.Errors, invalid{At: detail.Location, Message: detail.Message})
+			p.Errors = append(p.Errors, apitypes.Invalid{At: detail.Location, Message: detail.Message})
 			switch {
 			case strings.HasPrefix(detail.Location, "path."): // no such id was ever given
-				return problem{Title: "There is no such thing", Status: http.StatusNotFound, Class: contract.ClassHuman, Code: store.CodeNotFound}
+				return apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Class: contract.ClassHuman, Code: store.CodeNotFound}
 			case strings.HasPrefix(detail.Location, "query."), strings.HasPrefix(detail.Location, "header."):
 				p.Status = http.StatusBadRequest
 			}
@@ -151,7 +152,7 @@ func init() {
 	}
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		err := huma.NewError(status, message, errs...)
-		if p, ok := err.(problem); ok {
+		if p, ok := err.(apitypes.Problem); ok {
 			p.Instance = requestID(ctx.Context())
 			return p
 		}
@@ -161,30 +162,28 @@ func init() {
 
 // problemOf says to a client what an error of ours means; what is inside stays
 // inside.
-func problemOf(err error) problem {
+func problemOf(err error) apitypes.Problem {
 	f := fault.Of(err)
-	var bad badRequest
+	var p apitypes.Problem
 	switch {
-	case errors.As(err, &bad):
-		return problem{
-			Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: bad.Error(), Class: contract.ClassHuman, Code: contract.CodeInvalidConfig,
-		}
+	case errors.As(err, &p):
+		return p
 	case errors.Is(err, store.ErrNotFound), f.Code == store.CodeNotFound:
-		return problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: contract.ClassHuman, Code: store.CodeNotFound}
+		return apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case errors.Is(err, artifact.ErrNotFound):
-		return problem{Title: "The file is no longer kept", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
+		return apitypes.Problem{Title: "The file is no longer kept", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
 	case f.Code == store.CodeConflict:
-		return problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
-		return problem{Title: "This is not taken now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "This is not taken now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
-		return problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case errors.Is(err, control.ErrSilent):
-		return problem{Title: "No answer came", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
+		return apitypes.Problem{Title: "No answer came", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
 	case f.Class == contract.ClassInfra:
-		return problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
+		return apitypes.Problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
 	default:
-		return problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
+		return apitypes.Problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // byAPI is who did what a request does not say who asked for.
@@ -66,7 +67,7 @@ func (s *server) findEnvironment(ctx context.Context, in *struct {
 	Body apitypes.FindRequest
 }) (*body[control.FoundEnvironment], error) {
 	for _, field := range [][2]string{{"repo", in.Body.Repo}, {"base", in.Body.Base}} {
-		if err := checkText(field[0], field[1]); err != nil {
+		if err := param.CheckText(field[0], field[1]); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // OfPipeline is a request about one pipeline.
@@ -84,7 +85,7 @@ func (s *server) spawn(ctx context.Context, in *struct {
 }) (*body[spawned], error) {
 	b := in.Body
 	for _, field := range [][2]string{{"project", b.Project}, {"Idempotency-Key", in.Key}} {
-		if err := checkText(field[0], field[1]); err != nil {
+		if err := param.CheckText(field[0], field[1]); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +114,7 @@ func (s *server) listPipelines(ctx context.Context, in *struct {
 	f := store.PipelineFilter{Text: in.Text, RunID: in.Run, Limit: in.Limit}
 	for _, status := range in.Status {
 		for one := range strings.SplitSeq(status, ",") {
-			if err := oneOf("status", contract.PipelineStatus(one), contract.PipelineStatuses()); err != nil {
+			if err := param.OneOf("status", contract.PipelineStatus(one), contract.PipelineStatuses()); err != nil {
 				return nil, err
 			}
 			if one != "" {
@@ -121,17 +122,17 @@ func (s *server) listPipelines(ctx context.Context, in *struct {
 			}
 		}
 	}
-	if err := checkText("text", f.Text); err != nil {
+	if err := param.CheckText("text", f.Text); err != nil {
 		return nil, err
 	}
 	var err error
-	if f.Before, err = readCursor[store.Cursor](in.Cursor); err != nil {
+	if f.Before, err = param.ReadCursor[store.Cursor](in.Cursor); err != nil {
 		return nil, err
 	}
 	list, err := s.Store.ListPipelines(ctx, f)
 	page := pipelineList{Pipelines: store.NotNil(list)}
 	if err == nil && len(list) == f.Limit {
-		page.Next = writeCursor(list[len(list)-1].Cursor())
+		page.Next = param.WriteCursor(list[len(list)-1].Cursor())
 	}
 	return answered(page, err)
 }
@@ -224,7 +225,7 @@ func (s *server) followedPipeline(r *http.Request, pipeline string) (follower, e
 	}
 	after, err := strconv.ParseInt(lastID(r, "0"), 10, 64)
 	if err != nil || after < 0 {
-		return nil, badRequest("Last-Event-ID and after are numbers of events of the pipeline")
+		return nil, apitypes.BadRequest("Last-Event-ID and after are numbers of events of the pipeline")
 	}
 	if _, err := s.Store.Pipeline(r.Context(), id); err != nil {
 		return nil, err

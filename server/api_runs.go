@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // OfRun is a request about one run.
@@ -133,7 +133,7 @@ func (in *filters) filter() (f store.Filter, err error) {
 	}
 	if in.Waiting {
 		if len(f.Status) > 0 && !slices.Contains(f.Status, contract.StatusWaitingForApproval) {
-			return f, badRequest(fmt.Sprintf("status and waiting: only a run that is %s waits for a person", contract.StatusWaitingForApproval))
+			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only a run that is %s waits for a person", contract.StatusWaitingForApproval))
 		}
 		f.Status = []contract.Status{contract.StatusWaitingForApproval}
 	}
@@ -143,10 +143,10 @@ func (in *filters) filter() (f store.Filter, err error) {
 	if f.Until, err = moment("until", in.Until); err != nil {
 		return f, err
 	}
-	if f.Before, err = readCursor[store.Cursor](in.Cursor); err != nil {
+	if f.Before, err = param.ReadCursor[store.Cursor](in.Cursor); err != nil {
 		return f, err
 	}
-	return f, checkFilter(f)
+	return f, param.CheckFilter(f)
 }
 
 // moment reads a time; an empty one is the zero value.
@@ -156,7 +156,7 @@ func moment(name, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, badRequest(name + ": this is no time such as 2026-01-31T08:00:00Z (RFC 3339)")
+		return at, apitypes.BadRequest(name + ": this is no time such as 2026-01-31T08:00:00Z (RFC 3339)")
 	}
 	return at, nil
 }
@@ -171,17 +171,9 @@ func (s *server) listRuns(ctx context.Context, in *filters) (*body[runList], err
 	runs, err := s.Store.ListRuns(ctx, f)
 	page := runList{Runs: store.NotNil(runs)}
 	if err == nil && len(runs) == f.Limit {
-		page.Next = writeCursor(runs[len(runs)-1].Cursor())
+		page.Next = param.WriteCursor(runs[len(runs)-1].Cursor())
 	}
 	return answered(page, err)
-}
-
-// checkText refuses what is no text.
-func checkText(name, text string) error {
-	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return badRequest(name + " is no text: it holds bytes that are not UTF-8, or NUL")
-	}
-	return nil
 }
 
 // newRun is a request for a run.
@@ -203,12 +195,12 @@ func createdOf(c control.Created) createdRun {
 func (s *server) createRun(ctx context.Context, in *newRun) (*body[createdRun], error) {
 	b := in.Body
 	for _, field := range [][2]string{{"repo", b.Repo}, {"base", b.Base}, {"project", b.Project}, {"remote", b.Remote}, {"environment", b.Environment}, {"Idempotency-Key", in.Key}} {
-		if err := checkText(field[0], field[1]); err != nil {
+		if err := param.CheckText(field[0], field[1]); err != nil {
 			return nil, err
 		}
 	}
 	for key, value := range b.Settings {
-		if err := checkText("settings", key+value); err != nil {
+		if err := param.CheckText("settings", key+value); err != nil {
 			return nil, err
 		}
 	}
@@ -263,26 +255,4 @@ type twoRuns struct {
 func (s *server) diffRuns(ctx context.Context, in *twoRuns) (*body[diff.Diff], error) {
 	phase := contract.Phase(cmp.Or(in.Phase, string(contract.PhaseTester)))
 	return answered(s.Runs.Diff(ctx, diff.Ref{Run: in.ID, Attempt: in.Attempt, Phase: phase}, diff.Ref{Run: in.Other, Attempt: in.OtherAttempt, Phase: phase}))
-}
-
-// checkFilter refuses what no run can match.
-func checkFilter(f store.Filter) error {
-	for _, text := range [][2]string{{"project", f.Project}, {"text", f.Text}} {
-		if err := checkText(text[0], text[1]); err != nil {
-			return err
-		}
-	}
-	for _, status := range f.Status {
-		if err := oneOf("status", status, contract.Statuses()); err != nil {
-			return err
-		}
-	}
-	for _, err := range []error{
-		oneOf("phase", f.Phase, contract.Phases()), oneOf("error", f.ErrorClass, contract.Classes()),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

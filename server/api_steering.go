@@ -138,7 +138,7 @@ func (s *server) heal(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if c.Action = b.Action; c.Action != "" && !c.Action.Valid() {
-		return nil, badRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
+		return nil, apitypes.BadRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
 	}
 	return onward(s.Runs.Heal(ctx, in.ID, c))
 }
@@ -153,9 +153,9 @@ func (s *server) replay(ctx context.Context, in *struct {
 	case o.Phase == "" && o.Step != "":
 		o.Phase = contract.PhaseBuilder
 	case o.Phase == "":
-		return nil, badRequest("phase: say from which phase on")
+		return nil, apitypes.BadRequest("phase: say from which phase on")
 	case o.Step != "" && o.Phase != contract.PhaseBuilder:
-		return nil, badRequest("step: steps are the builder's; leave the phase out")
+		return nil, apitypes.BadRequest("step: steps are the builder's; leave the phase out")
 	}
 	run, err := s.Store.Run(ctx, in.ID)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // OfWebhook is a request about one webhook.
@@ -121,7 +122,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	Before int64  `query:"before" minimum:"0" doc:"only those older than this delivery; a cursor is stronger"`
 	Cursor string `query:"cursor" doc:"next of the page before"`
 }) (*body[deliveryList], error) {
-	from, err := readCursor[deliveryPlace](in.Cursor)
+	from, err := param.ReadCursor[deliveryPlace](in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	list, err := s.Store.Deliveries(ctx, in.ID, store.DeliveryFilter{Status: store.DeliveryStatus(in.Status), Before: from.ID, Limit: in.Limit})
 	page := deliveryList{Deliveries: store.NotNil(list)}
 	if err == nil && len(list) == in.Limit {
-		page.Next = writeCursor(deliveryPlace{list[len(list)-1].ID})
+		page.Next = param.WriteCursor(deliveryPlace{list[len(list)-1].ID})
 	}
 	return answered(page, err)
 }

@@ -13,7 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // DefaultRequestTimeout is the longest time of a request where nothing else is said.
@@ -77,20 +79,17 @@ func (p *patient) Write(b []byte) (n int, err error) {
 // Unwrap lets http.ResponseController flush and set deadlines.
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// isText reports whether a text is one: UTF-8 without NUL.
-func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
-
 // read takes a request in whole before anything is done: its body within its
 // time and size, and nothing in it that is no text.
 func (s *server) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isText(r.URL.Path) {
-			s.answer(w, r, problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
+		if !param.IsText(r.URL.Path) {
+			s.answer(w, r, apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
 			return
 		}
 		for name, values := range r.URL.Query() {
-			if !isText(name) || !isText(strings.Join(values, "")) {
-				s.fail(w, r, badRequest("the query is no text: it holds bytes that are not UTF-8, or NUL"))
+			if !param.IsText(name) || !param.IsText(strings.Join(values, "")) {
+				s.fail(w, r, apitypes.BadRequest("the query is no text: it holds bytes that are not UTF-8, or NUL"))
 				return
 			}
 		}
@@ -118,7 +117,7 @@ func (s *server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	if !utf8.Valid(body) {
-		return nil, badRequest("the body is no text: it holds bytes that are not UTF-8")
+		return nil, apitypes.BadRequest("the body is no text: it holds bytes that are not UTF-8")
 	}
 	s.deadline(r, conn.SetReadDeadline(time.Time{}))
 	return body, nil
@@ -127,7 +126,7 @@ func (s *server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // unread says why a body was not read.
 func (s *server) unread(w http.ResponseWriter, r *http.Request, err error) {
 	var large *http.MaxBytesError
-	var bad badRequest
+	var bad apitypes.Problem
 	switch {
 	case errors.As(err, &large):
 		s.answer(w, r, tooLarge(fmt.Sprintf("Its body has more than the %d bytes allowed (server.max_body).", large.Limit)))
@@ -135,13 +134,13 @@ func (s *server) unread(w http.ResponseWriter, r *http.Request, err error) {
 		s.fail(w, r, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		s.answer(w, r, problem{Title: "The request came too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("Its body was not there after %s.", bodyTime)})
+		s.answer(w, r, apitypes.Problem{Title: "The request came too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("Its body was not there after %s.", bodyTime)})
 	default:
 		w.Header().Set("Connection", "close")
-		s.answer(w, r, problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: "Its body ended early.", Class: contract.ClassHuman, Code: contract.CodeInvalidConfig})
+		s.answer(w, r, apitypes.Problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: "Its body ended early.", Class: contract.ClassHuman, Code: contract.CodeInvalidConfig})
 	}
 }
 
-func tooLarge(detail string) problem {
-	return problem{Title: "The request is too large", Status: http.StatusRequestEntityTooLarge, Detail: detail}
+func tooLarge(detail string) apitypes.Problem {
+	return apitypes.Problem{Title: "The request is too large", Status: http.StatusRequestEntityTooLarge, Detail: detail}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 const (
@@ -45,8 +46,8 @@ func (s *server) once(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if !isText(key) || len(key) > maxKey {
-			s.fail(w, r, badRequest(fmt.Sprintf("header.%s: this is no text of at most %d bytes", KeyHeader, maxKey)))
+		if !param.IsText(key) || len(key) > maxKey {
+			s.fail(w, r, apitypes.BadRequest(fmt.Sprintf("header.%s: this is no text of at most %d bytes", KeyHeader, maxKey)))
 			return
 		}
 		if len(r.URL.Path) > maxKeyedPath {
@@ -61,7 +62,7 @@ func (s *server) once(next http.Handler) http.Handler {
 		}
 		if !owned {
 			w.Header().Set("Retry-After", onceRetry)
-			s.answer(w, r, problem{Title: "The same request is being carried out", Status: http.StatusConflict, Detail: "Ask again shortly; you get its answer then.", Code: store.CodeConflict})
+			s.answer(w, r, apitypes.Problem{Title: "The same request is being carried out", Status: http.StatusConflict, Detail: "Ask again shortly; you get its answer then.", Code: store.CodeConflict})
 			return
 		}
 		s.keyed(w, r, next, key)

@@ -15,8 +15,10 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -35,18 +37,18 @@ func (s *server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 	q := r.URL.Query()
 	l := ui.ArtifactList{Head: *h, Type: q.Get("type"), Phase: q.Get("phase"), Text: q.Get("q")}
 	for name, v := range map[string]string{"type": l.Type, "q": l.Text} {
-		if err := checkText(name, v); err != nil {
+		if err := param.CheckText(name, v); err != nil {
 			return nil, err
 		}
 	}
-	if err := oneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
+	if err := param.OneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
 		return nil, err
 	}
 	after := int64(0)
 	if v := q.Get("after"); v != "" {
 		var err error
 		if after, err = strconv.ParseInt(v, 10, 64); err != nil {
-			return nil, badRequest("after: this is no number of a file")
+			return nil, apitypes.BadRequest("after: this is no number of a file")
 		}
 	}
 	var err error
@@ -63,7 +65,7 @@ func (s *server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 // artifactTab shows a file as what its content says that it is, whatever its
 // name and type say.
 func (s *server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
-	id, err := number(r, "artifact")
+	id, err := param.Number(r, "artifact")
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +199,11 @@ func (s *server) artifactContent(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) sendContent(w http.ResponseWriter, r *http.Request) error {
-	run, err := runID(r)
+	run, err := param.ID(r)
 	if err != nil {
 		return err
 	}
-	id, err := number(r, "artifact")
+	id, err := param.Number(r, "artifact")
 	if err != nil {
 		return err
 	}
@@ -223,7 +225,7 @@ func (s *server) sendContent(w http.ResponseWriter, r *http.Request) error {
 	}
 	media := mediaOf(head)
 	if media == "" {
-		return badRequest("this file is no picture and no video; download it: /api/runs/" + url.PathEscape(r.PathValue("id")) + "/artifacts/" + url.PathEscape(r.PathValue("artifact")))
+		return apitypes.BadRequest("this file is no picture and no video; download it: /api/runs/" + url.PathEscape(r.PathValue("id")) + "/artifacts/" + url.PathEscape(r.PathValue("artifact")))
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'; base-uri 'none'")

@@ -15,9 +15,11 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -38,12 +40,12 @@ type changeSource struct {
 
 // changesTab is what a run changes in the code.
 func (s *server) changesTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return nil, err
 	}
 	view := q.Get("view")
-	if err := oneOf("view", view, []string{ui.ViewSide, ui.ViewUnified}); err != nil {
+	if err := param.OneOf("view", view, []string{ui.ViewSide, ui.ViewUnified}); err != nil {
 		return nil, err
 	}
 	c := ui.Changes{Head: *h, Step: q.Get("step"), View: view, Path: q.Get("path")}
@@ -120,11 +122,11 @@ func (s *server) changePatch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) askedPatch(r *http.Request) (patch, name string, err error) {
-	id, err := runID(r)
+	id, err := param.ID(r)
 	if err != nil {
 		return "", "", err
 	}
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return "", "", err
 	}
@@ -323,19 +325,6 @@ func healPatch(patches []contract.Artifact, heals []store.HealEvent, h store.Hea
 	return patches[i], true
 }
 
-// textQuery returns a request's query, whose values must be text.
-func textQuery(r *http.Request) (url.Values, error) {
-	q := r.URL.Query()
-	for name, values := range q {
-		for _, v := range values {
-			if err := checkText(name, v); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return q, nil
-}
-
 // mostOffset is as far as a list is asked for by number.
 const mostOffset = 10_000_000
 
@@ -346,7 +335,7 @@ func offset(q url.Values, name string) (int, error) {
 	}
 	n, err := strconv.Atoi(q.Get(name))
 	if err != nil || n < 0 || n > mostOffset {
-		return 0, badRequest(fmt.Sprintf("%s %q is no number from 0 to %d", name, q.Get(name), mostOffset))
+		return 0, apitypes.BadRequest(fmt.Sprintf("%s %q is no number from 0 to %d", name, q.Get(name), mostOffset))
 	}
 	return n, nil
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -33,7 +35,7 @@ func (s *server) chooseDiff(w http.ResponseWriter, r *http.Request) {
 
 // diffOf returns the address of the comparison, "" where there is no other run.
 func (s *server) diffOf(r *http.Request) (string, error) {
-	id, err := runID(r)
+	id, err := param.ID(r)
 	if err != nil {
 		return "", err
 	}
@@ -41,14 +43,14 @@ func (s *server) diffOf(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return "", err
 	}
 	if asked := q.Get("other"); asked != "" {
 		other, err := diff.ParseRef(asked)
 		if err != nil {
-			return "", badRequest(err.Error())
+			return "", apitypes.BadRequest(err.Error())
 		}
 		attempt, err := offset(q, "attempt")
 		if err != nil {
@@ -88,7 +90,7 @@ func diffHref(a, b diff.Ref, phase string) string {
 
 // noDiff is the page for a run with which nothing can be compared.
 func (s *server) noDiff(r *http.Request, shell ui.Shell) (templ.Component, error) {
-	id, err := runID(r)
+	id, err := param.ID(r)
 	if err != nil {
 		return nil, err
 	}
@@ -134,17 +136,17 @@ func (s *server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err e
 
 // diffRefs reads which two sides a request is about.
 func diffRefs(r *http.Request) (refs [2]diff.Ref, err error) {
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return refs, err
 	}
 	phase := contract.Phase(cmp.Or(q.Get("phase"), string(contract.PhaseTester)))
-	if err := oneOf("phase", phase, contract.Phases()); err != nil {
+	if err := param.OneOf("phase", phase, contract.Phases()); err != nil {
 		return refs, err
 	}
 	for i, names := range [2][2]string{{"id", "attempt"}, {"other", "other_attempt"}} {
 		refs[i].Phase = phase
-		if refs[i].Run, err = number(r, names[0]); err != nil {
+		if refs[i].Run, err = param.Number(r, names[0]); err != nil {
 			return refs, err
 		}
 		if refs[i].Attempt, err = offset(q, names[1]); err != nil {

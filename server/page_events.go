@@ -10,7 +10,9 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -26,14 +28,14 @@ const (
 func (s *server) eventsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q := r.URL.Query()
 	l := ui.EventList{Head: *h, Prefix: q.Get("type"), Oldest: q.Get("order") == "oldest", Live: !h.Run.Status.Terminal() || h.Run.StayingUntil != nil}
-	if err := checkText("type", l.Prefix); err != nil {
+	if err := param.CheckText("type", l.Prefix); err != nil {
 		return nil, err
 	}
 	if len(l.Prefix) > mostPrefix {
-		return nil, badRequest(fmt.Sprintf("type: at most %d characters", mostPrefix))
+		return nil, apitypes.BadRequest(fmt.Sprintf("type: at most %d characters", mostPrefix))
 	}
 	if order := q.Get("order"); order != "" && order != "oldest" && order != "newest" {
-		return nil, badRequest("order is one of [newest oldest]")
+		return nil, apitypes.BadRequest("order is one of [newest oldest]")
 	}
 	from, up, err := eventPlace(q, l)
 	if err != nil {
@@ -51,7 +53,7 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 	number := func(name string) int64 {
 		n, wrong := strconv.ParseInt(q.Get(name), 10, 64)
 		if wrong != nil {
-			err = badRequest(name + ": this is no place in the list of events")
+			err = apitypes.BadRequest(name + ": this is no place in the list of events")
 		}
 		return max(n, -n)
 	}

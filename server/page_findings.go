@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -17,7 +18,7 @@ const shownFindingRows = 100
 
 // findingsTab is what the verification of a run objected to.
 func (s *server) findingsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +26,7 @@ func (s *server) findingsTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		Head: *h, Severity: contract.Severity(q.Get("severity")), Category: contract.Category(q.Get("category")), Check: q.Get("check"), State: q.Get("state"),
 	}
 	for _, err := range []error{
-		oneOf("severity", f.Severity, ui.Severities()), oneOf("category", f.Category, contract.Categories()), oneOf("state", f.State, ui.FindingStates()),
+		param.OneOf("severity", f.Severity, ui.Severities()), param.OneOf("category", f.Category, contract.Categories()), param.OneOf("state", f.State, ui.FindingStates()),
 	} {
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // healsTab is what failed in a run, what was done about it, and what came of it.
 func (s *server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return nil, err
 	}

@@ -19,9 +19,11 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -52,7 +54,7 @@ type logRequest struct {
 func (s *server) logRequest(ctx context.Context, r *http.Request, run int64) (l logRequest, err error) {
 	q := r.URL.Query()
 	for name, values := range q {
-		if err := checkText(name, strings.Join(values, "")); err != nil {
+		if err := param.CheckText(name, strings.Join(values, "")); err != nil {
 			return l, err
 		}
 	}
@@ -61,19 +63,19 @@ func (s *server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 	}
 	switch {
 	case len(l.Search) > mostSearch:
-		return l, badRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
+		return l, apitypes.BadRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
 	case l.Level != "" && l.Level != "error":
-		return l, badRequest(fmt.Sprintf("level %q is none of [error]", ui.Cut(l.Level, 40)))
+		return l, apitypes.BadRequest(fmt.Sprintf("level %q is none of [error]", ui.Cut(l.Level, 40)))
 	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", store.LogRoleCheck}, l.Role):
-		return l, badRequest(fmt.Sprintf("role %q is none of [system user assistant tool check]", ui.Cut(l.Role, 40)))
+		return l, apitypes.BadRequest(fmt.Sprintf("role %q is none of [system user assistant tool check]", ui.Cut(l.Role, 40)))
 	}
-	if err := oneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
+	if err := param.OneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
 		return l, err
 	}
 	var id int64
 	if l.Execution != "" {
 		if id, err = strconv.ParseInt(l.Execution, 10, 64); err != nil {
-			return l, badRequest("execution: this is no number")
+			return l, apitypes.BadRequest("execution: this is no number")
 		}
 	}
 	if l.all, err = s.Store.LogExecutions(ctx, run); err != nil {
@@ -120,7 +122,7 @@ func writeLogKey(k store.LogKey) string {
 func readLogKey(text string) (k store.LogKey, err error) {
 	parts := strings.SplitN(text, ".", 5)
 	if len(parts) != 5 {
-		return k, badRequest("this is no place in a log")
+		return k, apitypes.BadRequest("this is no place in a log")
 	}
 	var n [4]int64
 	for i := range n {
@@ -129,11 +131,11 @@ func readLogKey(text string) (k store.LogKey, err error) {
 			bits = 32
 		}
 		if n[i], err = strconv.ParseInt(parts[i], 10, bits); err != nil {
-			return k, badRequest("this is no place in a log")
+			return k, apitypes.BadRequest("this is no place in a log")
 		}
 	}
 	if n[0] < 0 || n[0] > store.LogStop.At.UnixMicro() {
-		return k, badRequest("this is no place in a log")
+		return k, apitypes.BadRequest("this is no place in a log")
 	}
 	return store.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
 }
@@ -462,13 +464,13 @@ func textWindow(r *http.Request, content io.Reader) (t ui.Text, err error) {
 	from := 1
 	if v := q.Get("from"); v != "" {
 		if from, err = strconv.Atoi(v); err != nil || from < 1 {
-			return t, badRequest("from: lines are counted from 1")
+			return t, apitypes.BadRequest("from: lines are counted from 1")
 		}
 	}
 	if t.Search = q.Get("q"); len(t.Search) > mostSearch {
-		return t, badRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
+		return t, apitypes.BadRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
 	}
-	if err := checkText("q", t.Search); err != nil {
+	if err := param.CheckText("q", t.Search); err != nil {
 		return t, err
 	}
 	if from > 1 {
@@ -543,7 +545,7 @@ func (s *server) nextError(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) findError(r *http.Request) (string, error) {
-	run, err := runID(r)
+	run, err := param.ID(r)
 	if err != nil {
 		return "", err
 	}
@@ -581,7 +583,7 @@ func (s *server) findError(r *http.Request) (string, error) {
 // logText sends the log as text, page by page as it is read.
 func (s *server) logText(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	run, err := runID(r)
+	run, err := param.ID(r)
 	if err == nil {
 		_, err = s.Store.Run(ctx, run)
 	}

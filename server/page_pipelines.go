@@ -13,8 +13,10 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -41,7 +43,7 @@ func (s *server) pipelinesPage(r *http.Request, shell ui.Shell) (templ.Component
 	}
 	if len(p.Rows) > shownPipelines {
 		p.Rows = p.Rows[:shownPipelines]
-		p.Older = "/pipelines?" + with(r.URL.Query(), "cursor", writeCursor(p.Rows[shownPipelines-1].Cursor())).Encode()
+		p.Older = "/pipelines?" + with(r.URL.Query(), "cursor", param.WriteCursor(p.Rows[shownPipelines-1].Cursor())).Encode()
 	}
 	if shell.Asking > 0 && !p.Choice.Any() {
 		p.Asking, err = s.askingPipelines(ctx)
@@ -57,13 +59,13 @@ func (s *server) askingPipelines(ctx context.Context) ([]store.Pipeline, error) 
 
 // pipelineChoice reads which pipelines a request asks for.
 func pipelineChoice(r *http.Request, c *ui.PipelineChoice) (f store.PipelineFilter, err error) {
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return f, err
 	}
 	*c = ui.PipelineChoice{Status: q.Get("status"), Kind: q.Get("kind"), Abort: q.Get("abort"), Text: q.Get("text"), Time: q.Get("time")}
 	if !c.Known() {
-		return f, badRequest(fmt.Sprintf("status %q, kind %q, abort %q or time %q is none of those to choose from", c.Status, c.Kind, c.Abort, c.Time))
+		return f, apitypes.BadRequest(fmt.Sprintf("status %q, kind %q, abort %q or time %q is none of those to choose from", c.Status, c.Kind, c.Abort, c.Time))
 	}
 	f.Text, f.Abort = c.Text, contract.AbortReason(c.Abort)
 	f.Since, _ = c.Since(time.Now())
@@ -74,14 +76,14 @@ func pipelineChoice(r *http.Request, c *ui.PipelineChoice) (f store.PipelineFilt
 		ofRun := c.Kind == ui.PipelinesOfRun
 		f.ForRun = &ofRun
 	}
-	f.Before, err = readCursor[store.Cursor](q.Get("cursor"))
+	f.Before, err = param.ReadCursor[store.Cursor](q.Get("cursor"))
 	return f, err
 }
 
 // pipelinePage is one deliberation.
 func (s *server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	ctx := r.Context()
-	id, err := number(r, "id")
+	id, err := param.ID(r)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +188,7 @@ func (s *server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 
 // handoff sends the handoff of a pipeline as a file to keep.
 func (s *server) handoff(w http.ResponseWriter, r *http.Request) {
-	id, err := number(r, "id")
+	id, err := param.ID(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -206,7 +208,7 @@ func (s *server) handoff(w http.ResponseWriter, r *http.Request) {
 
 // pipelineText is one long text of a pipeline.
 func (s *server) pipelineText(r *http.Request, shell ui.Shell) (templ.Component, error) {
-	id, err := number(r, "id")
+	id, err := param.ID(r)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -55,20 +57,20 @@ func (s *server) planTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 
 func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {
 	q = ui.PlanQuery{Run: run, Step: v.Get("step"), Zoom: 100, Critical: v.Get("critical") == "1"}
-	if err := checkText("step", q.Step); err != nil {
+	if err := param.CheckText("step", q.Step); err != nil {
 		return q, err
 	}
 	for name, to := range map[string]*int64{"version": &q.Version, "against": &q.Against} {
 		if text := v.Get(name); text != "" {
 			if *to, err = strconv.ParseInt(text, 10, 64); err != nil || *to < 1 {
-				return q, badRequest(name + " is no number of a version of the plan")
+				return q, apitypes.BadRequest(name + " is no number of a version of the plan")
 			}
 		}
 	}
 	if text := v.Get("zoom"); text != "" {
 		q.Zoom, err = strconv.Atoi(text)
 		if err != nil || !slices.Contains(ui.PlanZooms(), q.Zoom) {
-			return q, badRequest("zoom: choose 50, 75, 100 or 150")
+			return q, apitypes.BadRequest("zoom: choose 50, 75, 100 or 150")
 		}
 	}
 	return q, nil

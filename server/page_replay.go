@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -31,11 +32,11 @@ func (s *server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	p, run := ui.ReplayPage{Head: *h}, h.Run
 	q := r.URL.Query()
 	for _, name := range []string{"from", "step"} {
-		if err := checkText(name, q.Get(name)); err != nil {
+		if err := param.CheckText(name, q.Get(name)); err != nil {
 			return nil, err
 		}
 	}
-	if err := oneOf("from", contract.Phase(q.Get("from")), contract.Phases()); err != nil {
+	if err := param.OneOf("from", contract.Phase(q.Get("from")), contract.Phases()); err != nil {
 		return nil, err
 	}
 	executions, err := s.Store.LogExecutions(ctx, run.ID)

@@ -9,7 +9,9 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -35,7 +37,7 @@ func (s *server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	}
 	if len(runs) > shownRuns {
 		runs = runs[:shownRuns]
-		p.Older = "/runs?" + with(r.URL.Query(), "cursor", writeCursor(runs[shownRuns-1].Cursor())).Encode()
+		p.Older = "/runs?" + with(r.URL.Query(), "cursor", param.WriteCursor(runs[shownRuns-1].Cursor())).Encode()
 	}
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
@@ -61,28 +63,23 @@ func (s *server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 
 // choiceOf reads which runs a request asks for.
 func choiceOf(r *http.Request, c *ui.Choice) (store.Filter, error) {
-	q := r.URL.Query()
-	for name, values := range q {
-		for _, v := range values {
-			if err := checkText(name, v); err != nil {
-				return store.Filter{}, err
-			}
-		}
+	q, err := param.Query(r)
+	if err != nil {
+		return store.Filter{}, err
 	}
 	*c = ui.Choice{
 		State: q.Get("state"), Phase: q.Get("phase"), Project: q.Get("project"), Error: q.Get("error"), Text: q.Get("text"), Time: q.Get("time"),
 	}
 	if !c.Known() {
-		return store.Filter{}, badRequest(fmt.Sprintf("state %q or time %q is none of those to choose from", c.State, c.Time))
+		return store.Filter{}, apitypes.BadRequest(fmt.Sprintf("state %q or time %q is none of those to choose from", c.State, c.Time))
 	}
 	f := store.Filter{
 		Status: c.Statuses(), Since: c.Since(time.Now()), Phase: contract.Phase(c.Phase), Project: c.Project, ErrorClass: contract.Class(c.Error), Text: c.Text,
 	}
-	var err error
-	if f.Before, err = readCursor[store.Cursor](q.Get("cursor")); err != nil {
+	if f.Before, err = param.ReadCursor[store.Cursor](q.Get("cursor")); err != nil {
 		return f, err
 	}
-	return f, checkFilter(f)
+	return f, param.CheckFilter(f)
 }
 
 // with returns a query with one value set.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -26,12 +27,12 @@ const (
 
 // testsTab is what the verification of a run said.
 func (s *server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
-	q, err := textQuery(r)
+	q, err := param.Query(r)
 	if err != nil {
 		return nil, err
 	}
 	t := ui.TestsPage{Head: *h, Status: contract.TestStatus(q.Get("status")), Text: q.Get("text")}
-	if err := oneOf("status", t.Status, ui.TestStatuses()); err != nil {
+	if err := param.OneOf("status", t.Status, ui.TestStatuses()); err != nil {
 		return nil, err
 	}
 	if t.From, err = offset(q, "from"); err != nil {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -68,15 +70,15 @@ func (s *server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead
 // timelineQuery reads what part of a run's time an address asks for.
 func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 	q = ui.TimelineQuery{Run: run, Gaps: v.Get("gaps") == "all", Lanes: v.Get("lanes") == "all", Table: v.Get("as") == "table", Span: v.Get("span")}
-	if err := checkText("span", q.Span); err != nil {
+	if err := param.CheckText("span", q.Span); err != nil {
 		return q, err
 	}
 	if as := v.Get("as"); as != "" && as != "table" && as != "bars" {
-		return q, badRequest("as: choose bars or table")
+		return q, apitypes.BadRequest("as: choose bars or table")
 	}
 	for _, name := range strings.FieldsFunc(v.Get("hide"), func(r rune) bool { return r == ',' }) {
 		if !slices.Contains(store.SpanKinds(), store.SpanKind(name)) {
-			return q, badRequest("hide: there is no such kind of work; choose of model, tool, test, heal, wait")
+			return q, apitypes.BadRequest("hide: there is no such kind of work; choose of model, tool, test, heal, wait")
 		}
 		if k := store.SpanKind(name); !slices.Contains(q.Hidden, k) {
 			q.Hidden = append(q.Hidden, k)
@@ -89,7 +91,7 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 		return q, err
 	}
 	if q.To < q.From || q.From < 0 {
-		return q, badRequest("from and to: both are milliseconds since the run began, and from is the earlier one")
+		return q, apitypes.BadRequest("from and to: both are milliseconds since the run began, and from is the earlier one")
 	}
 	return q, nil
 }
@@ -100,7 +102,7 @@ func milliseconds(name, text string) (time.Duration, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > longestSpan.Milliseconds() {
-		return 0, badRequest(name + " is no number of milliseconds since the run began")
+		return 0, apitypes.BadRequest(name + " is no number of milliseconds since the run began")
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -107,7 +109,7 @@ func plainShell(r *http.Request) ui.Shell {
 }
 
 // problemPage answers a problem to people.
-func (s *server) problemPage(w http.ResponseWriter, r *http.Request, p problem) {
+func (s *server) problemPage(w http.ResponseWriter, r *http.Request, p apitypes.Problem) {
 	shell := plainShell(r)
 	shell.Title = p.Title
 	s.render(w, r, p.Status, ui.Problem(shell, p.Title, p.Detail, p.Instance))
@@ -117,7 +119,7 @@ func (s *server) problemPage(w http.ResponseWriter, r *http.Request, p problem) 
 // head to read and to add to.
 func (s *server) tab(name string, content func(context.Context, *http.Request, *ui.RunHead) (templ.Component, error)) func(*http.Request, ui.Shell) (templ.Component, error) {
 	return func(r *http.Request, shell ui.Shell) (templ.Component, error) {
-		id, err := runID(r)
+		id, err := param.ID(r)
 		if err != nil {
 			return nil, err
 		}

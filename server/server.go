@@ -27,6 +27,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/version"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // Options are what the server works with.
@@ -113,7 +114,7 @@ func (s *server) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !s.ours(r):
-			s.answer(w, r, problem{
+			s.answer(w, r, apitypes.Problem{
 				Title: "This server is not asked for by this name", Status: http.StatusMisdirectedRequest,
 				Detail: "Use localhost, or add the name to server.allowed_hosts.",
 			})
@@ -203,40 +204,15 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	s.json(w, status, is)
 }
 
-// badRequest is a request that cannot be understood; its text is fit for whoever sent it.
-type badRequest string
-
-func (b badRequest) Error() string { return string(b) }
-
-// oneOf refuses a parameter that is given and none of those there are.
-func oneOf[T ~string](name string, value T, all []T) error {
-	if value == "" || slices.Contains(all, value) {
-		return nil
-	}
-	return badRequest(fmt.Sprintf("%s %q is none of %v", name, value, all))
-}
-
-// runID returns the run that a path names.
-func runID(r *http.Request) (int64, error) { return number(r, "id") }
-
-// number reads a part of a path that is a number from 1.
-func number(r *http.Request, name string) (int64, error) {
-	id, err := strconv.ParseInt(r.PathValue(name), 10, 64)
-	if err != nil || id <= 0 {
-		return 0, store.ErrNotFound // no such number was ever given
-	}
-	return id, nil
-}
-
 // getArtifact sends a file of a run. It came from a repository or a model, so
 // it is always a download and never shown.
 func (s *server) getArtifact(w http.ResponseWriter, r *http.Request) {
-	run, err := runID(r)
+	run, err := param.ID(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	id, err := number(r, "artifact")
+	id, err := param.Number(r, "artifact")
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -254,14 +230,9 @@ func (s *server) getArtifact(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, all[i])
 }
 
-type (
-	problem = apitypes.Problem
-	invalid = apitypes.Invalid
-)
-
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Allow", "GET, HEAD")
-	s.answer(w, r, problem{Title: "This can only be read", Status: http.StatusMethodNotAllowed, Detail: "Runs are started and steered with rgpt run."})
+	s.answer(w, r, apitypes.Problem{Title: "This can only be read", Status: http.StatusMethodNotAllowed, Detail: "Runs are started and steered with rgpt run."})
 }
 
 // fail answers an error; what is inside stays inside.
@@ -270,10 +241,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // told returns what a client is told of an error, and logs what it is not told.
-func (s *server) told(ctx context.Context, err error) problem {
+func (s *server) told(ctx context.Context, err error) apitypes.Problem {
 	p := problemOf(err)
 	if errors.Is(context.Cause(ctx), errLate) {
-		p = problem{Title: "It took too long", Status: http.StatusServiceUnavailable, Detail: "Nothing says how far it came; look, or ask again under the same Idempotency-Key. (server.request_timeout)"}
+		p = apitypes.Problem{Title: "It took too long", Status: http.StatusServiceUnavailable, Detail: "Nothing says how far it came; look, or ask again under the same Idempotency-Key. (server.request_timeout)"}
 	}
 	p.Instance = requestID(ctx)
 	if p.Status >= http.StatusInternalServerError && ctx.Err() == nil {
@@ -283,7 +254,7 @@ func (s *server) told(ctx context.Context, err error) problem {
 }
 
 // answer sends a problem: to people as a page, to programs as problem+json.
-func (s *server) answer(w http.ResponseWriter, r *http.Request, p problem) {
+func (s *server) answer(w http.ResponseWriter, r *http.Request, p apitypes.Problem) {
 	p.Instance = requestID(r.Context())
 	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
 		s.problemPage(w, r, p)

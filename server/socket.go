@@ -9,6 +9,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -27,7 +28,7 @@ func (s *server) followedBy(r *http.Request) (follower, error) {
 	case pipeline == "":
 		return s.followed(r, run)
 	case run != "":
-		return nil, badRequest("run and pipeline: name one of them")
+		return nil, apitypes.BadRequest("run and pipeline: name one of them")
 	}
 	return s.followedPipeline(r, pipeline)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -46,7 +47,7 @@ func (s *server) followed(r *http.Request, run string) (follower, error) {
 	}
 	after, err := strconv.ParseInt(lastID(r, "0"), 10, 64)
 	if err != nil || after < 0 {
-		return nil, badRequest("Last-Event-ID and after are numbers of events of the run")
+		return nil, apitypes.BadRequest("Last-Event-ID and after are numbers of events of the run")
 	}
 	if _, err := s.Store.Run(r.Context(), id); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (s *server) feedCursor(r *http.Request) (c store.FeedCursor, err error) {
 		c.ID, wrong = strconv.ParseInt(id, 10, 64)
 	}
 	if !ok || err != nil || wrong != nil || c.Tx < 0 || c.ID < 0 {
-		return c, badRequest("Last-Event-ID and after are ids that this stream gave")
+		return c, apitypes.BadRequest("Last-Event-ID and after are ids that this stream gave")
 	}
 	return c, nil
 }

@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/server/param"
 )
 
 // getZip sends all files of a run as one archive, made while it is sent.
 func (s *server) getZip(w http.ResponseWriter, r *http.Request) {
-	id, err := runID(r)
+	id, err := param.ID(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return

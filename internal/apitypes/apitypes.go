@@ -4,6 +4,7 @@
 package apitypes
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -41,6 +42,11 @@ type Problem struct {
 type Invalid struct {
 	At      string `json:"at" doc:"where: body.goal, query.limit"`
 	Message string `json:"message"`
+}
+
+// BadRequest is the problem with a request that is not valid.
+func BadRequest(detail string) Problem {
+	return Problem{Title: "The request cannot be understood", Status: http.StatusBadRequest, Detail: detail, Class: contract.ClassHuman, Code: contract.CodeInvalidConfig}
 }
 
 // Error makes a problem an answer of huma's.
