@@ -1,0 +1,125 @@
+// Package pages serves the dashboard: each file gathers what one page or tab shows
+// from rows and artifacts, and gives it to a template of server/ui.
+package pages
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
+	"github.com/rocketgpt/orchestrator/server/respond"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// Server serves the pages.
+type Server struct {
+	*respond.Responder
+	Store      *store.Store
+	Artifacts  *artifact.Store
+	Runs       *control.Runs
+	Health     *health.Board
+	TemporalUI string // address of the Temporal Web UI, for links; may be empty
+	Namespace  string // of Temporal
+
+	patches patchCache
+}
+
+// Register adds the routes of the pages.
+func (s *Server) Register(mux *http.ServeMux) {
+	get := func(path string, page func(*http.Request, ui.Shell) (templ.Component, error)) {
+		s.Get(mux, path, func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, page) })
+	}
+	s.Get(mux, "/static/", ui.Static(func(w http.ResponseWriter, r *http.Request) { s.Error(w, r, store.ErrNotFound) }))
+	s.Get(mux, "/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
+	get("/runs", s.runsPage)
+	get("/runs/{id}", s.tab("", s.overviewTab))
+	get("/runs/{id}/models", s.tab("models", s.modelsTab))
+	get("/agents", s.agentsPage)
+	get("/environments", s.environmentsPage)
+	get("/runs/{id}/environment", s.tab("environment", s.environmentTab))
+	get("/settings/models", s.modelsPage)
+	get("/pipelines", s.pipelinesPage)
+	get("/pipelines/{id}", s.pipelinePage)
+	get("/pipelines/{id}/texts/{ref}", s.pipelineText)
+	s.Get(mux, "/pipelines/{id}/handoff", s.handoff)
+	get("/runs/{id}/heals", s.tab("heals", s.healsTab))
+	get("/runs/{id}/changes", s.tab("changes", s.changesTab))
+	get("/runs/{id}/tests", s.tab("tests", s.testsTab))
+	get("/runs/{id}/findings", s.tab("findings", s.findingsTab))
+	get("/runs/{id}/diff/{other}", s.diffPage)
+	mux.HandleFunc("GET /runs/{id}/diff", s.chooseDiff)
+	s.Get(mux, "/runs/{id}/changes.patch", s.changePatch)
+	get("/runs/{id}/timeline", s.tab("timeline", s.timelineTab))
+	get("/runs/{id}/plan", s.tab("plan", s.planTab))
+	get("/runs/{id}/cost", s.tab("cost", s.costTab))
+	get("/runs/{id}/logs", s.tab("logs", s.logsTab))
+	get("/runs/{id}/logs/{entry}", s.tab("logs", s.logEntryTab))
+	mux.HandleFunc("GET /runs/{id}/logs/next-error", s.nextError)
+	mux.HandleFunc("GET /runs/{id}/logs/text", s.logText)
+	get("/runs/{id}/artifacts", s.tab("artifacts", s.artifactsTab))
+	get("/runs/{id}/artifacts/{artifact}", s.tab("artifacts", s.artifactTab))
+	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/content", s.artifactContent)
+	get("/runs/{id}/events", s.tab("events", s.eventsTab))
+	get("/runs/{id}/replay", s.tab("replay", s.replayTab))
+}
+
+// servePage answers with a page in its shell.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request, page func(*http.Request, ui.Shell) (templ.Component, error)) {
+	shell, err := s.shell(r)
+	if err != nil {
+		s.Error(w, r, err)
+		return
+	}
+	content, err := page(r, shell)
+	if err != nil {
+		s.Error(w, r, err)
+		return
+	}
+	s.Page(w, r, http.StatusOK, content)
+}
+
+// shell is what every page has around its content.
+func (s *Server) shell(r *http.Request) (ui.Shell, error) {
+	shell := respond.Shell(r)
+	var err error
+	if shell.Waiting, err = s.Store.Waiting(r.Context()); err != nil {
+		return shell, err
+	}
+	shell.Asking, err = s.Store.WaitingPipelines(r.Context())
+	return shell, err
+}
+
+// tab is a page of a run: its head and the content of one tab, which gets the
+// head to read and to add to.
+func (s *Server) tab(name string, content func(context.Context, *http.Request, *ui.RunHead) (templ.Component, error)) func(*http.Request, ui.Shell) (templ.Component, error) {
+	return func(r *http.Request, shell ui.Shell) (templ.Component, error) {
+		id, err := param.ID(r)
+		if err != nil {
+			return nil, err
+		}
+		shell.Section = "runs"
+		head, err := s.runHead(r.Context(), shell, id, name)
+		if err != nil {
+			return nil, err
+		}
+		inside, err := content(r.Context(), r, &head)
+		if err != nil {
+			return nil, err
+		}
+		page := ui.RunPage(head)
+		return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
+			return page.Render(templ.WithChildren(ctx, inside), w)
+		}), nil
+	}
+}
+
+// stream is the address of the stream that keeps a run's page live.
+func streamOf(id, seq int64) string { return fmt.Sprintf("/api/runs/%d/stream?after=%d", id, seq) }
