@@ -61,8 +61,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}
-	s.Get(mux, "/api/runs/{id}/artifacts/{artifact}", s.getArtifact)
-	s.Get(mux, "/api/runs/{id}/zip", s.getZip)
+	s.Get(mux, "/api/runs/{id}/artifacts/{artifact}", s.Handle(s.getArtifact))
+	s.Get(mux, "/api/runs/{id}/zip", s.Handle(s.getZip))
 }
 
 // schemaName names the schema of a type. Comparisons have findings, tests and

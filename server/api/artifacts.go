@@ -18,62 +18,56 @@ import (
 
 // getArtifact sends a file of a run. It came from a repository or a model, so
 // it is always a download and never shown.
-func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	id, err := param.Number(r, "artifact")
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	all, err := s.Store.Artifacts(r.Context(), run)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	i := slices.IndexFunc(all, func(a contract.Artifact) bool { return a.ID == id })
 	if i < 0 {
-		s.Error(w, r, store.ErrNotFound)
-		return
+		return store.ErrNotFound
 	}
-	s.Download(w, r, s.Artifacts, all[i])
+	return s.Download(w, r, s.Artifacts, all[i])
 }
 
 // getZip sends all files of a run as one archive, made while it is sent.
-func (s *Server) getZip(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getZip(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	if _, err := s.Store.Run(r.Context(), id); err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	all, err := s.Store.Artifacts(r.Context(), id)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", "application/zip")
 	w.Header().Set("Content-Disposition", respond.Attachment(fmt.Sprintf("run-%d.zip", id)))
 	if r.Method == http.MethodHead {
-		return
+		return nil
 	}
 	out := zip.NewWriter(middleware.LiftTimeout(w, r, s.Log))
 	for _, a := range all {
 		if err := s.pack(r, out, a); err != nil {
 			// Without its end the archive is seen to be broken.
 			s.Log.ErrorContext(r.Context(), "An archive ended early", "request", middleware.RequestID(r.Context()), "run", id, "artifact", a.Name, "error", err)
-			return
+			return nil
 		}
 	}
 	if err := out.Close(); err != nil {
 		s.Log.InfoContext(r.Context(), "A client went away", "error", err)
 	}
+	return nil
 }
 
 // pack adds a file to an archive under a name that stays below the folder in

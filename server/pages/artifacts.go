@@ -192,13 +192,7 @@ func zipEntries(file io.ReaderAt, size int64) ([]ui.ZipEntry, string) {
 // artifactContent sends a picture or a video as what its content says that it is,
 // also parts of it. Nothing else of others is ever shown by a browser: it is a
 // download. Opened by itself, what is sent may run and load nothing.
-func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) {
-	if err := s.sendContent(w, r); err != nil {
-		s.Error(w, r, err)
-	}
-}
-
-func (s *Server) sendContent(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {
 		return err

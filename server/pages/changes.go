@@ -113,14 +113,14 @@ func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 
 // changePatch sends a change as a patch, as it is shown: without secrets, and with
 // binary files by their names alone where it is not a release's.
-func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) {
+func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
 	patch, name, err := s.askedPatch(r)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Disposition", respond.Attachment(name))
 	s.Write(w, http.StatusOK, "text/plain; charset=utf-8", []byte(patch))
+	return nil
 }
 
 func (s *Server) askedPatch(r *http.Request) (patch, name string, err error) {

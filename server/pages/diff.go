@@ -20,17 +20,16 @@ import (
 // chooseDiff leads to the comparison of a run with the one that is named, by
 // default with the run that it was forked from or that came before it in its
 // project. The other one is the first side: what is worse in this run is told.
-func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) {
+func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
 	to, err := s.diffOf(r)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	if to == "" {
-		s.servePage(w, r, s.noDiff)
-		return
+		return s.page(s.noDiff)(w, r)
 	}
 	http.Redirect(w, r, to, http.StatusFound)
+	return nil
 }
 
 // diffOf returns the address of the comparison, "" where there is no other run.

@@ -537,31 +537,22 @@ func readLine(r *bufio.Reader) (line []byte, rest int64, err error) {
 }
 
 // nextError leads to the next thing that went wrong after a place.
-func (s *Server) nextError(w http.ResponseWriter, r *http.Request) {
-	to, err := s.findError(r)
-	if err != nil {
-		s.Error(w, r, err)
-		return
-	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
-}
-
-func (s *Server) findError(r *http.Request) (string, error) {
+func (s *Server) nextError(w http.ResponseWriter, r *http.Request) error {
 	run, err := param.ID(r)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if _, err := s.Store.Run(r.Context(), run); err != nil {
-		return "", err
+		return err
 	}
 	l, err := s.logRequest(r.Context(), r, run)
 	if err != nil {
-		return "", err
+		return err
 	}
 	from := store.LogStart
 	if v := r.URL.Query().Get("after"); v != "" {
 		if from, err = readLogKey(v); err != nil {
-			return "", err
+			return err
 		}
 	}
 	l.Level, l.Search, l.Role = "error", "", ""
@@ -573,29 +564,30 @@ func (s *Server) findError(r *http.Request) (string, error) {
 		found, err = s.Store.LogWindow(r.Context(), q)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	l.Level = ""
-	if len(found.Keys) == 0 {
-		return l.address(run, "logs", "level", "error"), nil
+	to := l.address(run, "logs", "level", "error")
+	if len(found.Keys) > 0 {
+		to = l.address(run, "logs", "at", writeLogKey(found.Keys[0])) + "#" + entryID(found.Keys[0])
 	}
-	return l.address(run, "logs", "at", writeLogKey(found.Keys[0])) + "#" + entryID(found.Keys[0]), nil
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
 }
 
 // logText sends the log as text, page by page as it is read.
-func (s *Server) logText(w http.ResponseWriter, r *http.Request) {
+func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	run, err := param.ID(r)
-	if err == nil {
-		_, err = s.Store.Run(ctx, run)
-	}
-	var l logRequest
-	if err == nil {
-		l, err = s.logRequest(ctx, r, run)
-	}
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
+	}
+	if _, err = s.Store.Run(ctx, run); err != nil {
+		return err
+	}
+	l, err := s.logRequest(ctx, r, run)
+	if err != nil {
+		return err
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", respond.Attachment(fmt.Sprintf("run-%d.log", run)))
@@ -608,10 +600,10 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			s.Log.InfoContext(ctx, "A log ended early", "request", middleware.RequestID(ctx), "run", run, "error", err)
 			fmt.Fprintln(w, "\n=== The log could not be read to its end; ask for it again.") // nobody is left to tell if this fails
-			return
+			return nil
 		}
 		if !page.More {
-			return
+			return nil
 		}
 		from = page.Next
 	}

@@ -34,9 +34,7 @@ type Server struct {
 
 // Register adds the routes of the pages.
 func (s *Server) Register(mux *http.ServeMux) {
-	get := func(path string, page func(*http.Request, ui.Shell) (templ.Component, error)) {
-		s.Get(mux, path, func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, page) })
-	}
+	get := func(path string, p page) { s.Get(mux, path, s.Handle(s.page(p))) }
 	s.Get(mux, "/static/", ui.Static(func(w http.ResponseWriter, r *http.Request) { s.Error(w, r, store.ErrNotFound) }))
 	s.Get(mux, "/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
 	get("/runs", s.runsPage)
@@ -49,41 +47,45 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/pipelines", s.pipelinesPage)
 	get("/pipelines/{id}", s.pipelinePage)
 	get("/pipelines/{id}/texts/{ref}", s.pipelineText)
-	s.Get(mux, "/pipelines/{id}/handoff", s.handoff)
+	s.Get(mux, "/pipelines/{id}/handoff", s.Handle(s.handoff))
 	get("/runs/{id}/heals", s.tab("heals", s.healsTab))
 	get("/runs/{id}/changes", s.tab("changes", s.changesTab))
 	get("/runs/{id}/tests", s.tab("tests", s.testsTab))
 	get("/runs/{id}/findings", s.tab("findings", s.findingsTab))
 	get("/runs/{id}/diff/{other}", s.diffPage)
-	mux.HandleFunc("GET /runs/{id}/diff", s.chooseDiff)
-	s.Get(mux, "/runs/{id}/changes.patch", s.changePatch)
+	mux.HandleFunc("GET /runs/{id}/diff", s.Handle(s.chooseDiff))
+	s.Get(mux, "/runs/{id}/changes.patch", s.Handle(s.changePatch))
 	get("/runs/{id}/timeline", s.tab("timeline", s.timelineTab))
 	get("/runs/{id}/plan", s.tab("plan", s.planTab))
 	get("/runs/{id}/cost", s.tab("cost", s.costTab))
 	get("/runs/{id}/logs", s.tab("logs", s.logsTab))
 	get("/runs/{id}/logs/{entry}", s.tab("logs", s.logEntryTab))
-	mux.HandleFunc("GET /runs/{id}/logs/next-error", s.nextError)
-	mux.HandleFunc("GET /runs/{id}/logs/text", s.logText)
+	mux.HandleFunc("GET /runs/{id}/logs/next-error", s.Handle(s.nextError))
+	mux.HandleFunc("GET /runs/{id}/logs/text", s.Handle(s.logText))
 	get("/runs/{id}/artifacts", s.tab("artifacts", s.artifactsTab))
 	get("/runs/{id}/artifacts/{artifact}", s.tab("artifacts", s.artifactTab))
-	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/content", s.artifactContent)
+	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/content", s.Handle(s.artifactContent))
 	get("/runs/{id}/events", s.tab("events", s.eventsTab))
 	get("/runs/{id}/replay", s.tab("replay", s.replayTab))
 }
 
-// servePage answers with a page in its shell.
-func (s *Server) servePage(w http.ResponseWriter, r *http.Request, page func(*http.Request, ui.Shell) (templ.Component, error)) {
-	shell, err := s.shell(r)
-	if err != nil {
-		s.Error(w, r, err)
-		return
+// page returns the content of a page in its shell.
+type page func(*http.Request, ui.Shell) (templ.Component, error)
+
+// page answers with a page.
+func (s *Server) page(p page) respond.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		shell, err := s.shell(r)
+		if err != nil {
+			return err
+		}
+		content, err := p(r, shell)
+		if err != nil {
+			return err
+		}
+		s.Page(w, r, http.StatusOK, content)
+		return nil
 	}
-	content, err := page(r, shell)
-	if err != nil {
-		s.Error(w, r, err)
-		return
-	}
-	s.Page(w, r, http.StatusOK, content)
 }
 
 // shell is what every page has around its content.
@@ -99,7 +101,7 @@ func (s *Server) shell(r *http.Request) (ui.Shell, error) {
 
 // tab is a page of a run: its head and the content of one tab, which gets the
 // head to read and to add to.
-func (s *Server) tab(name string, content func(context.Context, *http.Request, *ui.RunHead) (templ.Component, error)) func(*http.Request, ui.Shell) (templ.Component, error) {
+func (s *Server) tab(name string, content func(context.Context, *http.Request, *ui.RunHead) (templ.Component, error)) page {
 	return func(r *http.Request, shell ui.Shell) (templ.Component, error) {
 		id, err := param.ID(r)
 		if err != nil {

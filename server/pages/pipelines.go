@@ -187,23 +187,20 @@ func (s *Server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 }
 
 // handoff sends the handoff of a pipeline as a file to keep.
-func (s *Server) handoff(w http.ResponseWriter, r *http.Request) {
+func (s *Server) handoff(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	p, err := s.Store.Pipeline(r.Context(), id)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	file, err := s.handoffOf(r.Context(), p)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
-	s.Download(w, r, s.Artifacts, file)
+	return s.Download(w, r, s.Artifacts, file)
 }
 
 // pipelineText is one long text of a pipeline.

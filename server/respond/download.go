@@ -14,22 +14,22 @@ import (
 )
 
 // Download sends an artifact as a file to keep.
-func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *artifact.Store, a contract.Artifact) {
+func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *artifact.Store, a contract.Artifact) error {
 	content, err := files.Reader(r.Context(), a.Digest)
 	if err != nil {
-		res.Error(w, r, err)
-		return
+		return err
 	}
 	defer content.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", Attachment(a.Name))
 	w.Header().Set("Content-Length", strconv.FormatInt(a.Size, 10))
 	if r.Method == http.MethodHead {
-		return
+		return nil
 	}
 	if _, err := io.Copy(middleware.LiftTimeout(w, r, res.Log), content); err != nil {
 		res.Log.Info("A download ended early", "run", a.RunID, "artifact", a.Name, "error", err)
 	}
+	return nil
 }
 
 // Attachment returns the Content-Disposition that offers a file under the last

@@ -20,6 +20,18 @@ import (
 // Responder writes responses, and logs those that fail.
 type Responder struct{ Log *slog.Logger }
 
+// Handler answers a request, or returns an error to answer it with.
+type Handler func(http.ResponseWriter, *http.Request) error
+
+// Handle makes a handler one of net/http's.
+func (res *Responder) Handle(h Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			res.Error(w, r, err)
+		}
+	}
+}
+
 // Get routes GET requests to a handler and refuses other methods.
 func (res *Responder) Get(mux *http.ServeMux, path string, h http.HandlerFunc) {
 	mux.HandleFunc("GET "+path, h)

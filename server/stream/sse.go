@@ -15,11 +15,10 @@ import (
 
 // sse sends the events of a run, of a pipeline, or of all runs as server-sent
 // events until the client goes away.
-func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline string) {
+func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline string) error {
 	follow, err := s.follow(r, run, pipeline)
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	w = middleware.LiftTimeout(w, r, s.Log)
 	out := http.NewResponseController(w)
@@ -41,7 +40,7 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 	}
 	defer telemetry.StreamOpened(telemetry.StreamSSE)()
 	if write("retry: 1000\n\n") != nil {
-		return
+		return nil
 	}
 	failed := make(chan error, 1)
 	go func() {
@@ -72,14 +71,14 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedBroken)
 				s.Log.ErrorContext(r.Context(), "A stream ended early", "request", middleware.RequestID(r.Context()), "error", err)
 			}
-			return
+			return nil
 		}
 		if err != nil {
 			telemetry.CountSlowStream(telemetry.StreamSSE, err)
 			cancel()
 			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or went away",
 				"request", middleware.RequestID(r.Context()), "error", err, "reading_ended_with", <-failed)
-			return
+			return nil
 		}
 	}
 }

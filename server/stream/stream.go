@@ -42,10 +42,11 @@ func New(res *respond.Responder, events *store.Store, runs *control.Runs) *Serve
 
 // Register adds the routes of the streams.
 func (s *Server) Register(mux *http.ServeMux) {
-	s.Get(mux, "/api/runs/{id}/stream", func(w http.ResponseWriter, r *http.Request) { s.sse(w, r, r.PathValue("id"), "") })
-	s.Get(mux, "/api/pipelines/{id}/stream", func(w http.ResponseWriter, r *http.Request) { s.sse(w, r, "", r.PathValue("id")) })
-	s.Get(mux, "/api/stream", func(w http.ResponseWriter, r *http.Request) { s.sse(w, r, "", "") })
-	s.Get(mux, "/ws", s.websocket)
+	get := func(path string, h respond.Handler) { s.Get(mux, path, s.Handle(h)) }
+	get("/api/runs/{id}/stream", func(w http.ResponseWriter, r *http.Request) error { return s.sse(w, r, r.PathValue("id"), "") })
+	get("/api/pipelines/{id}/stream", func(w http.ResponseWriter, r *http.Request) error { return s.sse(w, r, "", r.PathValue("id")) })
+	get("/api/stream", func(w http.ResponseWriter, r *http.Request) error { return s.sse(w, r, "", "") })
+	get("/ws", s.websocket)
 }
 
 // opened returns a context for a stream that ends with the given one, or when the

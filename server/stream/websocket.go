@@ -22,12 +22,11 @@ type message struct {
 
 // websocket sends events over a WebSocket: those of the run or the pipeline in the
 // query, else of all runs. It does not read what a client sends.
-func (s *Server) websocket(w http.ResponseWriter, r *http.Request) {
+func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	follow, err := s.follow(r, q.Get("run"), q.Get("pipeline"))
 	if err != nil {
-		s.Error(w, r, err)
-		return
+		return err
 	}
 	middleware.LiftTimeout(w, r, s.Log)
 	middleware.LimitSendBuffer(r, s.Log)
@@ -35,7 +34,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.Log.InfoContext(r.Context(), "No WebSocket came about", "request", middleware.RequestID(r.Context()), "error", err)
-		return
+		return nil
 	}
 	defer func() { _ = conn.CloseNow() }()
 	defer telemetry.StreamOpened(telemetry.StreamWebSocket)()
@@ -66,6 +65,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close(websocket.StatusTryAgainLater, "a part of the system is away; go on after the last id")
 	}
 	s.Log.InfoContext(r.Context(), "A WebSocket ended", "request", middleware.RequestID(r.Context()), "error", err)
+	return nil
 }
 
 // ping ends a stream whose client went away without closing the connection.
