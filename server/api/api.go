@@ -4,6 +4,9 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -66,14 +69,14 @@ func (s *Server) Register(mux *http.ServeMux) {
 }
 
 // schemaName names the schema of a type. Comparisons have findings, tests and
-// the like of their own.
+// the like of their own: the names of theirs, and of rows, begin with the package.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	for _, pkg := range []string{"diff", "store"} {
-		if strings.HasSuffix(t.PkgPath(), "/"+pkg) && !strings.Contains(t.Name(), "[") {
+		if strings.Contains(t.PkgPath()+"/", "/"+pkg+"/") && !strings.Contains(t.Name(), "[") {
 			return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 		}
 	}
@@ -167,4 +170,19 @@ func given[T any](body *T) (b T) {
 		b = *body
 	}
 	return b
+}
+
+// Keyed is a request that is carried out once under a key (middleware.Idempotency).
+type Keyed struct {
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key and body are one request, however often it is sent, and get one answer for 24 h"`
+}
+
+// id returns what names the thing that a request makes, the same for the same
+// key; empty without one.
+func (k Keyed) id(what string, of ...int64) string {
+	if k.Key == "" {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v %s", what, of, k.Key))
+	return what + "/" + hex.EncodeToString(sum[:16])
 }

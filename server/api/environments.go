@@ -64,10 +64,8 @@ func (s *Server) findEnvironment(ctx context.Context, in *struct {
 	Keyed
 	Body apitypes.FindRequest
 }) (*body[control.FoundEnvironment], error) {
-	for _, field := range [][2]string{{"repo", in.Body.Repo}, {"base", in.Body.Base}} {
-		if err := param.CheckText(field[0], field[1]); err != nil {
-			return nil, err
-		}
+	if err := param.CheckText("repo", in.Body.Repo, "base", in.Body.Base); err != nil {
+		return nil, err
 	}
 	return answered(s.Runs.FindEnvironment(ctx, in.Body.Repo, in.Body.Base))
 }

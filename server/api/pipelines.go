@@ -78,10 +78,8 @@ func (s *Server) spawn(ctx context.Context, in *struct {
 	Body apitypes.SpawnRequest
 }) (*body[apitypes.SpawnedPipeline], error) {
 	b := in.Body
-	for _, field := range [][2]string{{"project", b.Project}, {"Idempotency-Key", in.Key}} {
-		if err := param.CheckText(field[0], field[1]); err != nil {
-			return nil, err
-		}
+	if err := param.CheckText("project", b.Project, "Idempotency-Key", in.Key); err != nil {
+		return nil, err
 	}
 	made, err := s.pipelines().Spawn(ctx, control.Spawning{
 		Objective: b.Objective, Task: b.Task, Project: b.Project, AutoContinue: b.AutoContinue, ForceGamma: b.ForceGamma,

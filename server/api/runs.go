@@ -167,15 +167,12 @@ func createdOf(c control.Created) apitypes.CreatedRun {
 
 func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.CreatedRun], error) {
 	b := in.Body
-	for _, field := range [][2]string{{"repo", b.Repo}, {"base", b.Base}, {"project", b.Project}, {"remote", b.Remote}, {"environment", b.Environment}, {"Idempotency-Key", in.Key}} {
-		if err := param.CheckText(field[0], field[1]); err != nil {
-			return nil, err
-		}
-	}
+	texts := []string{"repo", b.Repo, "base", b.Base, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "Idempotency-Key", in.Key}
 	for key, value := range b.Settings {
-		if err := param.CheckText("settings", key+value); err != nil {
-			return nil, err
-		}
+		texts = append(texts, "settings", key+value)
+	}
+	if err := param.CheckText(texts...); err != nil {
+		return nil, err
 	}
 	made, err := s.Runs.Create(ctx, control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,

@@ -36,10 +36,8 @@ const (
 func (s *Server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	q := r.URL.Query()
 	l := ui.ArtifactList{Head: *h, Type: q.Get("type"), Phase: q.Get("phase"), Text: q.Get("q")}
-	for name, v := range map[string]string{"type": l.Type, "q": l.Text} {
-		if err := param.CheckText(name, v); err != nil {
-			return nil, err
-		}
+	if err := param.CheckText("type", l.Type, "q", l.Text); err != nil {
+		return nil, err
 	}
 	if err := param.OneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
 		return nil, err

@@ -114,48 +114,42 @@ func fillFiles(c *ui.Changes, all []ui.ChangedFile, one string) error {
 // changePatch sends a change as a patch, as it is shown: without secrets, and with
 // binary files by their names alone where it is not a release's.
 func (s *Server) changePatch(w http.ResponseWriter, r *http.Request) error {
-	patch, name, err := s.askedPatch(r)
+	id, err := param.ID(r)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Disposition", respond.Attachment(name))
-	s.Write(w, http.StatusOK, "text/plain; charset=utf-8", []byte(patch))
-	return nil
-}
-
-func (s *Server) askedPatch(r *http.Request) (patch, name string, err error) {
-	id, err := param.ID(r)
-	if err != nil {
-		return "", "", err
-	}
 	q, err := param.Query(r)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	run, err := s.Store.Run(r.Context(), id)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	sources, err := s.changeSources(r.Context(), run)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	source, err := sourceNamed(sources, q.Get("step"))
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	p, err := source.load(r.Context())
 	switch {
 	case errors.Is(err, artifact.ErrNotFound):
-		return "", "", store.ErrNotFound
-	case err == nil && p.cut: // half a patch must not be taken for the whole
-		return "", "", fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change is larger than the %s that are put together here; the artifacts of run %d have all of it", ui.Size(shownPatchBytes), id)
+		return store.ErrNotFound
+	case err != nil:
+		return err
+	case p.cut: // half a patch must not be taken for the whole
+		return fault.New(contract.ClassHuman, contract.CodeTooLarge, "this change is larger than the %s that are put together here; the artifacts of run %d have all of it", ui.Size(shownPatchBytes), id)
 	}
-	name = fmt.Sprintf("run-%d.patch", id)
+	name := fmt.Sprintf("run-%d.patch", id)
 	if source.Name != "" {
 		name = fmt.Sprintf("run-%d-%s.patch", id, source.Name)
 	}
-	return p.text, name, err
+	w.Header().Set("Content-Disposition", respond.Attachment(name))
+	s.Write(w, http.StatusOK, "text/plain; charset=utf-8", []byte(p.text))
+	return nil
 }
 
 // patchProblem says for people why a change cannot be shown.

@@ -21,53 +21,43 @@ import (
 // default with the run that it was forked from or that came before it in its
 // project. The other one is the first side: what is worse in this run is told.
 func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
-	to, err := s.diffOf(r)
+	id, err := param.ID(r)
 	if err != nil {
 		return err
 	}
-	if to == "" {
-		return s.page(s.noDiff)(w, r)
-	}
-	http.Redirect(w, r, to, http.StatusFound)
-	return nil
-}
-
-// diffOf returns the address of the comparison, "" where there is no other run.
-func (s *Server) diffOf(r *http.Request) (string, error) {
-	id, err := param.ID(r)
-	if err != nil {
-		return "", err
-	}
 	run, err := s.Store.Run(r.Context(), id)
 	if err != nil {
-		return "", err
+		return err
 	}
 	q, err := param.Query(r)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if asked := q.Get("other"); asked != "" {
 		other, err := diff.ParseRef(asked)
 		if err != nil {
-			return "", apitypes.BadRequest(err.Error())
+			return apitypes.BadRequest(err.Error())
 		}
 		attempt, err := offset(q, "attempt")
 		if err != nil {
-			return "", err
+			return err
 		}
-		return diffHref(diff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), nil
+		http.Redirect(w, r, diffHref(diff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), http.StatusFound)
+		return nil
 	}
 	before, err := s.Store.Neighbour(r.Context(), id)
 	if fork := run.Settings.Fork; fork != nil {
 		before = fork.RunID
 	}
-	if err != nil || before == 0 {
-		return "", err
+	if err != nil {
+		return err
 	}
-	if before > id { // the first of its project: what came after it is compared with it
-		return diffHref(diff.Ref{Run: id}, diff.Ref{Run: before}, ""), nil
+	if before == 0 {
+		return s.page(s.noDiff)(w, r)
 	}
-	return diffHref(diff.Ref{Run: before}, diff.Ref{Run: id}, ""), nil
+	// The first of its project is compared with what came after it.
+	http.Redirect(w, r, diffHref(diff.Ref{Run: min(before, id)}, diff.Ref{Run: max(before, id)}, ""), http.StatusFound)
+	return nil
 }
 
 func diffHref(a, b diff.Ref, phase string) string {

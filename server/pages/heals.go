@@ -60,10 +60,7 @@ func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 			HealEvent: heal, Out: heal.Output(),
 			Temporal: devstack.WorkflowURL(s.TemporalUI, s.Namespace, contract.HealWorkflowID(id, heal.Number), ""),
 		}
-		if i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.ID == heal.ExecutionID }); i >= 0 {
-			card.Failed = &executions[i]
-		}
-		card.Patch = card.Out.Diff
+		card.Failed, card.Patch = withID(executions, heal.ExecutionID), card.Out.Diff
 		if a, ok := healPatch(patches, all, heal); ok {
 			card.PatchDigest = a.Digest
 			patch, err := s.storedPatch(ctx, a.Digest)
@@ -125,9 +122,13 @@ func pathOf(heals []store.HealEvent, asked []store.Intervention, executions []st
 		path = append(path, ui.PathNode{Attempt: e})
 	}
 	for i, m := range moments {
+		until := int64(math.MaxInt64)
+		if i+1 < len(moments) {
+			until = began(moments[i+1])
+		}
 		if m.ask != nil {
 			path = append(path, ui.PathNode{Asked: m.ask})
-			attempt(firstAfter(executions, m.ask.Phase, "", m.ask.ResolvedAt != nil, began(m), nextBegan(moments[i+1:], began)))
+			attempt(firstAfter(executions, m.ask.Phase, "", m.ask.ResolvedAt != nil, began(m), until))
 			continue
 		}
 		attempt(withID(executions, m.heal.ExecutionID))
@@ -137,22 +138,19 @@ func pathOf(heals []store.HealEvent, asked []store.Intervention, executions []st
 		if back != m.heal.Phase {
 			step = ""
 		}
-		attempt(firstAfter(executions, back, step, true, began(m), nextBegan(moments[i+1:], began)))
+		attempt(firstAfter(executions, back, step, true, began(m), until))
 	}
 	return path
 }
 
-func nextBegan[M any](rest []M, began func(M) int64) int64 {
-	const never = math.MaxInt64
-	if len(rest) == 0 {
-		return never
-	}
-	return began(rest[0])
+func withID(executions []store.Execution, id int64) *store.Execution {
+	return first(executions, func(e store.Execution) bool { return e.ID == id })
 }
 
-func withID(executions []store.Execution, id int64) *store.Execution {
-	if i := slices.IndexFunc(executions, func(e store.Execution) bool { return e.ID == id }); i >= 0 {
-		return &executions[i]
+// first returns the first element that is meant; nil: none is.
+func first[T any](all []T, meant func(T) bool) *T {
+	if i := slices.IndexFunc(all, meant); i >= 0 {
+		return &all[i]
 	}
 	return nil
 }
@@ -168,8 +166,8 @@ func firstAfter(executions []store.Execution, phase contract.Phase, step string,
 		return e.Phase == phase && e.Step == step && at >= from && at < to
 	}
 	for _, wanted := range []string{step, ""} {
-		if i := slices.IndexFunc(executions, func(e store.Execution) bool { return fits(e, wanted) }); i >= 0 {
-			return &executions[i]
+		if e := first(executions, func(e store.Execution) bool { return fits(e, wanted) }); e != nil {
+			return e
 		}
 	}
 	return nil

@@ -54,11 +54,9 @@ type logRequest struct {
 }
 
 func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l logRequest, err error) {
-	q := r.URL.Query()
-	for name, values := range q {
-		if err := param.CheckText(name, strings.Join(values, "")); err != nil {
-			return l, err
-		}
+	q, err := param.Query(r)
+	if err != nil {
+		return l, err
 	}
 	l.LogChoice = ui.LogChoice{
 		Phase: q.Get("phase"), Agent: q.Get("agent"), Step: q.Get("step"), Execution: q.Get("execution"), Role: q.Get("role"), Level: q.Get("level"), Search: q.Get("q"),

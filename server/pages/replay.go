@@ -31,10 +31,8 @@ const (
 func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
 	p, run := ui.ReplayPage{Head: *h}, h.Run
 	q := r.URL.Query()
-	for _, name := range []string{"from", "step"} {
-		if err := param.CheckText(name, q.Get(name)); err != nil {
-			return nil, err
-		}
+	if err := param.CheckText("from", q.Get("from"), "step", q.Get("step")); err != nil {
+		return nil, err
 	}
 	if err := param.OneOf("from", contract.Phase(q.Get("from")), contract.Phases()); err != nil {
 		return nil, err

@@ -171,12 +171,9 @@ func without(cases, others []store.Case) (out []store.Case) {
 
 // logOf returns the output of a check among the files of its execution.
 func logOf(files []contract.Artifact, c store.Check) *contract.Artifact {
-	for i, f := range files {
-		if f.Type == contract.ArtifactLog && f.Digest == c.LogDigest && strings.HasSuffix(f.Name, "/"+c.Result.Check.ID+"/output.log") {
-			return &files[i]
-		}
-	}
-	return nil
+	return first(files, func(f contract.Artifact) bool {
+		return f.Type == contract.ArtifactLog && f.Digest == c.LogDigest && strings.HasSuffix(f.Name, "/"+c.Result.Check.ID+"/output.log")
+	})
 }
 
 // besideTests puts screenshots, videos and traces beside the tests that their

@@ -33,10 +33,8 @@ func Number(r *http.Request, name string) (int64, error) {
 func Query(r *http.Request) (url.Values, error) {
 	q := r.URL.Query()
 	for name, values := range q {
-		for _, v := range values {
-			if err := CheckText(name, v); err != nil {
-				return nil, err
-			}
+		if err := CheckText(name, strings.Join(values, "")); err != nil {
+			return nil, err
 		}
 	}
 	return q, nil
@@ -53,20 +51,20 @@ func OneOf[T ~string](name string, value T, all []T) error {
 // IsText reports whether a string is text: UTF-8 without NUL.
 func IsText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// CheckText refuses a parameter that is not text.
-func CheckText(name, text string) error {
-	if !IsText(text) {
-		return apitypes.BadRequest(name + " is no text: it holds bytes that are not UTF-8, or NUL")
+// CheckText refuses parameters, given as name and value, that are not text.
+func CheckText(pairs ...string) error {
+	for i := 1; i < len(pairs); i += 2 {
+		if !IsText(pairs[i]) {
+			return apitypes.BadRequest(pairs[i-1] + " is no text: it holds bytes that are not UTF-8, or NUL")
+		}
 	}
 	return nil
 }
 
 // CheckFilter refuses a filter that no run can match.
 func CheckFilter(f store.Filter) error {
-	for _, text := range [][2]string{{"project", f.Project}, {"text", f.Text}} {
-		if err := CheckText(text[0], text[1]); err != nil {
-			return err
-		}
+	if err := CheckText("project", f.Project, "text", f.Text); err != nil {
+		return err
 	}
 	for _, status := range f.Status {
 		if err := OneOf("status", status, contract.Statuses()); err != nil {
