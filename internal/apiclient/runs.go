@@ -100,7 +100,7 @@ func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Pha
 // File opens a file of a run. The caller closes it. One that stands still for too
 // long, or ends early, ends with an error.
 func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
-	resp, err := c.flow(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
+	resp, err := c.openStream(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
 	if err != nil {
 		return nil, err
 	}
