@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -67,7 +68,7 @@ func newHouse(t *testing.T, rules string) *house {
 	db, err := store.Open(t.Context(), h.url, store.Options{MaxConns: 4})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	h.Activities = &activities.Activities{Store: db, Config: cfg, DataDir: dir}
+	h.Activities = &activities.Activities{Store: db, Views: views.New(db), Config: cfg, DataDir: dir}
 	log, _, err := telemetry.NewLogger(telemetry.LogOptions{Console: t.Output()})
 	require.NoError(t, err)
 	h.Log = log
@@ -335,7 +336,7 @@ func TestVerificationRunsOnACleanCheckoutAndARedTestIsAResult(t *testing.T) {
 	report := verify(broken)
 	require.NotNil(t, report.Failure)
 	require.Equal(t, contract.ClassAssertion, report.Failure.Class)
-	details, err := h.Store.RunDetails(t.Context(), h.run.ID)
+	details, err := h.Views.RunDetails(t.Context(), h.run.ID)
 	require.NoError(t, err)
 	require.Contains(t, string(details.TesterOutput), `"results"`)
 }
@@ -528,7 +529,7 @@ func TestAStepIsToldWhatThePlanSaysThatItsRunFroze(t *testing.T) {
 	}
 	require.NotContains(t, told(h.run.PlanID), "another thing")
 	require.Contains(t, told(edited), "another thing")
-	details, err := h.Store.RunDetails(t.Context(), h.run.ID)
+	details, err := h.Views.RunDetails(t.Context(), h.run.ID)
 	require.NoError(t, err)
 	require.NotContains(t, string(details.PlannerOutput), "never accepted")
 }

@@ -46,7 +46,7 @@ func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 	// tried counts the runs that carried the set-up out: each keeps its output.
 	tried := func(runs []int64) (n int) {
 		for _, id := range runs {
-			details, err := h.Store.RunDetails(t.Context(), id)
+			details, err := h.Views.RunDetails(t.Context(), id)
 			require.NoError(t, err)
 			for _, a := range details.Artifacts {
 				if strings.HasSuffix(a.Name, "/setup.log") {

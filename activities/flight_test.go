@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // gate stands before the scripted model and holds each request until it is
@@ -246,7 +247,7 @@ func (h *house) otherWorker() *activities.Activities {
 	require.NoError(h.t, err)
 	h.t.Cleanup(db.Close)
 	return &activities.Activities{
-		Store: db, Model: h.Model, Workspaces: h.Workspaces, Tools: h.Tools, Sandbox: h.Sandbox, Artifacts: h.Artifacts,
+		Store: db, Views: views.New(db), Model: h.Model, Workspaces: h.Workspaces, Tools: h.Tools, Sandbox: h.Sandbox, Artifacts: h.Artifacts,
 		Config: h.Config, DataDir: h.DataDir, Log: h.Log,
 	}
 }

@@ -162,13 +162,13 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 // makes it already, although Temporal lost sight of it, is waited for as long as
 // the call may take: its answer is paid for.
 func (a *Activities) own(ctx context.Context, q question) (release func(), err error) {
-	release, owned, err := a.Store.OwnCall(ctx, q.execution.ID, q.turn, 0)
+	release, owned, err := a.Store.LeaseCall(ctx, q.execution.ID, q.turn, 0)
 	if err != nil || owned {
 		return release, err
 	}
 	patience := cmp.Or(q.timeout, model.DefaultTimeout) + settleTime
 	a.Log.InfoContext(ctx, "Another worker makes this model call; waiting for its answer", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
-	release, owned, err = a.Store.OwnCall(ctx, q.execution.ID, q.turn, patience)
+	release, owned, err = a.Store.LeaseCall(ctx, q.execution.ID, q.turn, patience)
 	if err == nil && !owned {
 		a.Log.WarnContext(ctx, "Another worker makes a model call for longer than it may take; making it here", "execution", q.execution.ID, "turn", q.turn)
 	}

@@ -72,7 +72,7 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 // keptEnvironment returns an environment that was made before, on this host or
 // another one, environment.ErrNotHere where there is none.
 func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*environment.Environment, error) {
-	release, err := a.Store.Own(ctx, "environment/"+digest)
+	release, err := a.Store.Lease(ctx, "environment/"+digest)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout
 		return provided{}, environmentFault(err)
 	}
 	asked := time.Now()
-	release, err := a.Store.Own(ctx, "environment/"+w.digest)
+	release, err := a.Store.Lease(ctx, "environment/"+w.digest)
 	if err != nil {
 		return provided{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -28,6 +29,7 @@ import (
 // many at once and belongs to the worker.
 type Activities struct {
 	Store      *store.Store
+	Views      *views.Views // what reports are made of
 	Model      *model.Client
 	Workspaces *workspace.Manager
 	Tools      *tool.Set // of agents that work on a goal

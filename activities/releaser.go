@@ -115,7 +115,7 @@ func healed(heals []store.HealEvent, name string) contract.Step {
 // artifacts.
 func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, result contract.ReleaseResult) error {
 	runID := in.Execution.RunID
-	details, err := a.Store.RunDetails(ctx, runID)
+	details, err := a.Views.RunDetails(ctx, runID)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server"
 )
@@ -128,9 +129,9 @@ func deliberating(t *testing.T) (*bundle, *deliberations) {
 	cfg.Models.Providers["scripted"] = config.Provider{Kind: "scripted", BaseURL: models.URL + "/v1", MaxConcurrent: 1}
 	cfg.Models.Default = config.Choice{Provider: "scripted", Model: "scripted"}
 	b.handler = server.New(server.Options{
-		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: d, Config: cfg, DataDir: t.TempDir()},
-		Store: b.Store, Artifacts: b.artifacts, Temporal: d, Namespace: "default", Log: slog.New(slog.DiscardHandler),
-		Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
+		Runs:  &control.Runs{Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: d, Config: cfg, DataDir: t.TempDir()},
+		Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: d, Namespace: "default", Log: slog.New(slog.DiscardHandler),
+		Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	return b, d
 }
@@ -476,7 +477,7 @@ func TestTheStreamOfAPipelineHasItsEventsAloneAndGoesOn(t *testing.T) {
 	var seen []int64
 	require.NoError(t, c.FollowPipeline(t.Context(), p.ID, 0, func(e contract.Event) error {
 		if seen = append(seen, e.Seq); len(seen) == 3 {
-			return store.ErrStop
+			return feed.ErrStop
 		}
 		return nil
 	}))

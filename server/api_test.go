@@ -79,7 +79,7 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	id := fmt.Sprint(b.run(t, "Add dark mode"))
 	hook := httptest.NewServer(http.NotFoundHandler())
 	defer hook.Close()
-	made, err := webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)).Register(t.Context(), webhook.Registration{URL: hook.URL})
+	made, err := webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)).Register(t.Context(), webhook.Registration{URL: hook.URL})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(made.Webhook.ID), "one id is known everywhere")
 	b.keepEnvironment(t)

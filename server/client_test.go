@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
@@ -102,7 +103,7 @@ func TestAStreamThatIsCutGoesOnWithoutAMissedOrDoubleEvent(t *testing.T) {
 	require.NoError(t, c.Follow(t.Context(), id, 2, func(e contract.Event) error {
 		require.Equal(t, id, e.RunID)
 		if seen = append(seen, e.Seq); e.Seq == 31 {
-			return store.ErrStop
+			return feed.ErrStop
 		}
 		return nil
 	}))
@@ -313,7 +314,7 @@ func TestARunThatDoesNotAnswerIsWaitedForOnceAndSaidToBeSilent(t *testing.T) {
 		asked.Add(1)
 		b.handler.ServeHTTP(w, r)
 	}), quietly)
-	runs := &control.Runs{Store: b.Store, Temporal: b.temporal}
+	runs := &control.Runs{Store: b.Store, Views: b.Views, Feed: b.Feed, Temporal: b.temporal}
 	_, here := runs.Steer(t.Context(), id, contract.UpdatePause, contract.Command{})
 	_, there := c.Steer(t.Context(), id, contract.UpdatePause, contract.Command{})
 	require.Equal(t, contract.CodeTimeout, fault.Of(here).Code)

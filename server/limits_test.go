@@ -127,7 +127,7 @@ func TestTheTimeForReadingDoesNotEndTheWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	address := b.listen(t) // reads for a second
-	release, owned, err := b.OwnRequest(t.Context(), "/api/webhooks", "k", time.Second)
+	release, owned, err := b.LeaseRequest(t.Context(), "/api/webhooks", "k", time.Second)
 	require.NoError(t, err)
 	require.True(t, owned)
 	go func() {
@@ -279,7 +279,7 @@ func TestWhoDiesBetweenDoingAndAnsweringDoesItOnce(t *testing.T) {
 func TestARequestUnderAKeyThatIsAtWorkIsToldToWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	release, owned, err := b.OwnRequest(t.Context(), "/api/webhooks", "k", time.Second)
+	release, owned, err := b.LeaseRequest(t.Context(), "/api/webhooks", "k", time.Second)
 	require.NoError(t, err)
 	require.True(t, owned)
 	defer release()
@@ -296,8 +296,8 @@ func TestABodyMayBeAsLargeAsTheConfigurationSays(t *testing.T) {
 	b := setup(t)
 	const most = 4 << 20
 	b.handler = server.New(server.Options{
-		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, MaxBody: most, Log: slog.New(slog.DiscardHandler),
-		Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
+		Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: b.temporal, MaxBody: most, Log: slog.New(slog.DiscardHandler),
+		Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	body := func(size int) string {
 		const text = `{"url": "https://example.com"}`

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/internal/health"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/respond"
 )
 
@@ -18,7 +18,7 @@ const readyTimeout = 2 * time.Second
 // probes answers whether the server runs and is ready.
 type probes struct {
 	*respond.Responder
-	Store    *store.Store
+	Views    *views.Views
 	Temporal client.Client
 }
 
@@ -50,7 +50,7 @@ func (s *probes) ready(w http.ResponseWriter, r *http.Request) {
 	unavailable := func(part *string) {
 		*part, is.Status, status = "does not answer", "unavailable", http.StatusServiceUnavailable
 	}
-	if agents, err := s.Store.Agents(ctx); err != nil {
+	if agents, err := s.Views.Agents(ctx); err != nil {
 		unavailable(&is.Database)
 	} else {
 		is.Roles = health.Roles(agents)

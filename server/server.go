@@ -14,6 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server/api"
@@ -26,6 +28,8 @@ import (
 // Options are what the server works with.
 type Options struct {
 	Store      *store.Store
+	Views      *views.Views
+	Feed       *feed.Feed
 	Artifacts  *artifact.Store
 	Temporal   client.Client
 	Runs       *control.Runs // what can be done with runs
@@ -67,20 +71,20 @@ func (h *Handler) Stop(ctx context.Context) { h.streams.Stop(ctx) }
 // New returns the handler of the API and the dashboard.
 func New(o Options) *Handler {
 	if o.Health == nil {
-		o.Health = health.New(o.Store, o.Temporal, o.Namespace, 0, o.Log)
+		o.Health = health.New(o.Views, o.Temporal, o.Namespace, 0, o.Log)
 	}
 	res := &respond.Responder{Log: o.Log}
-	streams := stream.New(res, o.Store, o.Runs)
+	streams := stream.New(res, o.Store, o.Feed, o.Runs)
 	mux := http.NewServeMux()
-	(&probes{res, o.Store, o.Temporal}).register(mux)
+	(&probes{res, o.Views, o.Temporal}).register(mux)
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
-		Responder: res, Store: o.Store, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
+		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
 		TemporalUI: o.TemporalUI, Namespace: o.Namespace,
 	}).Register(mux)
 	streams.Register(mux)
 	(&pages.Server{
-		Responder: res, Store: o.Store, Artifacts: o.Artifacts, Runs: o.Runs, Health: o.Health,
+		Responder: res, Store: o.Store, Views: o.Views, Feed: o.Feed, Artifacts: o.Artifacts, Runs: o.Runs, Health: o.Health,
 		TemporalUI: o.TemporalUI, Namespace: o.Namespace,
 	}).Register(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { res.Error(w, r, store.ErrNotFound) })

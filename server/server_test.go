@@ -33,6 +33,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server"
@@ -89,6 +91,8 @@ func (noHistory) Next() (*history.HistoryEvent, error) {
 // bundle is a server over a database of its own.
 type bundle struct {
 	*store.Store
+	*views.Views
+	*feed.Feed
 	address   string // of the database
 	artifacts *artifact.Store
 	temporal  *temporal
@@ -104,14 +108,15 @@ func setup(tb testing.TB) *bundle {
 	var err error
 	b.Store, err = store.Open(tb.Context(), b.address, store.Options{MaxConns: 8})
 	require.NoError(tb, err)
-	tb.Cleanup(b.Close)
+	tb.Cleanup(b.Store.Close)
+	b.Views, b.Feed = views.New(b.Store), storetest.Feed(tb, b.Store, feed.Options{})
 	b.artifacts, err = artifact.Open(tb.Context(), "", tb.TempDir())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.artifacts.Close()) })
 	b.handler = server.New(server.Options{
-		Runs:  &control.Runs{Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, Config: b.config, DataDir: tb.TempDir()},
-		Store: b.Store, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
-		Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hooks: webhook.New(b.Store, hookSettings(), slog.New(slog.DiscardHandler)),
+		Runs:  &control.Runs{Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: b.temporal, Config: b.config, DataDir: tb.TempDir()},
+		Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
+		Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	return b
 }
@@ -326,7 +331,7 @@ func TestTheAPIAnswersWithTheWholeRun(t *testing.T) {
 	w := b.get(t, fmt.Sprintf("/api/runs/%d", id))
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
-	var d store.RunDetails
+	var d views.RunDetails
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
 	whole, err := b.RunDetails(t.Context(), id)
 	require.NoError(t, err)
@@ -409,7 +414,7 @@ func TestHealthAndReadinessAreTwoThings(t *testing.T) {
 	b.temporal.err = errors.New("connection to 10.0.0.1 refused")
 	ready(http.StatusServiceUnavailable, "unavailable", "ok", "does not answer")
 	b.temporal.err = nil
-	b.Close()
+	b.Store.Close()
 	require.Nil(t, ready(http.StatusServiceUnavailable, "unavailable", "does not answer", "ok"))
 	require.Equal(t, http.StatusOK, b.get(t, "/healthz").Code, "the process itself is well")
 	w := b.get(t, "/api/runs")
@@ -475,7 +480,7 @@ func TestAgentsAreToldWithTheirQueuesAndWhatTheyLack(t *testing.T) {
 
 	b.temporal.err = errors.New("connection to 10.0.0.1 refused")
 	require.Empty(t, report().QueuesProblem, "a second look so soon would cost for nothing")
-	b.handler = server.New(server.Options{Store: b.Store, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
+	b.handler = server.New(server.Options{Store: b.Store, Views: b.Views, Feed: b.Feed, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
 	r = report()
 	require.Equal(t, "Temporal does not answer", r.QueuesProblem)
 	require.Empty(t, r.Queues)
@@ -497,7 +502,7 @@ func TestAClientThatGoesAwayIsNoError(t *testing.T) {
 func TestAHostOfSomebodyElseIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.handler = server.New(server.Options{Store: b.Store, Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hosts: []string{"192.0.2.7", "rgpt.example.com", "2001:db8::1"}})
+	b.handler = server.New(server.Options{Store: b.Store, Views: b.Views, Feed: b.Feed, Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hosts: []string{"192.0.2.7", "rgpt.example.com", "2001:db8::1"}})
 	ask := func(host string, accept ...string) *httptest.ResponseRecorder {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", http.NoBody)
 		req.Host = host
@@ -529,7 +534,7 @@ func TestAHostOfSomebodyElseIsRefused(t *testing.T) {
 func TestABodyOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.handler = server.New(server.Options{Store: b.Store, Log: slog.New(slog.NewTextHandler(&b.log, nil)), MaxBody: 10})
+	b.handler = server.New(server.Options{Store: b.Store, Views: b.Views, Feed: b.Feed, Log: slog.New(slog.NewTextHandler(&b.log, nil)), MaxBody: 10})
 	for body, want := range map[string]int{"0123456789": http.StatusBadRequest, "0123456789a": http.StatusRequestEntityTooLarge} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/runs", strings.NewReader(body))
 		w := httptest.NewRecorder()
@@ -543,7 +548,7 @@ func TestTheLogTellsOfEachRequestThatSomebodyMade(t *testing.T) {
 	b := setup(t)
 	id := b.run(t, "goal")
 	var log bytes.Buffer
-	b.handler = server.New(server.Options{Store: b.Store, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	b.handler = server.New(server.Options{Store: b.Store, Views: b.Views, Feed: b.Feed, Temporal: b.temporal, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", ui.Asset("app.css")} {
 		b.get(t, path)
 	}

@@ -31,6 +31,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server"
 	"github.com/rocketgpt/orchestrator/server/middleware"
@@ -318,7 +321,7 @@ func TestReadersWhoseConnectionsBreakSeeEachEventOnceAndInOrderThoughTheDatabase
 	db, err := store.Open(t.Context(), c.URL("streams"), store.Options{MaxConns: 8})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	site := serve(t, server.New(server.Options{Store: db, Log: slog.New(slog.DiscardHandler)}))
+	site := serve(t, server.New(server.Options{Store: db, Views: views.New(db), Feed: storetest.Feed(t, db, feed.Options{}), Log: slog.New(slog.DiscardHandler)}))
 
 	want := map[int64]int64{}
 	var runs []int64
@@ -513,7 +516,7 @@ func TestAServerThatStopsEndsItsStreamsAndTellsTheirClients(t *testing.T) {
 	require.NoError(t, err, "the stream ends, and is not cut")
 	require.NotContains(t, string(rest), "data: ")
 
-	again := serve(t, server.New(server.Options{Store: b.Store, Log: slog.New(slog.DiscardHandler)}))
+	again := serve(t, server.New(server.Options{Store: b.Store, Views: b.Views, Feed: b.Feed, Log: slog.New(slog.DiscardHandler)}))
 	b.record(t, contract.Record{RunID: id, Events: []contract.EventDraft{{Type: contract.EventRunUpdated}}})
 	r := &reader{path: path, want: map[int64]int64{id: 2}, seen: map[int64]int64{id: 1}, last: "1", odd: rand.New(rand.NewPCG(1, 1))}
 	require.NoError(t, r.follow(ctx, again.URL), "and goes on elsewhere")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/health"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // agentsEvery is how often --watch looks again.
@@ -110,7 +110,7 @@ func seconds(s float64) string {
 }
 
 // worksOn names the runs and steps that an agent works on.
-func worksOn(agent store.Agent) string {
+func worksOn(agent views.Agent) string {
 	var names []string
 	for _, work := range agent.Work {
 		name := fmt.Sprintf("run %d", work.RunID)

@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/trust"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -117,6 +118,7 @@ type parts struct {
 	Config    *config.Config
 	DataDir   string
 	Store     *store.Store
+	Feed      *feed.Feed
 	Temporal  client.Client
 	Artifacts *artifact.Store
 	Stack     *devstack.Stack // nil where the parts run elsewhere
@@ -130,6 +132,7 @@ func (p *parts) Close() {
 		_ = p.Artifacts.Close()
 	}
 	if p.Store != nil {
+		p.Feed.Close()
 		p.Store.Close()
 	}
 }
@@ -176,6 +179,7 @@ func (a *app) parts(ctx context.Context, needs need) (*parts, error) {
 	if p.Store, err = store.Open(ctx, p.Config.Database.URL, store.Options{MaxConns: 4, ConnectTimeout: databaseTime}); err != nil {
 		return nil, err
 	}
+	p.Feed = feed.New(p.Store, feed.Options{})
 	if needs&needTemporal != 0 {
 		if p.Temporal, err = workerhost.Connect(ctx, p.Config.Temporal, quiet()); err != nil {
 			return nil, err

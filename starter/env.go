@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // environmentHouse is what commands about environments need of a house.
@@ -29,7 +30,7 @@ type environmentHouse interface {
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
 	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)
 	RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error)
-	LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error)
+	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
 }
 
 func newEnv(a *app) *cobra.Command {

@@ -10,14 +10,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // built is what `env build` came to.
 type built struct {
 	RunID       int64                 `json:"runId"`
 	Status      contract.Status       `json:"status"`
-	Environment *store.RunEnvironment `json:"environment"`
-	Baseline    *store.RunBaseline    `json:"baseline"`
+	Environment *views.RunEnvironment `json:"environment"`
+	Baseline    *views.RunBaseline    `json:"baseline"`
 	Failure     *contract.Failure     `json:"failure"`
 }
 
@@ -107,7 +108,7 @@ func (a *app) followBuild(ctx context.Context, h house, run store.Run) error {
 	if err := a.untilEnd(ctx, h, run.ID, 0, show); err != nil {
 		return err
 	}
-	d, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+	d, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (a *app) followBuild(ctx context.Context, h house, run store.Run) error {
 
 // printPreparation prints what a run had before its first phase; nothing where it
 // has nothing.
-func (a *app) printPreparation(d store.RunDetails) {
+func (a *app) printPreparation(d views.RunDetails) {
 	if e := d.Environment; e != nil {
 		fmt.Fprintf(a.out, "  environment  %s\n", clean(environmentLine(*e)))
 		for _, m := range e.Missing {
@@ -167,13 +168,13 @@ func (a *app) printPreparation(d store.RunDetails) {
 }
 
 // environmentLine says in one line what became of an environment.
-func environmentLine(e store.RunEnvironment) string {
+func environmentLine(e views.RunEnvironment) string {
 	switch {
-	case e.State == store.PreparationRunning:
+	case e.State == views.PreparationRunning:
 		return "is being set up"
-	case e.State == store.PreparationFailed && e.Failure == nil:
+	case e.State == views.PreparationFailed && e.Failure == nil:
 		return "was not set up: the run ended before"
-	case e.State == store.PreparationFailed:
+	case e.State == views.PreparationFailed:
 		return "could not be set up"
 	case e.Digest == "":
 		return "there is nothing to set up"
@@ -186,13 +187,13 @@ func environmentLine(e store.RunEnvironment) string {
 }
 
 // baselineLine says in one line what became of a baseline.
-func baselineLine(b store.RunBaseline) string {
+func baselineLine(b views.RunBaseline) string {
 	switch {
-	case b.State == store.PreparationRunning:
+	case b.State == views.PreparationRunning:
 		return "the checks run on the base commit"
-	case b.State == store.PreparationFailed && b.Failure == nil:
+	case b.State == views.PreparationFailed && b.Failure == nil:
 		return "the checks did not finish on the base commit: the run ended before"
-	case b.State == store.PreparationFailed:
+	case b.State == views.PreparationFailed:
 		return "the checks could not be carried out on the base commit"
 	}
 	return fmt.Sprintf("%d passed, %d failed, %d skipped in %s", b.Passed, b.Failed, b.Skipped, lasted(b.DurationMS))

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -183,13 +184,13 @@ func TestARunTellsItsEnvironmentAndBaseline(t *testing.T) {
 	require.Contains(t, text, "baseline     3 passed, 1 failed, 0 skipped in 400ms")
 	require.Contains(t, text, "fails      Node tests")
 	var d struct {
-		Environment store.RunEnvironment
-		Baseline    store.RunBaseline
+		Environment views.RunEnvironment
+		Baseline    views.RunBaseline
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "run", "inspect", id, "--json").out), &d))
 	require.Equal(t, madeDigest, d.Environment.Digest)
 	require.Equal(t, int64(12345), d.Environment.DurationMS)
-	require.Equal(t, store.RunBaseline{State: "ready", Key: "k1", Passed: 3, Failed: 1, Red: []string{"Node tests"}, DurationMS: 400}, d.Baseline)
+	require.Equal(t, views.RunBaseline{State: "ready", Key: "k1", Passed: 3, Failed: 1, Red: []string{"Node tests"}, DurationMS: 400}, d.Baseline)
 	require.Regexp(t, `(?m)^environment +1 `, p.ok(t, "run", "timing", id).out)
 	require.Regexp(t, `(?m)^baseline +1 `, p.ok(t, "run", "timing", id).out)
 	require.Contains(t, p.ok(t, "run", "logs", id, "--environment").errs, "has no setup log")
@@ -229,15 +230,15 @@ func (s *slowRun) Run(context.Context, int64) (store.Run, error) {
 	return store.Run{Status: contract.StatusDone}, nil
 }
 
-func (s *slowRun) LiveOutput(_ context.Context, _, after int64, _ int) ([]store.Output, error) {
+func (s *slowRun) LiveOutput(_ context.Context, _, after int64, _ int) ([]views.Output, error) {
 	s.at = append(s.at, time.Now())
 	if s.next == len(s.pages) {
 		return nil, nil
 	}
-	pieces := make([]store.Output, s.pages[s.next])
+	pieces := make([]views.Output, s.pages[s.next])
 	s.next++
 	for i := range pieces {
-		pieces[i] = store.Output{ID: after + int64(i) + 1, Source: "s", Text: "x\n"}
+		pieces[i] = views.Output{ID: after + int64(i) + 1, Source: "s", Text: "x\n"}
 	}
 	return pieces, nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 func newRunWatch(a *app) *cobra.Command {
@@ -84,7 +86,7 @@ func (a *app) untilEnd(ctx context.Context, h house, id, after int64, show *prog
 		if again, err := a.wentOn(ctx, h, e); again || err != nil {
 			return err
 		}
-		return store.ErrStop
+		return feed.ErrStop
 	})
 	if ctx.Err() != nil {
 		if show != nil {
@@ -152,7 +154,7 @@ func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
 	}
 	exit := exitOf(run.Status, code)
 	if a.json {
-		details, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+		details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 		if err != nil {
 			return err
 		}
@@ -169,7 +171,7 @@ func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
 // printResult shows the plan of a run that was to make no more, and how it ended.
 func (a *app) printResult(ctx context.Context, h house, run store.Run) error {
 	if run.Settings.PlanOnly {
-		details, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
+		details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 		if err != nil {
 			return err
 		}
@@ -279,7 +281,7 @@ func (p *progress) planToApprove(ctx context.Context, h house, e contract.Event)
 	if p.a.json || e.Type != contract.EventApprovalRequested || json.Unmarshal(e.Payload, &payload) != nil || payload.Kind != contract.ApprovalPlan {
 		return nil
 	}
-	details, err := lasting(ctx, func() (store.RunDetails, error) { return h.RunDetails(ctx, e.RunID) })
+	details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, e.RunID) })
 	if err != nil {
 		return err
 	}
@@ -404,7 +406,7 @@ func (p *progress) tail(ctx context.Context, h house) {
 }
 
 // showLast shows the last line of pieces that says something.
-func (p *progress) showLast(pieces []store.Output) {
+func (p *progress) showLast(pieces []views.Output) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.preparing {
@@ -482,7 +484,7 @@ func describe(e contract.Event) string {
 
 // describePreparation says what an event of a run's environment or baseline holds.
 func describePreparation(e contract.Event) (string, bool) {
-	p := store.PreparationOf([]contract.Event{e}, false)
+	p := views.PreparationOf([]contract.Event{e}, false)
 	switch e.Type {
 	case contract.EventEnvironmentReady:
 		text := environmentLine(*p.Environment)

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -27,13 +28,13 @@ type house interface {
 
 	ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error)
 	Run(ctx context.Context, id int64) (store.Run, error)
-	RunDetails(ctx context.Context, id int64) (store.RunDetails, error)
+	RunDetails(ctx context.Context, id int64) (views.RunDetails, error)
 	Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error)
 	Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error
 	Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error)
 	File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error)
 	Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error)
-	OpenInterventions(ctx context.Context, limit int) ([]store.Intervention, error)
+	OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error)
 	Timing(ctx context.Context, id int64) (control.Timing, error)
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
@@ -128,7 +129,7 @@ type here struct {
 }
 
 func newHere(p *parts) here {
-	return here{&control.Runs{Store: p.Store, Temporal: p.Temporal, Artifacts: p.Artifacts, Config: p.Config, DataDir: p.DataDir}, p}
+	return here{&control.Runs{Store: p.Store, Views: views.New(p.Store), Feed: p.Feed, Temporal: p.Temporal, Artifacts: p.Artifacts, Config: p.Config, DataDir: p.DataDir}, p}
 }
 
 func (h here) Close() { h.parts.Close() }
@@ -139,8 +140,8 @@ func (h here) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error)
 
 func (h here) Run(ctx context.Context, id int64) (store.Run, error) { return h.Store.Run(ctx, id) }
 
-func (h here) RunDetails(ctx context.Context, id int64) (store.RunDetails, error) {
-	return h.Store.RunDetails(ctx, id)
+func (h here) RunDetails(ctx context.Context, id int64) (views.RunDetails, error) {
+	return h.Views.RunDetails(ctx, id)
 }
 
 func (h here) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
@@ -148,17 +149,17 @@ func (h here) Events(ctx context.Context, id, after int64, limit int) ([]contrac
 }
 
 func (h here) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
-	return h.Store.Follow(ctx, id, after, fn)
+	return h.Feed.Follow(ctx, id, after, fn)
 }
 
-func (h here) OpenInterventions(ctx context.Context, limit int) ([]store.Intervention, error) {
-	return h.Store.OpenInterventions(ctx, limit)
+func (h here) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
+	return h.Views.OpenInterventions(ctx, limit)
 }
 
 // Timing connects to Temporal, without which it still answers.
 // Agents looks anew each time.
 func (h here) Agents(ctx context.Context) (health.Report, error) {
-	return health.New(h.Store, h.Temporal, h.Config.Temporal.Namespace, agentsEvery/2, quiet()).Report(ctx)
+	return health.New(h.Views, h.Temporal, h.Config.Temporal.Namespace, agentsEvery/2, quiet()).Report(ctx)
 }
 
 func (h here) Timing(ctx context.Context, id int64) (control.Timing, error) {
@@ -215,7 +216,7 @@ func (h here) Replay(ctx context.Context, o rerun.Order, model string, temperatu
 }
 
 func (h here) hooks() *webhook.Hooks {
-	return webhook.New(h.Store, h.Config.Server.Webhooks, quiet())
+	return webhook.New(h.Store, h.Feed, h.Config.Server.Webhooks, quiet())
 }
 
 func (h here) Webhooks(ctx context.Context) ([]store.Webhook, error) { return h.Store.Webhooks(ctx) }

@@ -12,6 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 // shaky is a house of which a part does not answer each question at once.
@@ -45,11 +47,12 @@ func TestWhoFollowsARunSeesItsEndAlthoughAPartWasAwayThen(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
 	id := p.fill(t, "Greet")
+	events := storetest.Feed(t, p.Store, feed.Options{})
 	follow := func(wrap func(house) house) string {
 		var out bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, &out)
 		var end ended
-		require.ErrorAs(t, a.follow(t.Context(), wrap(here{&control.Runs{Store: p.Store}, &parts{Store: p.Store}}), id), &end)
+		require.ErrorAs(t, a.follow(t.Context(), wrap(here{&control.Runs{Store: p.Store, Views: p.Views, Feed: events}, &parts{Store: p.Store, Feed: events}}), id), &end)
 		require.Equal(t, exitFailed, end.code)
 		return out.String()
 	}

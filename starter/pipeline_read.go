@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
 func newPipelineList(a *app) *cobra.Command {
@@ -271,7 +272,7 @@ func (a *app) pipelineLogs(ctx context.Context, h house, id, after int64, follow
 	return h.FollowPipeline(ctx, id, after, func(e contract.Event) error {
 		a.printPipelineLog(control.LogOf(e), true)
 		if overBy(e) {
-			return store.ErrStop
+			return feed.ErrStop
 		}
 		return nil
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
 // recoveryPatience is how long who follows a pipeline waits for the recovery that
@@ -115,7 +116,7 @@ func (a *app) followPipeline(ctx context.Context, h house, id, after int64) (sto
 		recovers, next = recoveryIn(e)
 		switch {
 		case next != 0, e.Type == contract.EventRecoveryFailed, overBy(e) && !recovers:
-			return store.ErrStop
+			return feed.ErrStop
 		case recovers:
 			wait()
 		}

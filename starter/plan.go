@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // planOf returns the plan of a run, and whether it has one.
-func planOf(d store.RunDetails) (contract.Plan, bool) {
+func planOf(d views.RunDetails) (contract.Plan, bool) {
 	var out struct {
 		Plan contract.Plan `json:"plan"`
 	}

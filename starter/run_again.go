@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // again returns the commands by which a run goes on after a failure, or is done
@@ -166,9 +167,9 @@ func newRunInterventions(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "interventions [RUN]", Short: "List what waits for a person, or all that a run ever asked", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var list []store.Intervention
+			var list []views.Intervention
 			if len(args) == 1 {
-				return a.withRun(cmd.Context(), args[0], 0, func(_ house, d store.RunDetails) error {
+				return a.withRun(cmd.Context(), args[0], 0, func(_ house, d views.RunDetails) error {
 					a.printInterventions(d.Interventions)
 					return nil
 				})
@@ -190,7 +191,7 @@ func newRunInterventions(a *app) *cobra.Command {
 // shownInterventions is how many open questions are listed, the oldest first.
 const shownInterventions = 200
 
-func (a *app) printInterventions(list []store.Intervention) {
+func (a *app) printInterventions(list []views.Intervention) {
 	if a.json {
 		a.printJSON(map[string]any{"interventions": list})
 		return
@@ -214,7 +215,7 @@ func (a *app) printInterventions(list []store.Intervention) {
 }
 
 // waysOut says by which commands an open question can be answered.
-func waysOut(i store.Intervention) string {
+func waysOut(i views.Intervention) string {
 	if i.Kind == contract.InterventionQuota { // it is known what will be done
 		return fmt.Sprintf("Go on now: rgpt run approve %d   Give up: rgpt run reject %d", i.RunID, i.RunID)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 func TestTwoStoredRunsAreComparedWhatIsWorseFirst(t *testing.T) {
@@ -88,7 +89,7 @@ func TestAllPartsOfAComparisonAreShown(t *testing.T) {
 	right.Findings = []store.Finding{{Finding: contract.Finding{Severity: contract.SeverityMedium, Category: contract.CategoryLint, Message: hostile, Location: "calc.go:3"}, CheckID: "lint-go"}}
 	right.Heals = []store.HealEvent{{Phase: "tester", ErrorType: "ASSERTION_ERROR", HealAction: "repair"}}
 	left.Usage, right.Usage = contract.Usage{Calls: 2, PromptTokens: 100, MicroUSD: 20_000}, contract.Usage{Calls: 3, PromptTokens: 90, CompletionTokens: 60, MicroUSD: 90_000}
-	right.Models = []store.ModelUsage{{Agent: contract.AgentBuilder, Provider: "scripted", Model: "m"}}
+	right.Models = []views.ModelUsage{{Agent: contract.AgentBuilder, Provider: "scripted", Model: "m"}}
 	right.Notes = []string{"42: a note"}
 	var out, errs bytes.Buffer
 	a := newApp(nil, &out, &errs)

@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // logEntry is one thing that was said or done in a run.
@@ -47,7 +48,7 @@ func newRunLogs(a *app) *cobra.Command {
 			if err := oneOf("phase", contract.Phase(phase), contract.Phases()); err != nil {
 				return err
 			}
-			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d views.RunDetails) error {
 				if environment {
 					return a.printSetupLogs(cmd.Context(), h, d)
 				}
@@ -84,7 +85,7 @@ func (a *app) printConversations(ctx context.Context, h house, id int64, phase, 
 }
 
 // printOutputs prints what checks printed.
-func (a *app) printOutputs(ctx context.Context, h house, d store.RunDetails) error {
+func (a *app) printOutputs(ctx context.Context, h house, d views.RunDetails) error {
 	for _, f := range d.Artifacts {
 		if f.Type != contract.ArtifactLog || isSetupLog(f) {
 			continue
@@ -144,7 +145,7 @@ func isSetupLog(f contract.Artifact) bool {
 }
 
 // printSetupLogs prints the logs of the set-ups that a run carried out.
-func (a *app) printSetupLogs(ctx context.Context, h house, d store.RunDetails) error {
+func (a *app) printSetupLogs(ctx context.Context, h house, d views.RunDetails) error {
 	found := false
 	for _, f := range d.Artifacts {
 		if !isSetupLog(f) {
@@ -192,7 +193,7 @@ func (a *app) followOutput(ctx context.Context, arg string) error {
 // outputSource is where the output of a run is read.
 type outputSource interface {
 	Run(ctx context.Context, id int64) (store.Run, error)
-	LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error)
+	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
 }
 
 // followRun prints the output of a run until it has ended. It pauses before it asks
@@ -206,7 +207,7 @@ func (a *app) followRun(ctx context.Context, h outputSource, id int64) error {
 		if err != nil {
 			return err
 		}
-		pieces, err := lasting(ctx, func() ([]store.Output, error) { return h.LiveOutput(ctx, id, after, outputPage) })
+		pieces, err := lasting(ctx, func() ([]views.Output, error) { return h.LiveOutput(ctx, id, after, outputPage) })
 		if err != nil {
 			return err
 		}
@@ -237,7 +238,7 @@ type outputLines struct {
 // openLineMost is how long a line without an end may become before it is printed.
 const openLineMost = 8 << 10
 
-func (o *outputLines) print(p store.Output) {
+func (o *outputLines) print(p views.Output) {
 	if o.a.json {
 		if raw, err := json.Marshal(p); err == nil {
 			fmt.Fprintln(o.a.out, string(raw))

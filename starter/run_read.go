@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 func newRunList(a *app) *cobra.Command {
@@ -119,7 +120,7 @@ func age(t time.Time) string {
 }
 
 // withRun reads the whole run that the argument names.
-func (a *app) withRun(ctx context.Context, arg string, needs need, f func(house, store.RunDetails) error) error {
+func (a *app) withRun(ctx context.Context, arg string, needs need, f func(house, views.RunDetails) error) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func newRunInspect(a *app) *cobra.Command {
 		Example: `  rgpt run inspect 42
   rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], 0, func(h house, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(h house, d views.RunDetails) error {
 				if a.json {
 					a.printJSON(d)
 					return nil
@@ -154,7 +155,7 @@ func newRunInspect(a *app) *cobra.Command {
 	}
 }
 
-func (a *app) printDetails(d store.RunDetails) {
+func (a *app) printDetails(d views.RunDetails) {
 	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, clean(d.GoalTitle), clean(d.Repo), d.BaseCommit, clean(d.Project))
 	if d.Environment != nil {
 		a.printPreparation(d)
@@ -209,7 +210,7 @@ func newRunExport(a *app) *cobra.Command {
 			if err := oneOf("format", format, []string{formatMarkdown, formatJSON}); err != nil {
 				return err
 			}
-			return a.withRun(cmd.Context(), args[0], 0, func(_ house, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(_ house, d views.RunDetails) error {
 				text := []byte(report.Markdown(d, ""))
 				if format == formatJSON {
 					var err error
@@ -242,7 +243,7 @@ func newRunArtifacts(a *app) *cobra.Command {
   rgpt run artifacts 42 --get report.md
   rgpt run artifacts 42 --folder out`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d store.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d views.RunDetails) error {
 				switch {
 				case get != "":
 					return a.getArtifact(cmd.Context(), h, d, get, folder)
@@ -259,7 +260,7 @@ func newRunArtifacts(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) printArtifacts(d store.RunDetails) {
+func (a *app) printArtifacts(d views.RunDetails) {
 	if a.json {
 		a.printJSON(map[string]any{"artifacts": d.Artifacts})
 		return
@@ -272,7 +273,7 @@ func (a *app) printArtifacts(d store.RunDetails) {
 	_ = w.Flush()
 }
 
-func (a *app) getArtifact(ctx context.Context, h house, d store.RunDetails, name, folder string) error {
+func (a *app) getArtifact(ctx context.Context, h house, d views.RunDetails, name, folder string) error {
 	for _, f := range d.Artifacts {
 		if f.Name != name {
 			continue
@@ -302,7 +303,7 @@ type written struct {
 // getArtifacts writes files below a folder. Names came from repositories, so
 // the folder is a border that none of them crosses. One that cannot be written
 // keeps none of the others back.
-func (a *app) getArtifacts(ctx context.Context, h house, d store.RunDetails, folder string) error {
+func (a *app) getArtifacts(ctx context.Context, h house, d views.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
 	}

@@ -22,6 +22,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 	"github.com/rocketgpt/orchestrator/migrations"
@@ -73,6 +75,8 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 		return err
 	}
 	defer db.Close()
+	shown, events := views.New(db), feed.New(db, feed.Options{})
+	defer events.Close()
 	blobs, err := setup.Artifacts(ctx, cfg, dir)
 	if err != nil {
 		return err
@@ -83,15 +87,17 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 		return err
 	}
 	defer temporal.Close()
-	hooks := webhook.New(db, cfg.Server.Webhooks, service.Log)
-	board := health.New(db, temporal, cfg.Temporal.Namespace, cfg.Server.WatchInterval, service.Log)
+	hooks := webhook.New(db, events, cfg.Server.Webhooks, service.Log)
+	board := health.New(shown, temporal, cfg.Temporal.Namespace, cfg.Server.WatchInterval, service.Log)
 	beside, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { hooks.Run(beside) })
 	running.Go(func() { board.Watch(beside) })
 	defer func() { stop(); running.Wait() }()
 	handler := server.New(server.Options{
-		Store: db, Artifacts: blobs, Temporal: temporal, Runs: &control.Runs{Store: db, Temporal: temporal, Artifacts: blobs, Config: cfg, DataDir: dir}, TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
+		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: temporal,
+		Runs:       &control.Runs{Store: db, Views: shown, Feed: events, Temporal: temporal, Artifacts: blobs, Config: cfg, DataDir: dir},
+		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
 		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)

@@ -27,6 +27,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -44,6 +45,7 @@ type place struct {
 	env []string
 	url string
 	*store.Store
+	*views.Views
 }
 
 func empty(tb testing.TB) *place {
@@ -60,6 +62,7 @@ func withStore(tb testing.TB) *place {
 	p.Store, err = store.Open(tb.Context(), p.url, store.Options{MaxConns: 4})
 	require.NoError(tb, err)
 	tb.Cleanup(p.Close)
+	p.Views = views.New(p.Store)
 	p.env = append(p.env, "DATABASE_URL="+p.url)
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // outputMost is how many pieces of output one request asks for.
@@ -70,7 +71,7 @@ func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Set
 
 // LiveOutput returns what a run's commands printed after the piece with the id
 // after, at most limit pieces.
-func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error) {
+func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	r := read(runPath(id, "output")...)
 	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, outputMost)))
 	list, err := ask[apitypes.OutputList](ctx, c, r)

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // pageMost is how many runs or events one request asks for.
@@ -65,8 +66,8 @@ func (c *Client) Run(ctx context.Context, id int64) (store.Run, error) {
 }
 
 // RunDetails returns the whole run.
-func (c *Client) RunDetails(ctx context.Context, id int64) (store.RunDetails, error) {
-	d, err := ask[store.RunDetails](ctx, c, read(runPath(id)...))
+func (c *Client) RunDetails(ctx context.Context, id int64) (views.RunDetails, error) {
+	d, err := ask[views.RunDetails](ctx, c, read(runPath(id)...))
 	if d.Environment != nil {
 		d.Run.Environment, d.SetupID = d.Environment.Digest, d.Environment.SetupID
 	}
@@ -115,7 +116,7 @@ func (c *Client) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, err
 }
 
 // OpenInterventions returns what waits for people, the oldest first, at most limit.
-func (c *Client) OpenInterventions(ctx context.Context, limit int) ([]store.Intervention, error) {
+func (c *Client) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
 	list, err := ask[apitypes.Interventions](ctx, c, read("api", "interventions"))
 	return list.Interventions[:min(limit, len(list.Interventions))], err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
 const (
@@ -97,7 +97,7 @@ func (c *Client) followed(ctx context.Context, s streamed, after int64, fn func(
 		var again retriable
 		switch {
 		case errors.As(err, &ended):
-			if errors.Is(ended.error, store.ErrStop) {
+			if errors.Is(ended.error, feed.ErrStop) {
 				return nil
 			}
 			return ended.error

@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 const (
@@ -76,7 +77,7 @@ type Logs struct {
 
 // Interventions are questions to people.
 type Interventions struct {
-	Interventions []store.Intervention `json:"interventions"`
+	Interventions []views.Intervention `json:"interventions"`
 }
 
 // Links are where else a run can be looked at.
@@ -203,5 +204,5 @@ type SetupList struct {
 
 // OutputList is what commands of a run printed.
 type OutputList struct {
-	Output []store.Output `json:"output"`
+	Output []views.Output `json:"output"`
 }

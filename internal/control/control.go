@@ -11,11 +11,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Runs does things with the runs of one installation.
 type Runs struct {
 	Store     *store.Store
+	Views     *views.Views
+	Feed      *feed.Feed
 	Temporal  client.Client
 	Artifacts *artifact.Store
 	Config    *config.Config // the operator's; each run freezes its own from it

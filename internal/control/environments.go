@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -369,9 +370,9 @@ func (r *Runs) named(ctx context.Context, repo string) (string, error) {
 
 // LiveOutput returns what a run's commands printed after the piece with the id
 // after, at most limit pieces. Pieces older than an hour may be gone.
-func (r *Runs) LiveOutput(ctx context.Context, id, after int64, limit int) ([]store.Output, error) {
+func (r *Runs) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	if _, err := r.Store.Run(ctx, id); err != nil {
 		return nil, err
 	}
-	return r.Store.LiveOutput(ctx, id, after, limit)
+	return r.Views.LiveOutput(ctx, id, after, limit)
 }

@@ -269,7 +269,7 @@ func (p *Pipelines) Follow(ctx context.Context, id, after int64, fn func(contrac
 	if err != nil {
 		return err
 	}
-	return p.Store.Follow(ctx, row.RunID, after, func(e contract.Event) error {
+	return p.Feed.Follow(ctx, row.RunID, after, func(e contract.Event) error {
 		if e.PipelineID() != id {
 			return nil
 		}

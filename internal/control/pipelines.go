@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
@@ -29,6 +30,7 @@ import (
 // their own, and those that plan runs.
 type Pipelines struct {
 	Store     *store.Store
+	Feed      *feed.Feed
 	Temporal  client.Client
 	Artifacts *artifact.Store
 	Config    *config.Config // the operator's; each pipeline freezes its own from it
@@ -36,7 +38,7 @@ type Pipelines struct {
 
 // Pipelines returns what can be done with the pipelines of the same installation.
 func (r *Runs) Pipelines() *Pipelines {
-	return &Pipelines{Store: r.Store, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config}
+	return &Pipelines{Store: r.Store, Feed: r.Feed, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config}
 }
 
 // Spawning says which pipeline is to be made.

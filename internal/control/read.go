@@ -58,7 +58,7 @@ func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase
 func (r *Runs) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error) {
 	var sides [2]diff.Side
 	for i, ref := range []diff.Ref{left, right} {
-		side, err := diff.Load(ctx, r.Store, r.Artifacts, ref)
+		side, err := diff.Load(ctx, r.Store, r.Views, r.Artifacts, ref)
 		if err != nil {
 			return diff.Diff{}, err
 		}
@@ -92,7 +92,7 @@ func (r *Runs) Timing(ctx context.Context, id int64) (Timing, error) {
 	if err != nil {
 		return Timing{}, err
 	}
-	rows, err := r.Store.Timing(ctx, id)
+	rows, err := r.Views.Timing(ctx, id)
 	if err != nil {
 		return Timing{}, err
 	}

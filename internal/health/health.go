@@ -19,6 +19,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 const (
@@ -53,7 +54,7 @@ type Queue struct {
 
 // Report is the installation at a moment.
 type Report struct {
-	Agents []store.Agent `json:"agents"`
+	Agents []views.Agent `json:"agents"`
 	Queues []Queue       `json:"queues" doc:"as of queues_at; empty where Temporal never answered"`
 	// QueuesAt is when Temporal last said how the queues are.
 	QueuesAt *time.Time `json:"queues_at,omitempty"`
@@ -63,7 +64,7 @@ type Report struct {
 	// ok, or what is missing.
 	Roles map[string]string `json:"roles" doc:"for each role ok, or what it lacks"`
 
-	Unfinished store.Unfinished `json:"-"`
+	Unfinished views.Unfinished `json:"-"`
 }
 
 // OK is what Report.Roles says of a role that has a healthy agent.
@@ -72,7 +73,7 @@ const OK = "ok"
 // Board looks at the installation and remembers what it saw. It is safe for
 // concurrent use.
 type Board struct {
-	store    *store.Store
+	views    *views.Views
 	temporal client.Client
 	interval time.Duration
 	log      *slog.Logger
@@ -90,11 +91,11 @@ type Board struct {
 
 // New returns a board that looks again when what it knows is older than an
 // interval (0: DefaultInterval).
-func New(db *store.Store, temporal client.Client, namespace string, interval time.Duration, log *slog.Logger) *Board {
+func New(v *views.Views, temporal client.Client, namespace string, interval time.Duration, log *slog.Logger) *Board {
 	if interval <= 0 {
 		interval = DefaultInterval
 	}
-	return &Board{store: db, temporal: temporal, namespace: namespace, interval: interval, log: log, history: map[string][]int64{}}
+	return &Board{views: v, temporal: temporal, namespace: namespace, interval: interval, log: log, history: map[string][]int64{}}
 }
 
 // Watch looks every interval until ctx ends. Without it, whoever asks looks.
@@ -116,7 +117,7 @@ func (b *Board) Watch(ctx context.Context) {
 // not answer.
 func (b *Board) Report(ctx context.Context) (Report, error) {
 	b.lookIfOld(ctx)
-	agents, err := b.store.Agents(ctx)
+	agents, err := b.views.Agents(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.last
@@ -145,14 +146,14 @@ func (b *Board) look(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	var queues []Queue
-	var unfinished store.Unfinished
-	var agents []store.Agent
+	var unfinished views.Unfinished
+	var agents []views.Agent
 	var stranger, away error
 	var both sync.WaitGroup
 	both.Go(func() { queues, stranger = Queues(ctx, b.temporal, b.namespace) })
 	both.Go(func() {
-		if agents, away = b.store.Agents(ctx); away == nil {
-			unfinished, away = b.store.Unfinished(ctx)
+		if agents, away = b.views.Agents(ctx); away == nil {
+			unfinished, away = b.views.Unfinished(ctx)
 		}
 	})
 	both.Wait()
@@ -185,7 +186,7 @@ func (b *Board) remember(queues []Queue, at time.Time) {
 }
 
 // tell logs agents that are not as they were.
-func (b *Board) tell(ctx context.Context, agents []store.Agent) {
+func (b *Board) tell(ctx context.Context, agents []views.Agent) {
 	now := map[string]contract.Health{}
 	for _, a := range agents {
 		now[a.Name] = a.HealthStatus
@@ -205,7 +206,7 @@ func (b *Board) tell(ctx context.Context, agents []store.Agent) {
 
 // Roles says for each role that it has a healthy agent (OK), or what it lacks. A healthy agent is one
 // that Temporal knows as a poller of its queue.
-func Roles(agents []store.Agent) map[string]string {
+func Roles(agents []views.Agent) map[string]string {
 	out := map[string]string{}
 	for _, role := range contract.WorkerRoles() {
 		out[role.Name] = "no agent is there; start a worker with this role"

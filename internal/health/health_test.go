@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -51,7 +52,7 @@ func (s *service) DescribeTaskQueue(context.Context, *workflowservice.DescribeTa
 func TestWhoeverAsksCostsTemporalNothing(t *testing.T) {
 	t.Parallel()
 	away := &temporal{}
-	b := health.New(storetest.New(t), away, "default", time.Hour, slog.New(slog.DiscardHandler))
+	b := health.New(views.New(storetest.New(t)), away, "default", time.Hour, slog.New(slog.DiscardHandler))
 	for range 50 {
 		_, err := b.Report(t.Context())
 		require.NoError(t, err)
@@ -64,7 +65,7 @@ func TestTheHistoryOfABacklogEndsSomewhereAndAnOutageKeepsWhatWasKnown(t *testin
 	one := &temporal{}
 	db := storetest.New(t)
 	var log bytes.Buffer
-	b := health.New(db, one, "default", time.Millisecond, slog.New(slog.NewTextHandler(&log, nil)))
+	b := health.New(views.New(db), one, "default", time.Millisecond, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, db.Heartbeat(t.Context(), store.Beat{
 		Worker: "w", Every: time.Minute, OfflineAfter: time.Hour, StartedAt: time.Now(),
 		Agents: []store.AgentBeat{{Name: "run@w", Type: "run", HealthStatus: contract.HealthHealthy}},

@@ -21,13 +21,13 @@ func TestArtifactsAndTheirEventsComeOnce(t *testing.T) {
 	}
 	var g errgroup.Group
 	for range 10 {
-		g.Go(func() error { return b.AddArtifacts(t.Context(), b.run.ID, artifacts) })
+		g.Go(func() error { return b.AddArtifacts(t.Context(), b.First.ID, artifacts) })
 	}
 	require.NoError(t, g.Wait())
-	require.NoError(t, b.AddArtifacts(t.Context(), b.run.ID, []contract.Artifact{
+	require.NoError(t, b.AddArtifacts(t.Context(), b.First.ID, []contract.Artifact{
 		{Name: "tester/1/log", Type: contract.ArtifactLog, Digest: "sha256:other"}, {Name: "new", Type: contract.ArtifactFile, Digest: "sha256:cc"},
 	}))
-	got, err := b.Artifacts(t.Context(), b.run.ID)
+	got, err := b.Artifacts(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	require.Equal(t, "sha256:aa", got[0].Digest)
@@ -37,7 +37,7 @@ func TestArtifactsAndTheirEventsComeOnce(t *testing.T) {
 	require.Len(t, events, 4)
 	require.Equal(t, contract.EventArtifactAdded, events[3].Type)
 	require.JSONEq(t, string(raw(`{"id": %d, "name": "new", "type": "file", "size": 0, "digest": "sha256:cc"}`, got[2].ID)), string(events[3].Payload))
-	require.NoError(t, b.AddArtifacts(t.Context(), b.run.ID, nil))
+	require.NoError(t, b.AddArtifacts(t.Context(), b.First.ID, nil))
 }
 
 func TestCheckIsReplacedByARepeatAndItsFindingsAreAnnouncedOnce(t *testing.T) {
@@ -56,7 +56,7 @@ func TestCheckIsReplacedByARepeatAndItsFindingsAreAnnouncedOnce(t *testing.T) {
 	}
 	save(execution, false, red("one"), red("two"))
 	save(execution, false, red("one"), red("two"), red("three"))
-	findings, err := b.Findings(t.Context(), b.run.ID)
+	findings, err := b.Findings(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, findings, 3)
 	require.Equal(t, "test-go-1", findings[0].CheckID)
@@ -72,13 +72,13 @@ func TestCheckIsReplacedByARepeatAndItsFindingsAreAnnouncedOnce(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, checks[0].FinishedAt.Sub(checks[0].StartedAt))
 
 	save(b.begin(t, contract.PhaseTester, ""), true)
-	findings, err = b.Findings(t.Context(), b.run.ID)
+	findings, err = b.Findings(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	for _, f := range findings {
 		require.True(t, f.Resolved)
 		require.NotNil(t, f.ResolvedAt)
 	}
-	require.ErrorIs(t, b.SaveCheck(t.Context(), contract.ExecutionRef{ID: 4711, RunID: b.run.ID}, "x", contract.CheckResult{Check: check}, nil, nil, ""), store.ErrNotFound)
+	require.ErrorIs(t, b.SaveCheck(t.Context(), contract.ExecutionRef{ID: 4711, RunID: b.First.ID}, "x", contract.CheckResult{Check: check}, nil, nil, ""), store.ErrNotFound)
 }
 
 func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
@@ -121,7 +121,7 @@ func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
 	conversation, err := b.Conversation(t.Context(), execution.ID)
 	require.NoError(t, err)
 	require.Equal(t, append(opening, message("assistant", "calls"), message("tool", "0"), message("tool", "1")), conversation)
-	timing, err := b.Timing(t.Context(), b.run.ID)
+	timing, err := b.Timing(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, timing.ToolCalls, 2)
 	require.Len(t, timing.ModelCalls, 1)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -31,7 +33,7 @@ func beat(worker string, health contract.Health, types ...string) store.Beat {
 
 func healths(tb testing.TB, s *store.Store) map[string]contract.Health {
 	tb.Helper()
-	agents, err := s.Agents(tb.Context())
+	agents, err := views.New(s).Agents(tb.Context())
 	require.NoError(tb, err)
 	out := map[string]contract.Health{}
 	for _, a := range agents {
@@ -43,7 +45,7 @@ func healths(tb testing.TB, s *store.Store) map[string]contract.Health {
 // silence lets an agent have been silent for some time.
 func silence(tb testing.TB, b *bundle, name string, seconds float64) {
 	tb.Helper()
-	query(tb, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(tb, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		tag, err := conn.Exec(ctx, `UPDATE orchestrator_agents SET last_heartbeat = clock_timestamp() - make_interval(secs => $2) WHERE name = $1`, name, seconds)
 		require.NoError(tb, err)
 		require.EqualValues(tb, 1, tag.RowsAffected())
@@ -63,7 +65,7 @@ func TestAgentsShowWhatTheirLastHeartbeatSaid(t *testing.T) {
 	require.Less(t, a.Silent, 60.0)
 	require.NotNil(t, a.StartedAt)
 	a.LastHeartbeat, a.StartedAt, a.Silent = nil, nil, 0
-	require.Equal(t, store.Agent{
+	require.Equal(t, views.Agent{
 		Name: "builder@host:1:aa", Type: "builder", Version: "1.2.3", HealthStatus: contract.HealthDegraded, Detail: "as \uFFFDtold", CPUUsage: 0.5, MemoryUsage: 1 << 30,
 		Worker: "host:1:aa", TasksDone: 3, TasksFailed: 1,
 		Work: []contract.Work{{RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Activity: contract.ActivityThink}},
@@ -128,8 +130,8 @@ func TestAgentsThatAreLongOfflineAreForgottenAndOthersAreNot(t *testing.T) {
 func TestWhatIsNotOverIsCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.create(t, store.NewRun{})
-	b.record(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhaseBuilder, Status: contract.PhaseBuilder.Running()}})
+	b.Create(t, store.NewRun{})
+	b.Apply(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhaseBuilder, Status: contract.PhaseBuilder.Running()}})
 	open, err := b.Unfinished(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, open.Runs[contract.StatusPending])
@@ -145,7 +147,7 @@ func TestARecordThatComesAgainIsCountedOnce(t *testing.T) {
 	b := setup(t)
 	began := b.begin(t, contract.PhaseReleaser, "")
 	end := contract.Record{
-		RunID: b.run.ID, Seq: 99,
+		RunID: b.First.ID, Seq: 99,
 		End: &contract.ExecutionEnd{ExecutionID: began.ID, Status: contract.ExecutionCancelled},
 		Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusCancelled, Finished: true},
 		Heals: []contract.HealNote{{
@@ -161,7 +163,7 @@ func TestARecordThatComesAgainIsCountedOnce(t *testing.T) {
 	}
 	before := ended()
 	for range 3 {
-		_, err := b.Record(t.Context(), b.source(), end)
+		_, err := b.Record(t.Context(), b.Source(), end)
 		require.NoError(t, err)
 	}
 	for i, was := range before {
@@ -179,7 +181,7 @@ func TestStatementsAreMeasuredByTheNamesOfTheirQueries(t *testing.T) {
 	b.begin(t, contract.PhasePlanner, "")
 	require.Equal(t, pings+1, measured("Ping", "ok"))
 	require.Equal(t, records+1, measured("Record", "ok"), "statements of one round trip count once")
-	b.Close()
+	b.Store.Close()
 	require.Error(t, b.Ping(t.Context()))
 	require.Equal(t, failures, measured("Ping", "error"), "what was never sent took no time")
 }

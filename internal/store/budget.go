@@ -60,8 +60,8 @@ func addition(scopes []scopeKey, spentTokens, spentMicros, reservedTokens, reser
 // the order of their keys.
 func lockBudgets(ctx context.Context, tx pgx.Tx, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
 	kinds, keys := split(scopes)
-	q, pipeline := pipe(tx)
-	pipeline.queue(q.MakeBudgets(ctx, db.MakeBudgetsParams{Kinds: kinds, Keys: keys}))
+	q, batch := newBatch(tx)
+	batch.queue(q.MakeBudgets(ctx, db.MakeBudgetsParams{Kinds: kinds, Keys: keys}))
 	rows, err := q.LockBudgets(ctx, db.LockBudgetsParams{Kinds: kinds, Keys: keys})
 	if err != nil {
 		return nil, err

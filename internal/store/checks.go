@@ -6,6 +6,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Check is the outcome of one check of the verification.
@@ -37,64 +39,58 @@ func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, 
 ) error {
 	finished := time.Now()
 	p := db.SaveCheckParams{
-		RunID: execution.RunID, ExecutionID: execution.ID, CheckID: text(checkID), Category: string(result.Check.Category), Ok: result.OK,
+		RunID: execution.RunID, ExecutionID: execution.ID, CheckID: rowconv.Text(checkID), Category: string(result.Check.Category), Ok: result.OK,
 		LogDigest: logDigest, DurationMs: result.DurationMS, EventType: string(contract.EventFindingAdded),
 		StartedAt: finished.Add(-time.Duration(result.DurationMS) * time.Millisecond), FinishedAt: finished,
 	}
-	if cases == nil {
-		cases = []contract.TestCase{}
-	}
-	if findings == nil {
-		findings = []contract.Finding{}
-	}
 	var err error
-	if p.Result, err = encode(result); err != nil {
+	if p.Result, err = rowconv.Encode(result); err != nil {
 		return err
 	}
-	if p.Summary, err = encode(result.Summary); err != nil {
+	if p.Summary, err = rowconv.Encode(result.Summary); err != nil {
 		return err
 	}
-	if p.Cases, err = encode(cases); err != nil {
+	if p.Cases, err = rowconv.Encode(NotNil(cases)); err != nil {
 		return err
 	}
-	if p.Findings, err = encode(findings); err != nil {
+	if p.Findings, err = rowconv.Encode(NotNil(findings)); err != nil {
 		return err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(
+	q, batch := newBatch(s.pool)
+	batch.queue(
 		q.LockRun(ctx, execution.RunID),
 		q.DropFindings(ctx, db.DropFindingsParams{ExecutionID: execution.ID, CheckID: p.CheckID}),
 		q.ResolveEarlierFindings(ctx, db.ResolveEarlierFindingsParams{RunID: execution.RunID, CheckID: p.CheckID, ExecutionID: execution.ID}),
 	)
 	_, err = q.SaveCheck(ctx, p)
-	return ofRun(err, execution.RunID, "store check %s of execution %d", checkID, execution.ID)
+	return dberr.OfRun(err, execution.RunID, "store check %s of execution %d", checkID, execution.ID)
 }
 
 // Checks returns the checks of an execution in the order in which they began.
 func (s *Store) Checks(ctx context.Context, executionID int64) ([]Check, error) {
 	rows, err := s.q.Checks(ctx, executionID)
 	if err != nil {
-		return nil, explain(err, "read the checks of execution %d", executionID)
+		return nil, dberr.Explain(err, "read the checks of execution %d", executionID)
 	}
-	return checksOf(rows)
+	return rowconv.ConvertAll(rows, checkOf)
 }
 
-func checksOf(rows []db.Check) ([]Check, error) {
-	checks := make([]Check, len(rows))
-	for i, r := range rows {
-		result, err := decode[contract.CheckResult](r.Result)
-		if err != nil {
-			return nil, err
-		}
-		cases, err := decode[[]contract.TestCase](r.Cases)
-		if err != nil {
-			return nil, err
-		}
-		checks[i] = Check{
-			ExecutionID: r.ExecutionID, Result: result, Cases: cases, LogDigest: r.LogDigest, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		}
+// Check returns a check of a run, or ErrNotFound.
+func (s *Store) Check(ctx context.Context, runID, executionID int64, checkID string) (Check, error) {
+	row, err := s.q.CheckOfRun(ctx, db.CheckOfRunParams{RunID: runID, ExecutionID: executionID, CheckID: checkID})
+	if err != nil {
+		return Check{}, dberr.Explain(err, "read check %s of execution %d", checkID, executionID)
 	}
-	return checks, nil
+	return checkOf(row)
+}
+
+func checkOf(r db.Check) (c Check, err error) {
+	c = Check{ExecutionID: r.ExecutionID, LogDigest: r.LogDigest, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt}
+	if c.Result, err = rowconv.Decode[contract.CheckResult](r.Result); err != nil {
+		return c, err
+	}
+	c.Cases, err = rowconv.Decode[[]contract.TestCase](r.Cases)
+	return c, err
 }
 
 // Findings returns all findings of a run, those that are resolved too, in the
@@ -102,17 +98,11 @@ func checksOf(rows []db.Check) ([]Check, error) {
 func (s *Store) Findings(ctx context.Context, runID int64) ([]Finding, error) {
 	rows, err := s.q.Findings(ctx, runID)
 	if err != nil {
-		return nil, explain(err, "read the findings of run %d", runID)
+		return nil, dberr.Explain(err, "read the findings of run %d", runID)
 	}
-	return convert(rows, findingOf), nil
+	return rowconv.Convert(rows, findingOf), nil
 }
 
 func findingOf(r db.Finding) Finding {
-	return Finding{
-		Finding: contract.Finding{
-			ID: r.ID, Severity: contract.Severity(r.Severity), Category: contract.Category(r.Category), Message: r.Message,
-			Location: r.Location, Rule: r.Rule, Status: contract.FindingStatus(r.Status), Resolved: r.Resolved, ResolvedAt: r.ResolvedAt,
-		},
-		ExecutionID: r.ExecutionID, CheckID: r.CheckID, CreatedAt: r.CreatedAt,
-	}
+	return Finding{Finding: rowconv.Finding(r), ExecutionID: r.ExecutionID, CheckID: r.CheckID, CreatedAt: r.CreatedAt}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Message is one message of a conversation. The store does not look into its
@@ -30,21 +32,17 @@ type TranscriptEntry struct {
 // ToldBefore reports whether the message was told before a turn, after all that
 // was said in the turn before; see TellBefore.
 func (e TranscriptEntry) ToldBefore(turn int) bool {
-	return e.Turn == turn-1 && e.Position >= toolResults
+	return e.Turn == turn-1 && e.Position >= rowconv.ToolResults
 }
-
-// toolResults is where the results of a turn's tool calls begin: after all
-// messages of the model, however many those are.
-const toolResults = 1000
 
 // OpenConversation stores the messages with which the conversation of an
 // execution begins, as turn 0. If it has begun already, nothing changes.
 func (s *Store) OpenConversation(ctx context.Context, executionID int64, messages []Message) error {
-	doc, err := encode(messages)
+	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return explain(s.q.OpenConversation(ctx, db.OpenConversationParams{ExecutionID: executionID, Messages: doc}),
+	return dberr.Explain(s.q.OpenConversation(ctx, db.OpenConversationParams{ExecutionID: executionID, Messages: doc}),
 		"open the conversation of execution %d", executionID)
 }
 
@@ -52,16 +50,16 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 // all that was said in the turn before. What was told before that turn already
 // stays as it is.
 func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
-	doc, err := encode(messages)
+	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	return explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
+	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
 }
 
 // before is what is told before a turn.
 func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
-	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: toolResults, Messages: messages}
+	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.ToolResults, Messages: messages}
 }
 
 // Conversation returns the messages of an execution in the order in which a
@@ -71,26 +69,17 @@ func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message,
 	if err != nil {
 		return nil, err
 	}
-	messages := make([]Message, len(entries))
-	for i, e := range entries {
-		messages[i] = e.Message
-	}
-	return messages, nil
+	return rowconv.Convert(entries, func(e TranscriptEntry) Message { return e.Message }), nil
 }
 
 // Transcript returns the messages of an execution with their places.
 func (s *Store) Transcript(ctx context.Context, executionID int64) ([]TranscriptEntry, error) {
 	rows, err := s.q.Transcript(ctx, executionID)
-	if err != nil {
-		return nil, explain(err, "read the conversation of execution %d", executionID)
-	}
-	entries := make([]TranscriptEntry, len(rows))
-	for i, r := range rows {
-		entries[i] = TranscriptEntry{
+	return rowconv.Convert(rows, func(r db.TranscriptRow) TranscriptEntry {
+		return TranscriptEntry{
 			Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
 		}
-	}
-	return entries, nil
+	}), dberr.Explain(err, "read the conversation of execution %d", executionID)
 }
 
 // ToolCall is what a tool call did.
@@ -109,28 +98,28 @@ type ToolCall struct {
 // model, all or nothing. The first of several counts: the call that is returned
 // is the one that is stored, which a repeat has to go on with.
 func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (ToolCall, error) {
-	outcome, err := encode(call.Outcome)
+	outcome, err := rowconv.Encode(call.Outcome)
 	if err != nil {
 		return ToolCall{}, err
 	}
-	messages, err := encode([]Message{message})
+	messages, err := rowconv.Encode([]Message{message})
 	if err != nil {
 		return ToolCall{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(
+	q, batch := newBatch(s.pool)
+	batch.queue(
 		q.InsertToolCall(ctx, db.InsertToolCallParams{
-			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: text(call.Tool),
+			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: rowconv.Text(call.Tool),
 			Ok: call.Outcome.OK, Code: string(call.Outcome.Code), TreeBefore: call.TreeBefore, TreeAfter: call.Outcome.Workspace.Tree,
 			Outcome: outcome, DurationMs: call.FinishedAt.Sub(call.StartedAt).Milliseconds(), StartedAt: call.StartedAt, FinishedAt: call.FinishedAt,
 		}),
 		q.AppendMessages(ctx, db.AppendMessagesParams{
-			ExecutionID: executionID, Turn: int32(turn), StartAt: int32(toolResults + index), Messages: messages,
+			ExecutionID: executionID, Turn: int32(turn), StartAt: int32(rowconv.ToolResults + index), Messages: messages,
 		}),
 	)
 	row, err := q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {
-		return ToolCall{}, explain(err, "store tool call %d of turn %d of execution %d", index, turn, executionID)
+		return ToolCall{}, dberr.Explain(err, "store tool call %d of turn %d of execution %d", index, turn, executionID)
 	}
 	return toolCallOf(row)
 }
@@ -145,34 +134,45 @@ func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index i
 			return ToolCall{}, Message{}, err
 		}
 		var message db.MessageRow
-		message, err = s.q.Message(ctx, db.MessageParams{ExecutionID: executionID, Turn: int32(turn), Place: int32(toolResults + index)})
+		message, err = s.q.Message(ctx, db.MessageParams{ExecutionID: executionID, Turn: int32(turn), Place: int32(rowconv.ToolResults + index)})
 		if err == nil {
 			return call, Message(message), nil
 		}
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ToolCall{}, Message{}, notFound("execution %d has no result of tool call %d of turn %d", executionID, index, turn)
+		return ToolCall{}, Message{}, dberr.NotFound("execution %d has no result of tool call %d of turn %d", executionID, index, turn)
 	}
-	return ToolCall{}, Message{}, explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
+	return ToolCall{}, Message{}, dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 // ToolCalls returns the tool calls of a run in the order in which they began.
 func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) {
 	rows, err := s.q.ToolCallsOfRun(ctx, runID)
 	if err != nil {
-		return nil, explain(err, "read the tool calls of run %d", runID)
+		return nil, dberr.Explain(err, "read the tool calls of run %d", runID)
 	}
-	calls := make([]ToolCall, len(rows))
-	for i, r := range rows {
-		if calls[i], err = toolCallOf(r); err != nil {
-			return nil, err
-		}
+	return rowconv.ConvertAll(rows, toolCallOf)
+}
+
+// ToolCall returns a tool call of a run and the patch of the workspace before
+// it, or ErrNotFound.
+func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, index int) (call ToolCall, patchBefore string, err error) {
+	row, err := s.q.ToolCallOfRun(ctx, db.ToolCallOfRunParams{RunID: runID, ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	if err != nil {
+		return call, "", dberr.Explain(err, "read tool call %d of turn %d of execution %d", index, turn, executionID)
 	}
-	return calls, nil
+	if call, err = toolCallOf(row); err != nil {
+		return call, "", err
+	}
+	patchBefore, err = s.q.PatchBefore(ctx, db.PatchBeforeParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return call, "", nil // the first one
+	}
+	return call, patchBefore, dberr.Explain(err, "read what came before tool call %d of turn %d of execution %d", index, turn, executionID)
 }
 
 func toolCallOf(r db.ToolCall) (ToolCall, error) {
-	outcome, err := decode[contract.ToolOutcome](r.Outcome)
+	outcome, err := rowconv.Decode[contract.ToolOutcome](r.Outcome)
 	return ToolCall{
 		ExecutionID: r.ExecutionID, Turn: int(r.Turn), Index: int(r.CallIndex), Tool: r.Tool, Outcome: outcome,
 		TreeBefore: r.TreeBefore, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
@@ -182,11 +182,11 @@ func toolCallOf(r db.ToolCall) (ToolCall, error) {
 // SavePrompt stores the text of a prompt under its version, which is the digest
 // of the text. A repeat is harmless.
 func (s *Store) SavePrompt(ctx context.Context, name, version, prompt string) error {
-	return explain(s.q.SavePrompt(ctx, db.SavePromptParams{Name: name, Version: version, Text: text(prompt)}), "store prompt %s", name)
+	return dberr.Explain(s.q.SavePrompt(ctx, db.SavePromptParams{Name: name, Version: version, Text: rowconv.Text(prompt)}), "store prompt %s", name)
 }
 
 // Prompt returns the text of a version of a prompt, or ErrNotFound.
 func (s *Store) Prompt(ctx context.Context, name, version string) (string, error) {
 	prompt, err := s.q.Prompt(ctx, db.PromptParams{Name: name, Version: version})
-	return prompt, explain(err, "read version %s of prompt %s", version, name)
+	return prompt, dberr.Explain(err, "read version %s of prompt %s", version, name)
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Environment is what the database knows of an environment that was made.
@@ -30,32 +34,26 @@ type Environment struct {
 // Environment returns an environment, or ErrNotFound, and notes that it is used.
 func (s *Store) Environment(ctx context.Context, digest string) (Environment, error) {
 	row, err := s.q.Environment(ctx, digest)
-	if err != nil {
-		return Environment{}, explain(err, "read environment %s", digest)
-	}
-	return environmentOf(row), nil
+	return environmentOf(row), dberr.Explain(err, "read environment %s", digest)
 }
 
 // Environments returns environments, the last used first: those of one
 // repository, or all where repo is empty.
 func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
-	rows, err := s.lists.ListEnvironments(ctx, db.ListEnvironmentsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
-	if err != nil {
-		return nil, explain(err, "list environments")
-	}
-	return convert(rows, environmentOf), nil
+	rows, err := s.lists.ListEnvironments(ctx, db.ListEnvironmentsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
+	return rowconv.Convert(rows, environmentOf), dberr.Explain(err, "list environments")
 }
 
 // SaveEnvironment stores an environment. Of several archives of one digest the
 // last counts.
 func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
-	recipe, err := document(e.Recipe)
+	recipe, err := rowconv.Document(e.Recipe)
 	if err != nil {
 		return err
 	}
-	return explain(s.q.SaveEnvironment(ctx, db.SaveEnvironmentParams{
-		Digest: e.Digest, Repo: text(e.Repo), BaseCommit: e.BaseCommit, Source: e.Source, Recipe: recipe, Archive: e.Archive,
-		ArchiveSize: e.ArchiveSize, Bytes: e.Bytes, Files: e.Files, DurationMs: e.DurationMS, RunID: reference(e.RunID),
+	return dberr.Explain(s.q.SaveEnvironment(ctx, db.SaveEnvironmentParams{
+		Digest: e.Digest, Repo: rowconv.Text(e.Repo), BaseCommit: e.BaseCommit, Source: e.Source, Recipe: recipe, Archive: e.Archive,
+		ArchiveSize: e.ArchiveSize, Bytes: e.Bytes, Files: e.Files, DurationMs: e.DurationMS, RunID: rowconv.Optional(e.RunID),
 	}), "store environment %s", e.Digest)
 }
 
@@ -64,11 +62,11 @@ func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 // the environment was not there.
 func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive string, err error) {
 	if _, err := s.q.DropBaselinesOf(ctx, digest); err != nil {
-		return "", explain(err, "remove the baselines of environment %s", digest)
+		return "", dberr.Explain(err, "remove the baselines of environment %s", digest)
 	}
 	archives, err := s.q.RemoveEnvironment(ctx, digest)
 	if err != nil || len(archives) == 0 {
-		return "", explain(err, "remove environment %s", digest)
+		return "", dberr.Explain(err, "remove environment %s", digest)
 	}
 	return archives[0], nil
 }
@@ -80,12 +78,12 @@ func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive s
 func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration) (archives []string, err error) {
 	rows, err := s.q.RemoveUnusedEnvironments(ctx, db.RemoveUnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
 	if err != nil {
-		return nil, explain(err, "remove environments that nobody uses")
+		return nil, dberr.Explain(err, "remove environments that nobody uses")
 	}
 	for _, row := range rows {
 		archives = append(archives, row.Archive)
 		if _, failed := s.q.DropBaselinesOf(ctx, row.Digest); failed != nil {
-			err = errors.Join(err, explain(failed, "remove the baselines of environment %s", row.Digest))
+			err = errors.Join(err, dberr.Explain(failed, "remove the baselines of environment %s", row.Digest))
 		}
 	}
 	return archives, err
@@ -94,17 +92,47 @@ func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration)
 // EnvironmentsInUse returns the environments of runs that have not ended.
 func (s *Store) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 	digests, err := s.q.EnvironmentsInUse(ctx)
-	return digests, explain(err, "look for environments in use")
+	return digests, dberr.Explain(err, "look for environments in use")
+}
+
+var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
+
+// IsDigest reports whether a text is the digest of an environment or the
+// beginning of one, at least six digits.
+func IsDigest(text string) bool { return digestPrefix.MatchString(text) }
+
+// FindEnvironment returns the environment whose digest is, or begins with, a
+// text. It is ErrNotFound where there is none, and refused where several begin so. It
+// does not count as a use.
+func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment, error) {
+	if !IsDigest(digest) {
+		return Environment{}, noEnvironment(digest)
+	}
+	rows, err := s.q.EnvironmentsBegin(ctx, db.EnvironmentsBeginParams{Prefix: digest, Most: 2})
+	if err != nil {
+		return Environment{}, dberr.Explain(err, "look for environment %s", digest)
+	}
+	if len(rows) == 0 {
+		return Environment{}, noEnvironment(digest)
+	}
+	if len(rows) > 1 && rows[0].Digest != digest {
+		return Environment{}, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "more than one environment has a digest that begins with %s; give more of it", digest)
+	}
+	return environmentOf(rows[0]), nil
+}
+
+func noEnvironment(digest string) error {
+	return dberr.NotFound("there is no environment %.64s; rgpt env list shows those there are", digest)
 }
 
 func environmentOf(r db.Environment) Environment {
 	return Environment{
 		Digest: r.Digest, Repo: r.Repo, BaseCommit: r.BaseCommit, Source: r.Source, Recipe: r.Recipe, Archive: r.Archive, ArchiveSize: r.ArchiveSize,
-		Bytes: r.Bytes, Files: r.Files, DurationMS: r.DurationMs, RunID: deref(r.RunID), CreatedAt: r.CreatedAt, UsedAt: r.UsedAt,
+		Bytes: r.Bytes, Files: r.Files, DurationMS: r.DurationMs, RunID: rowconv.Deref(r.RunID), CreatedAt: r.CreatedAt, UsedAt: r.UsedAt,
 	}
 }
 
-// Setup says how a repository is set up where its files do not tell.
+// Setup says how a repository is set up where its files do not.
 type Setup struct {
 	ID        int64           `json:"id"`
 	Repo      string          `json:"repo"`
@@ -122,71 +150,59 @@ type Setup struct {
 // AddSetup stores a setup. That of a person counts for its repository from now on,
 // that of an agent once it is proven.
 func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
-	settings, err := document(n.Settings)
+	settings, err := rowconv.Document(n.Settings)
 	if err != nil {
 		return Setup{}, err
 	}
 	row, err := s.q.AddSetup(ctx, db.AddSetupParams{
-		Repo: text(n.Repo), Source: n.Source, Settings: settings, Reason: text(n.Reason), RunID: reference(n.RunID), CreatedBy: text(n.CreatedBy),
+		Repo: rowconv.Text(n.Repo), Source: n.Source, Settings: settings, Reason: rowconv.Text(n.Reason), RunID: rowconv.Optional(n.RunID), CreatedBy: rowconv.Text(n.CreatedBy),
 		Proven: n.Source != "agent",
 	})
-	if err != nil {
-		return Setup{}, explain(err, "store how %s is set up", n.Repo)
-	}
-	return setupOf(row), nil
+	return setupOf(row), dberr.Explain(err, "store how %s is set up", n.Repo)
 }
 
 // SetupOf returns the setup that counts for a repository, or ErrNotFound.
 func (s *Store) SetupOf(ctx context.Context, repo string) (Setup, error) {
-	row, err := s.q.SetupOf(ctx, text(repo))
-	if err != nil {
-		return Setup{}, explain(err, "read how %s is set up", repo)
-	}
-	return setupOf(row), nil
+	row, err := s.q.SetupOf(ctx, rowconv.Text(repo))
+	return setupOf(row), dberr.Explain(err, "read how %s is set up", repo)
 }
 
 // SetupByID returns a setup, a revoked one too, or ErrNotFound.
 func (s *Store) SetupByID(ctx context.Context, id int64) (Setup, error) {
 	row, err := s.q.SetupByID(ctx, id)
-	if err != nil {
-		return Setup{}, explain(err, "read setup %d", id)
-	}
-	return setupOf(row), nil
+	return setupOf(row), dberr.Explain(err, "read setup %d", id)
 }
 
 // Setups returns setups from new to old: those of one repository, or all.
 func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, error) {
-	rows, err := s.lists.ListSetups(ctx, db.ListSetupsParams{Repo: optional(repo), Most: pageSize(limit, 50)})
-	if err != nil {
-		return nil, explain(err, "list setups")
-	}
-	return convert(rows, setupOf), nil
+	rows, err := s.lists.ListSetups(ctx, db.ListSetupsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
+	return rowconv.Convert(rows, setupOf), dberr.Explain(err, "list setups")
 }
 
 // RevokeSetup takes a setup back, and reports whether it counted until now.
 func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, error) {
-	n, err := s.q.RevokeSetup(ctx, db.RevokeSetupParams{ID: id, RevokedBy: text(by)})
-	return n > 0, explain(err, "revoke setup %d", id)
+	n, err := s.q.RevokeSetup(ctx, db.RevokeSetupParams{ID: id, RevokedBy: rowconv.Text(by)})
+	return n > 0, dberr.Explain(err, "revoke setup %d", id)
 }
 
 // ProveSetup lets a setup count for its repository, and reports whether it may.
 func (s *Store) ProveSetup(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.ProveSetup(ctx, id)
-	return n > 0, explain(err, "note that setup %d works", id)
+	return n > 0, dberr.Explain(err, "note that setup %d works", id)
 }
 
 // SetRunSetup notes which setup a run tries; 0 is none.
 func (s *Store) SetRunSetup(ctx context.Context, runID, setupID int64) error {
-	n, err := s.q.SetRunSetup(ctx, db.SetRunSetupParams{SetupID: reference(setupID), RunID: runID})
+	n, err := s.q.SetRunSetup(ctx, db.SetRunSetupParams{SetupID: rowconv.Optional(setupID), RunID: runID})
 	if err == nil && n == 0 {
-		return noRun(runID)
+		return dberr.NoRun(runID)
 	}
-	return explain(err, "note the setup of run %d", runID)
+	return dberr.Explain(err, "note the setup of run %d", runID)
 }
 
 func setupOf(r db.Setup) Setup {
 	return Setup{
-		ID: r.ID, Repo: r.Repo, Source: r.Source, Settings: r.Settings, Reason: r.Reason, Proven: r.Proven, RunID: deref(r.RunID),
+		ID: r.ID, Repo: r.Repo, Source: r.Source, Settings: r.Settings, Reason: r.Reason, Proven: r.Proven, RunID: rowconv.Deref(r.RunID),
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt, RevokedBy: r.RevokedBy,
 	}
 }
@@ -194,11 +210,11 @@ func setupOf(r db.Setup) Setup {
 // SetRunEnvironment notes which environment a run's base commit has, and by
 // which setup it was made; 0 is what the files say.
 func (s *Store) SetRunEnvironment(ctx context.Context, runID int64, digest string, setupID int64) error {
-	n, err := s.q.SetRunEnvironment(ctx, db.SetRunEnvironmentParams{Environment: digest, SetupID: reference(setupID), RunID: runID})
+	n, err := s.q.SetRunEnvironment(ctx, db.SetRunEnvironmentParams{Environment: digest, SetupID: rowconv.Optional(setupID), RunID: runID})
 	if err == nil && n == 0 {
-		return noRun(runID)
+		return dberr.NoRun(runID)
 	}
-	return explain(err, "note the environment of run %d", runID)
+	return dberr.Explain(err, "note the environment of run %d", runID)
 }
 
 // Baseline is what a project's checks come to on a base commit.
@@ -237,23 +253,23 @@ func (b *Baseline) Check(id string) (BaselineCheck, bool) {
 // OpenBaseline begins a baseline, or finds the one of its key, notes that it is
 // the run's, and returns it with the outcomes that are there.
 func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Baseline, error) {
-	stages, err := encode(b.Stages)
+	stages, err := rowconv.Encode(b.Stages)
 	if err != nil {
 		return Baseline{}, err
 	}
-	commands, err := encode(b.Commands)
+	commands, err := rowconv.Encode(b.Commands)
 	if err != nil {
 		return Baseline{}, err
 	}
 	row, err := s.q.OpenBaseline(ctx, db.OpenBaselineParams{
-		Key: b.Key, Repo: text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: reference(runID),
+		Key: b.Key, Repo: rowconv.Text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: rowconv.Optional(runID),
 	})
 	if err != nil {
-		return Baseline{}, explain(err, "begin the baseline of %s", b.BaseCommit)
+		return Baseline{}, dberr.Explain(err, "begin the baseline of %s", b.BaseCommit)
 	}
 	if runID != 0 {
 		if _, err := s.q.SetRunBaseline(ctx, db.SetRunBaselineParams{Baseline: b.Key, RunID: runID}); err != nil {
-			return Baseline{}, explain(err, "note the baseline of run %d", runID)
+			return Baseline{}, dberr.Explain(err, "note the baseline of run %d", runID)
 		}
 	}
 	return s.baselineOf(ctx, row)
@@ -263,35 +279,35 @@ func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Base
 func (s *Store) Baseline(ctx context.Context, key string) (Baseline, error) {
 	row, err := s.q.Baseline(ctx, key)
 	if err != nil {
-		return Baseline{}, explain(err, "read baseline %s", key)
+		return Baseline{}, dberr.Explain(err, "read baseline %s", key)
 	}
 	return s.baselineOf(ctx, row)
 }
 
 func (s *Store) baselineOf(ctx context.Context, row db.Baseline) (Baseline, error) {
 	out := Baseline{
-		Key: row.Key, Repo: row.Repo, BaseCommit: row.BaseCommit, Tree: row.Tree, Environment: row.Environment, RunID: deref(row.RunID), CreatedAt: row.CreatedAt,
+		Key: row.Key, Repo: row.Repo, BaseCommit: row.BaseCommit, Tree: row.Tree, Environment: row.Environment, RunID: rowconv.Deref(row.RunID), CreatedAt: row.CreatedAt,
 	}
 	var err error
-	if out.Stages, err = decode[[][]contract.Check](row.Stages); err != nil {
+	if out.Stages, err = rowconv.Decode[[][]contract.Check](row.Stages); err != nil {
 		return out, err
 	}
-	if out.Commands, err = decode[map[string]string](row.Commands); err != nil {
+	if out.Commands, err = rowconv.Decode[map[string]string](row.Commands); err != nil {
 		return out, err
 	}
 	checks, err := s.q.BaselineChecks(ctx, row.Key)
 	if err != nil {
-		return out, explain(err, "read the checks of baseline %s", row.Key)
+		return out, dberr.Explain(err, "read the checks of baseline %s", row.Key)
 	}
 	for _, c := range checks {
 		check := BaselineCheck{LogDigest: c.LogDigest, CreatedAt: c.CreatedAt}
-		if check.Result, err = decode[contract.CheckResult](c.Result); err != nil {
+		if check.Result, err = rowconv.Decode[contract.CheckResult](c.Result); err != nil {
 			return out, err
 		}
-		if check.Cases, err = decode[[]contract.TestCase](c.Cases); err != nil {
+		if check.Cases, err = rowconv.Decode[[]contract.TestCase](c.Cases); err != nil {
 			return out, err
 		}
-		if check.Findings, err = decode[[]contract.Finding](c.Findings); err != nil {
+		if check.Findings, err = rowconv.Decode[[]contract.Finding](c.Findings); err != nil {
 			return out, err
 		}
 		out.Checks = append(out.Checks, check)
@@ -301,58 +317,23 @@ func (s *Store) baselineOf(ctx context.Context, row db.Baseline) (Baseline, erro
 
 // SaveBaselineCheck stores the outcome of a check on a base commit.
 func (s *Store) SaveBaselineCheck(ctx context.Context, key string, c BaselineCheck) error {
-	p := db.SaveBaselineCheckParams{Key: key, CheckID: text(c.Result.Check.ID), LogDigest: c.LogDigest}
+	p := db.SaveBaselineCheckParams{Key: key, CheckID: rowconv.Text(c.Result.Check.ID), LogDigest: c.LogDigest}
 	var err error
-	if p.Result, err = encode(c.Result); err != nil {
+	if p.Result, err = rowconv.Encode(c.Result); err != nil {
 		return err
 	}
-	if p.Cases, err = encode(orEmpty(c.Cases)); err != nil {
+	if p.Cases, err = rowconv.Encode(NotNil(c.Cases)); err != nil {
 		return err
 	}
-	if p.Findings, err = encode(orEmpty(c.Findings)); err != nil {
+	if p.Findings, err = rowconv.Encode(NotNil(c.Findings)); err != nil {
 		return err
 	}
-	return explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
+	return dberr.Explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
 }
 
 // DropBaseline forgets a baseline, so that the next run makes it again, and
 // reports whether it was there.
 func (s *Store) DropBaseline(ctx context.Context, key string) (bool, error) {
 	n, err := s.q.DropBaseline(ctx, key)
-	return n > 0, explain(err, "remove baseline %s", key)
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// reference is an id for a column that refers to a row, NULL for none.
-func reference(id int64) *int64 {
-	if id == 0 {
-		return nil
-	}
-	return &id
-}
-
-// Own lets one caller at a time do what key names, among all processes that
-// share the database. While another one that lives does it, it waits until ctx
-// ends. The returned function gives the key back; so does the end of the process.
-func (s *Store) Own(ctx context.Context, key string) (release func(), err error) {
-	for {
-		release, owned, err := s.owner.alone(ctx, "rgpt."+key)
-		if err != nil {
-			return nil, explain(err, "own %s", key)
-		}
-		if owned {
-			return release, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(ownPoll):
-		}
-	}
+	return n > 0, dberr.Explain(err, "remove baseline %s", key)
 }

@@ -24,7 +24,7 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 	save()
 	// aged makes it look as if nobody had used it for a day.
 	aged := func() {
-		conn, err := pgx.Connect(t.Context(), b.url)
+		conn, err := pgx.Connect(t.Context(), b.URL)
 		require.NoError(t, err)
 		_, err = conn.Exec(t.Context(), "UPDATE orchestrator_environments SET used_at = now() - interval '1 day'")
 		require.NoError(t, err)
@@ -37,11 +37,11 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 	}
 	require.Empty(t, unused(), "it was just made")
 	aged()
-	require.NoError(t, b.SetRunEnvironment(t.Context(), b.run.ID, digest, 0))
+	require.NoError(t, b.SetRunEnvironment(t.Context(), b.First.ID, digest, 0))
 	require.Empty(t, unused(), "a run has begun to use it")
 	aged()
 	require.Empty(t, unused(), "a run that has not ended needs it")
-	b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
+	b.Apply(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusDone, Finished: true}})
 	require.Equal(t, []string{"sha256:archive"}, unused())
 	require.Empty(t, unused(), "it is gone")
 
@@ -58,7 +58,7 @@ func TestAnEnvironmentThatIsMadeAgainNamesTheRunThatMadeItLast(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	digest := strings.Repeat("cd", 32)
-	for _, run := range []store.Run{b.run, b.create(t, store.NewRun{})} {
+	for _, run := range []store.Run{b.First, b.Create(t, store.NewRun{})} {
 		require.NoError(t, b.SaveEnvironment(t.Context(), store.Environment{
 			Digest: digest, Repo: "/repos/calculator", Source: "detected", Recipe: raw(`{}`), Archive: "sha256:archive", RunID: run.ID,
 		}))

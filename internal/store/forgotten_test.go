@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 // teller is a workflow as the store sees it: what its history knows.
@@ -166,15 +167,15 @@ func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
 
 // createFor makes a run for one case of a property.
 func (b *bundle) createFor(t *rapid.T) store.Run {
-	run, _, err := b.CreateRun(context.Background(), filled(store.NewRun{}))
+	run, _, err := b.CreateRun(context.Background(), storetest.Filled(store.NewRun{}))
 	require.NoError(t, err)
 	return run
 }
 
 // by sends a record as a workflow task of the run.
 func (b *bundle) by(task, seq int64, r contract.Record) (contract.RecordResult, error) {
-	r.RunID, r.Seq, r.Task, r.At = b.run.ID, seq, task, time.Now()
-	return b.Record(context.Background(), b.source(), r)
+	r.RunID, r.Seq, r.Task, r.At = b.First.ID, seq, task, time.Now()
+	return b.Record(context.Background(), b.Source(), r)
 }
 
 func began(phase contract.Phase) contract.Record {
@@ -209,7 +210,7 @@ func TestAPauseThatTookTheNumberOfAForgottenRecordIsToldAndThePhaseBeginsOnce(t 
 	require.Equal(t, first, repeated)
 	require.Len(t, b.all(t), 3, "created, started, paused")
 	requireGapless(t, b.all(t))
-	executions, err := b.Executions(t.Context(), b.run.ID)
+	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, executions, 1)
 	require.Equal(t, "other", executions[0].Model, "of now")
@@ -218,7 +219,7 @@ func TestAPauseThatTookTheNumberOfAForgottenRecordIsToldAndThePhaseBeginsOnce(t 
 
 func (b *bundle) forgotten(t *testing.T) (n int) {
 	t.Helper()
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM orchestrator_records WHERE seq < 0").Scan(&n))
 	})
 	return n
@@ -235,12 +236,12 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 	for range 2 {
 		_, err = b.by(7, 1, over)
 		require.NoError(t, err)
-		details, err := b.RunDetails(t.Context(), b.run.ID)
+		details, err := b.RunDetails(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Equal(t, contract.StatusCancelled, details.Status)
 		require.Equal(t, contract.ExecutionCancelled, details.Executions[0].Status)
 		require.Equal(t, contract.ExecutionCancelled, details.Phases[0].Status)
-		calls, err := b.ModelCalls(t.Context(), b.run.ID)
+		calls, err := b.ModelCalls(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Equal(t, "failed", calls[0].Status)
 		// As if the first one had died between the record and the calls.
@@ -264,7 +265,7 @@ func TestAStepThatEndedInAForgottenRecordIsNotToldToHaveEndedOtherwise(t *testin
 	require.NoError(t, err)
 	_, err = b.by(11, 2, ends(contract.ExecutionCancelled, contract.EventStepError)) // done again, together with a stop
 	require.NoError(t, err)
-	executions, err := b.Executions(t.Context(), b.run.ID)
+	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, contract.ExecutionCompleted, executions[0].Status)
 	require.Len(t, b.all(t), 2, "created, completed")
@@ -285,7 +286,7 @@ func TestAnApprovalThatEndedInAForgottenRecordIsAnswered(t *testing.T) {
 		Events: []contract.EventDraft{{Type: contract.EventApprovalGranted}},
 	})
 	require.NoError(t, err)
-	details, err := b.RunDetails(t.Context(), b.run.ID)
+	details, err := b.RunDetails(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, contract.PhaseReleaser.Running(), details.Status)
 	require.Equal(t, []string{"granted", "ann"}, []string{details.Approvals[0].Status, details.Approvals[0].By})
@@ -362,7 +363,7 @@ func TestTwoWorkersThatDoOneTaskAtTheSameTimeTellItOnce(t *testing.T) {
 		events := b.all(t)
 		requireGapless(t, events)
 		require.Len(t, events, 6, "created, paused, four phases")
-		executions, err := b.Executions(t.Context(), b.run.ID)
+		executions, err := b.Executions(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Len(t, executions, 4)
 		for _, e := range executions {
@@ -386,9 +387,9 @@ func TestRecordsOfReconcilersAndOfOlderWorkersAreRepeatsWhateverTheySay(t *testi
 func TestForgottenRecordsAreLookedForByIndexesAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		_, err := conn.Exec(ctx, `INSERT INTO orchestrator_records (workflow_id, workflow_run_id, seq, run_id, result, signature, task)
-			SELECT 'run-' || w, 'first', n, $1, '{}', '|x ', n FROM generate_series(1, 200) w, generate_series(1, 100) n`, b.run.ID)
+			SELECT 'run-' || w, 'first', n, $1, '{}', '|x ', n FROM generate_series(1, 200) w, generate_series(1, 100) n`, b.First.ID)
 		require.NoError(t, err)
 		_, err = conn.Exec(ctx, "ANALYZE orchestrator_records")
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -10,25 +11,55 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
+
+// HealEvent is what self-heal did about a failure.
+type HealEvent struct {
+	ID          int64               `json:"id"`
+	RunID       int64               `json:"runId"`
+	Number      int                 `json:"number"` // of the run's heals, from 1; a replay counts on from where it began
+	Phase       contract.Phase      `json:"phase"`
+	Step        string              `json:"step,omitempty"`
+	ExecutionID int64               `json:"execution_id,omitempty"` // that failed
+	ErrorType   contract.Class      `json:"error_type"`
+	ErrorCode   contract.Code       `json:"error_code,omitempty"`
+	RootCause   string              `json:"root_cause,omitempty"`
+	HealAction  contract.HealAction `json:"heal_action"`
+	AskedBy     string              `json:"asked_by,omitempty"` // empty: the run itself
+	Status      contract.HealStatus `json:"status"`
+	HealOutput  json.RawMessage     `json:"heal_output"` // contract.HealOutput
+	CreatedAt   time.Time           `json:"created_at"`
+	FinishedAt  *time.Time          `json:"finished_at"`
+}
+
+// Output returns what the heal's row says of its work; what cannot be read is empty.
+func (h HealEvent) Output() contract.HealOutput {
+	var out contract.HealOutput
+	_ = json.Unmarshal(h.HealOutput, &out) // written by Record from this very type
+	return out
+}
 
 // Heals returns what self-heal did in a run, in the order in which it began.
 func (s *Store) Heals(ctx context.Context, runID int64) ([]HealEvent, error) {
 	rows, err := s.q.SelfHealEvents(ctx, runID)
-	if err != nil {
-		return nil, explain(err, "read the heals of run %d", runID)
-	}
-	return convert(rows, healOf), nil
+	return rowconv.Convert(rows, healOf), dberr.Explain(err, "read the heals of run %d", runID)
 }
 
-// OpenInterventions returns what waits for a person over all runs, the oldest
-// first, at most as many as given.
-func (s *Store) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
-	rows, err := s.q.OpenInterventions(ctx, int32(most))
-	if err != nil {
-		return nil, explain(err, "read what waits for a person")
+// Heal returns a heal of a run, or ErrNotFound.
+func (s *Store) Heal(ctx context.Context, runID, id int64) (HealEvent, error) {
+	r, err := s.q.HealOfRun(ctx, db.HealOfRunParams{ID: id, RunID: runID})
+	return healOf(r), dberr.Explain(err, "read heal %d of run %d", id, runID)
+}
+
+func healOf(h db.SelfHealEvent) HealEvent {
+	return HealEvent{
+		ID: h.ID, RunID: h.RunID, Number: int(h.Number), Phase: contract.Phase(h.Phase), Step: h.Step, ExecutionID: h.ExecutionID,
+		ErrorType: contract.Class(h.ErrorType), ErrorCode: contract.Code(h.ErrorCode), RootCause: h.RootCause,
+		HealAction: contract.HealAction(h.HealAction), AskedBy: h.AskedBy, Status: contract.HealStatus(h.Status),
+		HealOutput: h.HealOutput, CreatedAt: h.CreatedAt, FinishedAt: h.FinishedAt,
 	}
-	return convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), nil
 }
 
 // AddReplay stores what is to be different when a phase of a run is done again,
@@ -37,18 +68,18 @@ func (s *Store) OpenInterventions(ctx context.Context, most int) ([]Intervention
 // workflow run that it saw ended; the others are refused. A key, which may be
 // empty, lets ReplayByKey find it.
 func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplayOrder, key string) (int64, error) {
-	doc, err := encode(o)
+	doc, err := rowconv.Encode(o)
 	if err != nil {
 		return 0, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, runID))
-	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc, Request: optional(key)})
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, runID))
+	id, err := q.AddReplay(ctx, db.AddReplayParams{RunID: runID, WorkflowRunID: workflowRunID, Phase: string(phase), ReplayOrder: doc, Request: rowconv.Optional(key)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fault.New(contract.ClassHuman, contract.CodeForbidden,
 			"run %d is being replayed by somebody else, or was until just now; see it with rgpt run watch %d, or try again in a minute", runID, runID)
 	}
-	return id, explain(err, "store the replay of run %d", runID)
+	return id, dberr.Explain(err, "store the replay of run %d", runID)
 }
 
 // KeyedReplay is a replay that was asked for under a key.
@@ -64,9 +95,9 @@ type KeyedReplay struct {
 func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (KeyedReplay, error) {
 	row, err := s.q.ReplayByRequest(ctx, db.ReplayByRequestParams{RunID: runID, Request: key})
 	if err != nil {
-		return KeyedReplay{}, explain(err, "look for the replay that a key made")
+		return KeyedReplay{}, dberr.Explain(err, "look for the replay that a key made")
 	}
-	order, err := decode[contract.ReplayOrder](row.ReplayOrder)
+	order, err := rowconv.Decode[contract.ReplayOrder](row.ReplayOrder)
 	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Order: order, FromWorkflowRun: row.FromWorkflowRun}, err
 }
 
@@ -74,12 +105,12 @@ func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (Keyed
 // its creation, or from its last replay.
 func (s *Store) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
 	at, err := s.q.RunTimeFrom(ctx, runID)
-	return at, explain(err, "look when run %d began", runID)
+	return at, dberr.Explain(err, "look when run %d began", runID)
 }
 
 // DropReplay forgets a replay that never began.
 func (s *Store) DropReplay(ctx context.Context, id int64) error {
-	return explain(s.q.DropReplay(ctx, id), "forget replay %d", id)
+	return dberr.Explain(s.q.DropReplay(ctx, id), "forget replay %d", id)
 }
 
 // TakeReplay returns the replay by which an execution of a phase began, nil if
@@ -91,8 +122,8 @@ func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contr
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explain(err, "look for a replay of run %d", e.RunID)
+		return nil, dberr.Explain(err, "look for a replay of run %d", e.RunID)
 	}
-	o, err := decode[contract.ReplayOrder](doc)
+	o, err := rowconv.Decode[contract.ReplayOrder](doc)
 	return &o, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
@@ -59,12 +60,12 @@ func migrator(url string) (*goose.Provider, *sql.DB, *pgx.ConnConfig, error) {
 	// Looks for the lock every second, for ten minutes.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
 	if err != nil {
-		return nil, nil, nil, explain(err, "prepare migrations")
+		return nil, nil, nil, dberr.Explain(err, "prepare migrations")
 	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig)
 	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.FS, goose.WithSessionLocker(locker))
 	if err != nil {
-		return nil, nil, nil, errors.Join(explain(err, "prepare migrations"), conn.Close())
+		return nil, nil, nil, errors.Join(dberr.Explain(err, "prepare migrations"), conn.Close())
 	}
 	return provider, conn, cfg.ConnConfig, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/migrations"
 )
@@ -87,7 +88,7 @@ func TestOpenRefusesASchemaThatIsNotItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "rgpt dev")
 
 	newer := storetest.URL(t)
-	query(t, newer, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, newer, func(ctx context.Context, conn *pgx.Conn) {
 		_, err := conn.Exec(ctx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
 		require.NoError(t, err)
 	})
@@ -179,12 +180,12 @@ func proxy(l net.Listener, to string, refused chan<- struct{}) error {
 func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	plan, err := b.SavePlan(t.Context(), b.run.ID, 0, "ann", contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "n", Description: "d"}}})
+	plan, err := b.SavePlan(t.Context(), b.First.ID, 0, "ann", contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "n", Description: "d"}}})
 	require.NoError(t, err)
-	b.record(t, contract.Record{RunID: b.run.ID, Run: &contract.RunChange{Status: contract.StatusPending, Phase: contract.PhasePlanner, PlanID: plan}, Events: drafts(3)})
+	b.Apply(t, contract.Record{RunID: b.First.ID, Run: &contract.RunChange{Status: contract.StatusPending, Phase: contract.PhasePlanner, PlanID: plan}, Events: storetest.Drafts(3)})
 	require.NoError(t, b.Heartbeat(t.Context(), beat("w", contract.HealthHealthy, "builder")))
 	before := b.all(t)
-	conn, err := sql.Open("pgx", b.url)
+	conn, err := sql.Open("pgx", b.URL)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.FS)
@@ -193,15 +194,15 @@ func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.ExecContext(t.Context(), "INSERT INTO orchestrator_plans (run_id, author, plan) SELECT run_id, author, '{\"steps\": 7}' FROM orchestrator_plans")
 	require.NoError(t, err)
-	require.NoError(t, store.Migrate(t.Context(), b.url))
+	require.NoError(t, store.Migrate(t.Context(), b.URL))
 
-	s, err := store.Open(t.Context(), b.url, store.Options{})
+	s, err := store.Open(t.Context(), b.URL, store.Options{})
 	require.NoError(t, err)
 	defer s.Close()
-	after, err := s.Events(t.Context(), b.run.ID, 0, 1000)
+	after, err := s.Events(t.Context(), b.First.ID, 0, 1000)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
-	got, err := s.Plan(t.Context(), b.run.ID)
+	got, err := s.Plan(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, got.Steps, 1)
 	var steps []int
@@ -215,16 +216,16 @@ func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	}
 	require.NoError(t, rows.Err())
 	require.Equal(t, []int{1, 0}, steps)
-	agents, err := s.Agents(t.Context())
+	agents, err := views.New(s).Agents(t.Context())
 	require.NoError(t, err)
 	require.Len(t, agents, 1)
 	_, _, _, err = s.CreateWebhook(t.Context(), store.NewWebhook{URL: "https://example.com", Secret: "x", Enabled: true, Most: 1})
 	require.NoError(t, err)
-	_, err = s.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: b.seq.Add(1), Events: drafts(1)})
+	_, err = s.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: b.NextSeq(), Events: storetest.Drafts(1)})
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	err = s.FeedWebhooks(ctx, stop)
-	require.ErrorIs(t, err, context.Canceled)
+	queued, err := s.QueueDeliveries(t.Context())
+	require.NoError(t, err)
+	require.True(t, queued)
 	hooks, err := s.Webhooks(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, hooks[0].Pending)

@@ -1,12 +1,9 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -109,7 +108,7 @@ func (p Pipeline) Input() contract.DeliberationInput {
 }
 
 func heads(texts []string) []string {
-	return convert(texts[:min(len(texts), inputConditions)], func(s string) string { return fault.Clip(s, contract.TextHead) })
+	return rowconv.Convert(texts[:min(len(texts), inputConditions)], func(s string) string { return fault.Clip(s, contract.TextHead) })
 }
 
 // SpawnPipeline stores a new pipeline, the row that carries it and the event
@@ -127,7 +126,7 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 		return p, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, false, explain(err, "create the pipeline")
+		return Pipeline{}, false, dberr.Explain(err, "create the pipeline")
 	}
 	p, err := s.PipelineByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
 	return p, false, err
@@ -139,10 +138,10 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Pipeline{}, notFound("no pipeline was made under this key")
+		return Pipeline{}, dberr.NotFound("no pipeline was made under this key")
 	}
 	if err != nil {
-		return Pipeline{}, explain(err, "look for the pipeline that a key made")
+		return Pipeline{}, dberr.Explain(err, "look for the pipeline that a key made")
 	}
 	if known.ID == 0 || known.RequestDigest != digest {
 		return Pipeline{}, fault.New(contract.ClassHuman, CodeConflict,
@@ -159,7 +158,7 @@ func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
 		n.Task.Objective = n.Objective
 	}
 	p := db.SpawnPipelineParams{
-		Tenant: n.Tenant, Project: text(n.Project), GoalTitle: title(n.Objective), Objective: text(n.Objective),
+		Tenant: n.Tenant, Project: rowconv.Text(n.Project), GoalTitle: title(n.Objective), Objective: rowconv.Text(n.Objective),
 		CarrierSettings: json.RawMessage("{}"), RequestDigest: n.RequestDigest,
 		Mode: string(n.Settings.Mode), AutoContinue: n.Settings.AutoContinue, EventType: string(contract.EventPipelineSpawned),
 	}
@@ -174,20 +173,20 @@ func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
 		p.IdempotencyKey = &key
 	}
 	var err error
-	if p.Task, err = encode(n.Task); err != nil {
+	if p.Task, err = rowconv.Encode(n.Task); err != nil {
 		return p, err
 	}
-	if p.Settings, err = encode(n.Settings); err != nil {
+	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {
 		return p, err
 	}
-	p.Payload, err = encode(spawnedPayload(n.Objective, n.Settings, 1, 0))
+	p.Payload, err = rowconv.Encode(spawnedPayload(n.Objective, n.Settings, 1, 0))
 	return p, err
 }
 
 // title returns the first line of an objective.
 func title(objective string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(objective), "\n")
-	return text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
+	return rowconv.Text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
 }
 
 // spawnedPayload is what the event of a new pipeline says; its id is added where
@@ -217,8 +216,8 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 	if err != nil {
 		return Pipeline{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, n.RunID))
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, n.RunID))
 	row, err := q.CreatePipeline(ctx, params)
 	id := row.ID
 	again := errors.Is(err, pgx.ErrNoRows)
@@ -226,7 +225,7 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 		id, err = s.createdPipeline(ctx, n)
 	}
 	if err != nil {
-		return Pipeline{}, ofRun(err, n.RunID, "create a pipeline of run %d", n.RunID)
+		return Pipeline{}, dberr.OfRun(err, n.RunID, "create a pipeline of run %d", n.RunID)
 	}
 	if n.Prior != 0 && !again {
 		telemetry.CountRecovery(priorAbort(n))
@@ -257,7 +256,7 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 	}
 	attempt := max(1, n.Attempt)
 	p := db.CreatePipelineParams{
-		RunID: n.RunID, ForRun: n.ForRun, Objective: text(objective), Mode: string(n.Settings.Mode),
+		RunID: n.RunID, ForRun: n.ForRun, Objective: rowconv.Text(objective), Mode: string(n.Settings.Mode),
 		AutoContinue: n.Settings.AutoContinue, Attempt: int32(attempt), EventType: string(contract.EventPipelineSpawned),
 	}
 	if n.Execution != 0 {
@@ -266,18 +265,18 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 	if n.Prior != 0 {
 		p.PriorID = &n.Prior
 	}
-	if p.Task, err = encode(task); err != nil {
+	if p.Task, err = rowconv.Encode(task); err != nil {
 		return p, err
 	}
-	if p.Settings, err = encode(n.Settings); err != nil {
+	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {
 		return p, err
 	}
 	if n.Inherited != nil {
-		if p.Inherited, err = encode(n.Inherited); err != nil {
+		if p.Inherited, err = rowconv.Encode(n.Inherited); err != nil {
 			return p, err
 		}
 	}
-	p.Payload, err = encode(spawnedPayload(objective, n.Settings, attempt, n.Prior))
+	p.Payload, err = rowconv.Encode(spawnedPayload(objective, n.Settings, attempt, n.Prior))
 	return p, err
 }
 
@@ -286,7 +285,7 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 	if n.Prior != 0 { // the whole of it, where the workflow has the beginnings
 		prior, err := s.Pipeline(ctx, n.Prior)
 		if err == nil && prior.RunID != n.RunID {
-			err = notFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
+			err = dberr.NotFound("pipeline %d is not one of run %d", n.Prior, n.RunID)
 		}
 		return prior.Objective, prior.Task, err
 	}
@@ -295,7 +294,7 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 	}
 	run, err := s.q.AccountOfPipeline(ctx, n.RunID)
 	if err != nil {
-		return "", n.Task, ofRun(err, n.RunID, "read the goal of run %d", n.RunID)
+		return "", n.Task, dberr.OfRun(err, n.RunID, "read the goal of run %d", n.RunID)
 	}
 	task := n.Task
 	task.Objective = strings.TrimSpace(run.GoalTitle + "\n\n" + run.GoalDescription)
@@ -315,14 +314,14 @@ func (s *Store) Pipeline(ctx context.Context, id int64) (Pipeline, error) {
 	if err != nil || p.Consensus == nil {
 		return p, err
 	}
-	return p, s.resolve(ctx, id, &p.Consensus.Value)
+	return p, s.ResolvePipelineTexts(ctx, id, &p.Consensus.Value)
 }
 
 func ofPipeline(err error, id int64, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return notFound("there is no pipeline %d; rgpt pipeline list shows those there are", id)
+		return dberr.NotFound("there is no pipeline %d; rgpt pipeline list shows those there are", id)
 	}
-	return explain(err, format, args...)
+	return dberr.Explain(err, format, args...)
 }
 
 // PipelineFilter selects pipelines. Empty fields select all.
@@ -340,16 +339,16 @@ type PipelineFilter struct {
 // ListPipelines returns pipelines from new to old. Pipeline.Cursor of the last
 // one, as PipelineFilter.Before, leads to the next page.
 func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline, error) {
-	params := db.ListPipelinesParams{Text: optional(text(f.Text)), Most: pageSize(f.Limit, 50)}
+	params := db.ListPipelinesParams{Text: rowconv.Optional(rowconv.Text(f.Text)), Most: rowconv.Limit(f.Limit, 50)}
 	if len(f.Status) > 0 {
-		params.Statuses = convert(f.Status, func(s contract.PipelineStatus) string { return string(s) })
+		params.Statuses = rowconv.Convert(f.Status, func(s contract.PipelineStatus) string { return string(s) })
 	}
 	if !f.Since.IsZero() {
 		params.Since = &f.Since
 	}
-	params.Abort, params.ForRun = optional(string(f.Abort)), f.ForRun
+	params.Abort, params.ForRun = rowconv.Optional(string(f.Abort)), f.ForRun
 	if f.RunID != 0 {
-		planning := true // what carries pipelines is no run
+		planning := true // the row that carries pipelines is not a run
 		params.RunID, params.ForRun = &f.RunID, &planning
 	}
 	if f.Before.ID != 0 {
@@ -357,28 +356,16 @@ func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline
 	}
 	rows, err := s.lists.ListPipelines(ctx, params)
 	if err != nil {
-		return nil, explain(err, "list pipelines")
+		return nil, dberr.Explain(err, "list pipelines")
 	}
-	return convertAll(rows, pipelineOf)
-}
-
-// convertAll is convert for what may fail.
-func convertAll[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
-	out := make([]B, len(in))
-	for i, v := range in {
-		var err error
-		if out[i], err = f(v); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return rowconv.ConvertAll(rows, pipelineOf)
 }
 
 func pipelineOf(row db.Pipeline) (Pipeline, error) {
 	p := Pipeline{
-		ID: row.ID, RunID: row.RunID, ForRun: row.ForRun, ExecutionID: deref(row.ExecutionID), Tenant: row.Tenant, Objective: row.Objective,
+		ID: row.ID, RunID: row.RunID, ForRun: row.ForRun, ExecutionID: rowconv.Deref(row.ExecutionID), Tenant: row.Tenant, Objective: row.Objective,
 		Mode: contract.PipelineMode(row.Mode), AutoContinue: row.AutoContinue, Attempt: int(row.Attempt), RetryCount: int(row.Attempt) - 1,
-		PriorID: deref(row.PriorID), RecoveredBy: deref(row.RecoveredBy), Status: contract.PipelineStatus(row.Status),
+		PriorID: rowconv.Deref(row.PriorID), RecoveredBy: rowconv.Deref(row.RecoveredBy), Status: contract.PipelineStatus(row.Status),
 		Iteration: int(row.Iteration), WaitingFor: row.WaitingFor, AbortReason: contract.AbortReason(row.AbortReason), HandoffRef: row.HandoffRef,
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
@@ -407,9 +394,9 @@ func pipelineOf(row db.Pipeline) (Pipeline, error) {
 func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
 	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, explain(err, "look for pipelines without a workflow")
+		return nil, dberr.Explain(err, "look for pipelines without a workflow")
 	}
-	return convertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
+	return rowconv.ConvertAll(ids, func(id int64) (Pipeline, error) { return s.Pipeline(ctx, id) })
 }
 
 // MarkPipelineStarted stores which workflow carries out a pipeline, so that the
@@ -420,384 +407,4 @@ func (s *Store) MarkPipelineStarted(ctx context.Context, id int64, workflowID, w
 		err = pgx.ErrNoRows
 	}
 	return ofPipeline(err, id, "mark pipeline %d as started", id)
-}
-
-// PipelineEntries returns the blackboard, section by section in the order in
-// which places were written first: the newest version of each, or every one;
-// with full their Head is the whole text.
-func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool) ([]contract.Entry, error) {
-	rows, err := s.q.PipelineEntries(ctx, db.PipelineEntriesParams{PipelineID: id, EveryVersion: every})
-	if err != nil {
-		return nil, explain(err, "read the blackboard of pipeline %d", id)
-	}
-	entries, err := convertAll(rows, decode[contract.Entry])
-	if err != nil {
-		return nil, err
-	}
-	sections := contract.Sections()
-	slices.SortStableFunc(entries, func(a, b contract.Entry) int {
-		if d := slices.Index(sections, a.Section) - slices.Index(sections, b.Section); d != 0 {
-			return d
-		}
-		return cmp.Compare(a.Place, b.Place)
-	})
-	return entries, s.resolveAll(ctx, id, full, len(entries), func(i int) *contract.Text { return &entries[i].Value })
-}
-
-// PipelineMessages returns messages after a number, in order, at most limit of
-// them (default and most 1000); with full their Head is the whole text.
-func (s *Store) PipelineMessages(ctx context.Context, id int64, after, limit int, full bool) ([]contract.Message, error) {
-	rows, err := s.q.PipelineMessages(ctx, db.PipelineMessagesParams{PipelineID: id, AfterSeq: int32(after), Most: pageSize(limit, 1000)})
-	return s.messagesOf(ctx, id, rows, err, full)
-}
-
-// PipelineLastMessages returns the last messages of each member, at most as many
-// of each as given (default contract.MessageTail), in the order in which they
-// were taken; with full their Head is the whole text.
-func (s *Store) PipelineLastMessages(ctx context.Context, id int64, each int, full bool) ([]contract.Message, error) {
-	rows, err := s.q.LastPipelineMessages(ctx, db.LastPipelineMessagesParams{
-		PipelineID: id, Senders: convert(contract.Members(), func(m contract.Member) string { return string(m) }), Most: pageSize(each, contract.MessageTail),
-	})
-	return s.messagesOf(ctx, id, rows, err, full)
-}
-
-func (s *Store) messagesOf(ctx context.Context, id int64, rows []json.RawMessage, err error, full bool) ([]contract.Message, error) {
-	if err != nil {
-		return nil, explain(err, "read the messages of pipeline %d", id)
-	}
-	messages, err := convertAll(rows, decode[contract.Message])
-	if err != nil {
-		return nil, err
-	}
-	return messages, s.resolveAll(ctx, id, full, len(messages), func(i int) *contract.Text { return &messages[i].Text })
-}
-
-// PipelineVotes returns the votes that count, in the order in which they were
-// cast; with full their Head is the whole text.
-func (s *Store) PipelineVotes(ctx context.Context, id int64, full bool) ([]contract.Vote, error) {
-	rows, err := s.q.PipelineVotes(ctx, id)
-	if err != nil {
-		return nil, explain(err, "read the votes of pipeline %d", id)
-	}
-	votes, err := convertAll(rows, decode[contract.Vote])
-	if err != nil {
-		return nil, err
-	}
-	return votes, s.resolveAll(ctx, id, full, len(votes), func(i int) *contract.Text { return &votes[i].Text })
-}
-
-// PipelineError is something that was refused, or recorded from outside.
-type PipelineError struct {
-	contract.Error
-	Number int64     `json:"number"`
-	At     time.Time `json:"at"`
-}
-
-// PipelineErrors returns what was refused of members and recorded of them, in
-// order, at most 1000.
-func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, error) {
-	rows, err := s.q.PipelineErrors(ctx, db.PipelineErrorsParams{PipelineID: id, Most: pageSize(0, 1000)})
-	if err != nil {
-		return nil, explain(err, "read the errors of pipeline %d", id)
-	}
-	return convertAll(rows, func(r db.PipelineErrorsRow) (PipelineError, error) {
-		e, err := decode[contract.Error](r.Error)
-		return PipelineError{Error: e, Number: r.ID, At: r.CreatedAt}, err
-	})
-}
-
-// PipelineReport returns the report of a kind (checkpoint, partial, final), or
-// ErrNotFound; with full the Head of its texts is the whole.
-func (s *Store) PipelineReport(ctx context.Context, id int64, kind string, full bool) (contract.DeliberationReport, error) {
-	doc, err := s.q.PipelineReport(ctx, db.PipelineReportParams{PipelineID: id, Kind: kind})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.DeliberationReport{}, notFound("pipeline %d has no %s report", id, kind)
-	}
-	if err != nil {
-		return contract.DeliberationReport{}, explain(err, "read the %s report of pipeline %d", kind, id)
-	}
-	report, err := decode[contract.DeliberationReport](doc)
-	if err != nil || !full {
-		return report, err
-	}
-	texts := report.Decision.Texts()
-	for i := range report.Blackboard {
-		texts = append(texts, &report.Blackboard[i].Value)
-	}
-	for i := range report.Votes {
-		texts = append(texts, &report.Votes[i].Text)
-	}
-	return report, s.resolve(ctx, id, texts...)
-}
-
-// NewestReported returns the newest pipeline that has a report of a kind, or
-// ErrNotFound.
-func (s *Store) NewestReported(ctx context.Context, kind string) (int64, error) {
-	id, err := s.q.NewestReport(ctx, kind)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, notFound("no pipeline has a %s report yet", kind)
-	}
-	return id, explain(err, "look for the newest %s report", kind)
-}
-
-// PipelineEvents returns the events that name a pipeline, after a number, in
-// order, at most limit of them (default and most 1000). Their numbers are those
-// of the run that they belong to, so there are gaps.
-func (s *Store) PipelineEvents(ctx context.Context, id, afterSeq int64, limit int) ([]contract.Event, error) {
-	rows, err := s.q.PipelineEvents(ctx, db.PipelineEventsParams{PipelineID: id, AfterSeq: afterSeq, Most: pageSize(limit, 1000)})
-	if err != nil {
-		return nil, explain(err, "read the events of pipeline %d", id)
-	}
-	return convert(rows, func(r db.PipelineEventsRow) contract.Event {
-		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
-	}), nil
-}
-
-// PipelineRecord applies one step of a pipeline, in one transaction and one
-// round trip: its row, the blackboard, messages, votes, errors, the report and
-// the events, numbered with all events of the run that it belongs to. (workflow
-// id, workflow run id, Seq) makes it idempotent: a repeat changes nothing.
-//
-// A terminal status is never left: a change that names another one is not
-// applied, what else the record tells is kept. The row that carries pipelines
-// follows the newest of them. How many errors are recorded is the workflow's to
-// decide (it stops at 100): rows are what its history says, no more and no less.
-func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.PipelineRecord) error {
-	params, err := pipelineParams(from, r)
-	if err != nil {
-		return err
-	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, r.RunID))
-	row, err := q.PipelineRecord(ctx, params)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return notFound("run %d has no pipeline %d", r.RunID, r.PipelineID)
-	}
-	if err != nil {
-		return explain(err, "record pipeline %d", r.PipelineID)
-	}
-	countPipeline(r, params.At, row)
-	return nil
-}
-
-// ClosePipeline ends a pipeline whose workflow will not say how it ended: from says
-// which workflow run was to, or NeverStarted. What it told before is kept. One that
-// has ended is left alone, and a repeat changes nothing.
-func (s *Store) ClosePipeline(ctx context.Context, from Source, p Pipeline, status contract.PipelineStatus, why contract.Failure) error {
-	if p.Status.Terminal() {
-		return nil
-	}
-	return s.PipelineRecord(ctx, from, contract.PipelineRecord{
-		PipelineID: p.ID, RunID: p.RunID, ForRun: p.ForRun, Seq: lastPipelineRecord,
-		Change: &contract.PipelineChange{Status: status, Iteration: p.Iteration, Members: p.Members, Metrics: p.Metrics, Failure: &why, Finished: true},
-		Events: []contract.EventDraft{{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": status, "failure": why}}},
-	})
-}
-
-// lastPipelineRecord is the number of the record that closes a pipeline for its
-// workflow: whatever that still had on its way is late after it.
-const lastPipelineRecord = math.MaxInt64
-
-// NeverStarted stands in a pipeline's row for the run of a workflow that there
-// never was.
-const NeverStarted = "never started"
-
-// countPipeline lets the metrics count what a record said for the first time: a
-// repeat does not count, nor does what came after the end.
-func countPipeline(r contract.PipelineRecord, at time.Time, row db.PipelineRecordRow) {
-	if !row.Fresh {
-		return
-	}
-	for _, m := range r.Messages {
-		telemetry.CountMessage(m)
-	}
-	for _, e := range r.Errors {
-		telemetry.CountPipelineError(e)
-	}
-	if !row.Changed {
-		return
-	}
-	c := r.Change
-	telemetry.CountRefused(c.Metrics.Refused - int(row.WasRefused))
-	if c.Metrics.GammaSpawned && !row.HadGamma {
-		telemetry.CountGamma(c.Metrics.GammaReason)
-	}
-	if c.Finished && row.WasOpen {
-		telemetry.EndedPipeline(c.Status, c.AbortReason, at.Sub(row.Began), c.Iteration)
-	}
-}
-
-func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordParams, error) {
-	p := db.PipelineRecordParams{
-		PipelineID: r.PipelineID, RunID: r.RunID, ForRun: r.ForRun, WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, At: r.At,
-		Members: json.RawMessage("[]"), Metrics: json.RawMessage("{}"),
-	}
-	if from.WorkflowID == "" || from.WorkflowRunID == "" || r.Seq < 1 {
-		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"a record of pipeline %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.PipelineID, from.WorkflowID, from.WorkflowRunID, r.Seq)
-	}
-	if p.At.IsZero() {
-		p.At = time.Now()
-	}
-	if err := changeParams(&p, r.Change); err != nil {
-		return p, err
-	}
-	for _, part := range []struct {
-		into *json.RawMessage
-		v    any
-	}{
-		{&p.Entries, newest(r.Entries, func(e contract.Entry) string { return fmt.Sprint(e.Section, "/", e.Key, "/", e.Version) })},
-		{&p.Messages, NotNil(r.Messages)},
-		{&p.Votes, newest(r.Votes, func(v contract.Vote) string { return fmt.Sprint(v.Key, "/", v.Version, "/", v.Voter) })},
-		{&p.Errors, NotNil(r.Errors)},
-		{&p.Events, NotNil(r.Events)},
-	} {
-		var err error
-		if *part.into, err = encode(part.v); err != nil {
-			return p, err
-		}
-	}
-	return p, nil
-}
-
-// newest keeps the last of those with the same key, each in its place.
-func newest[T any](list []T, key func(T) string) []T {
-	last := make(map[string]int, len(list))
-	for i, v := range list {
-		last[key(v)] = i
-	}
-	out := make([]T, 0, len(last))
-	for i, v := range list {
-		if last[key(v)] == i {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-func changeParams(p *db.PipelineRecordParams, c *contract.PipelineChange) error {
-	if c == nil {
-		return nil
-	}
-	p.SetChange, p.Status, p.Iteration, p.WaitingFor = true, string(c.Status), int32(c.Iteration), text(c.WaitingFor)
-	p.AbortReason, p.HandoffRef, p.RecoveredBy, p.Finished = string(c.AbortReason), text(c.HandoffRef), c.RecoveredBy, c.Finished
-	p.CarrierStatus = string(carrierStatus(*c))
-	var err error
-	if p.Members, err = encode(NotNil(c.Members)); err != nil {
-		return err
-	}
-	if p.Metrics, err = encode(c.Metrics); err != nil {
-		return err
-	}
-	if p.Report, err = encodeSome(c.Report); err != nil {
-		return err
-	}
-	if p.FailureContext, err = encodeSome(c.FailureCtx); err != nil {
-		return err
-	}
-	if p.Settings, err = encodeSome(c.Settings); err != nil {
-		return err
-	}
-	if p.Consensus, err = encodeSome(c.Consensus); err != nil {
-		return err
-	}
-	p.Failure, err = encodeSome(c.Failure)
-	return err
-}
-
-// encodeSome is encode, and NULL for nothing.
-func encodeSome[T any](v *T) (json.RawMessage, error) {
-	if v == nil {
-		return nil, nil
-	}
-	return encode(v)
-}
-
-// carrierStatus returns the status of the row that carries a pipeline.
-func carrierStatus(c contract.PipelineChange) contract.Status {
-	switch c.Status {
-	case contract.PipelineSpawned:
-		return contract.StatusPending
-	case contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating:
-		if c.WaitingFor != "" {
-			return contract.StatusWaitingForApproval
-		}
-		return contract.PhasePlanner.Running()
-	case contract.PipelineCompleted:
-		return contract.StatusDone
-	case contract.PipelineStopped:
-		return contract.StatusCancelled
-	case contract.PipelineFailed, contract.PipelineTimeout, contract.PipelineOrchestrationFailed:
-	}
-	return contract.StatusFailed
-}
-
-// PipelineText is a text that is too long for histories.
-type PipelineText struct {
-	Ref  string // digest of the text
-	Text string
-}
-
-// SavePipelineTexts stores texts of a pipeline. A repeat is harmless.
-func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...PipelineText) error {
-	if len(texts) == 0 {
-		return nil
-	}
-	err := s.q.SavePipelineTexts(ctx, db.SavePipelineTextsParams{
-		PipelineID: id, Refs: convert(texts, func(t PipelineText) string { return t.Ref }),
-		Texts: convert(texts, func(t PipelineText) string { return text(t.Text) }),
-	})
-	return explain(err, "store texts of pipeline %d", id)
-}
-
-// PipelineTexts returns texts of a pipeline, or of one that it recovers, by their
-// refs. Those that do not exist are absent.
-func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
-	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: NotNil(refs)})
-	if err != nil {
-		return nil, explain(err, "read texts of pipeline %d", id)
-	}
-	texts := make(map[string]string, len(rows))
-	for _, r := range rows {
-		texts[r.Ref] = r.Text
-	}
-	return texts, nil
-}
-
-// ResolvePipelineTexts makes the Head of texts the whole.
-func (s *Store) ResolvePipelineTexts(ctx context.Context, id int64, texts ...*contract.Text) error {
-	return s.resolve(ctx, id, texts...)
-}
-
-func (s *Store) resolve(ctx context.Context, id int64, texts ...*contract.Text) error {
-	var refs []string
-	for _, t := range texts {
-		if t.Ref != "" {
-			refs = append(refs, t.Ref)
-		}
-	}
-	if len(refs) == 0 {
-		return nil
-	}
-	whole, err := s.PipelineTexts(ctx, id, refs)
-	if err != nil {
-		return err
-	}
-	for _, t := range texts {
-		if found, ok := whole[t.Ref]; ok {
-			t.Head = found
-		}
-	}
-	return nil
-}
-
-func (s *Store) resolveAll(ctx context.Context, id int64, full bool, n int, at func(int) *contract.Text) error {
-	if !full {
-		return nil
-	}
-	texts := make([]*contract.Text, n)
-	for i := range texts {
-		texts[i] = at(i)
-	}
-	return s.resolve(ctx, id, texts...)
 }

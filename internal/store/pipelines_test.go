@@ -16,6 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -54,7 +56,7 @@ func numbered(p store.Pipeline, seq int64, r contract.PipelineRecord) contract.P
 // account returns status, waiting_for and whether the row that a pipeline hangs on has an end.
 func (b *bundle) account(t *testing.T, id int64) (status, waiting string, ended bool) {
 	t.Helper()
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		require.NoError(t, conn.QueryRow(ctx, "SELECT status, waiting_for, finished_at IS NOT NULL FROM orchestrator_runs WHERE id = $1", id).Scan(&status, &waiting, &ended))
 	})
 	return status, waiting, ended
@@ -116,11 +118,11 @@ func TestSameKeyMakesOnePipelineUnderRacesAndIsNotThatOfARun(t *testing.T) {
 	_, _, err := b.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "o", Settings: deliberate(), IdempotencyKey: "k", RequestDigest: "another"})
 	require.True(t, fault.Is(err, store.CodeConflict))
 	require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
-	b.create(t, store.NewRun{IdempotencyKey: "k", RequestDigest: "d"})
+	b.Create(t, store.NewRun{IdempotencyKey: "k", RequestDigest: "d"})
 	run, err := b.RunByKey(t.Context(), "local", "k", "d")
 	require.NoError(t, err)
 	require.NotEqual(t, b.pipeline(t, ids[0]).RunID, run.ID, "runs and pipelines do not share keys")
-	b.create(t, store.NewRun{IdempotencyKey: "pipeline:mine", RequestDigest: "d"})
+	b.Create(t, store.NewRun{IdempotencyKey: "pipeline:mine", RequestDigest: "d"})
 	_, _, err = b.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "o", Settings: deliberate(), IdempotencyKey: "mine", RequestDigest: "d"})
 	require.True(t, fault.Is(err, store.CodeConflict), "a run is never answered as a pipeline")
 }
@@ -143,13 +145,13 @@ func TestWhatCarriesAPipelineIsNoRunAnywhere(t *testing.T) {
 		runs, err := b.ListRuns(t.Context(), filter)
 		require.NoError(t, err, name)
 		for _, run := range runs {
-			require.Equal(t, b.run.ID, run.ID, name)
+			require.Equal(t, b.First.ID, run.ID, name)
 		}
 	}
 	unstarted, err := b.PendingUnstarted(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, unstarted, 1)
-	cards, err := b.Cards(t.Context(), []int64{b.run.ID, p.RunID})
+	cards, err := b.Cards(t.Context(), []int64{b.First.ID, p.RunID})
 	require.NoError(t, err)
 	require.Len(t, cards, 1)
 	questions, err := b.Questions(t.Context(), 0, 10)
@@ -169,7 +171,7 @@ func TestWhatCarriesAPipelineIsNoRunAnywhere(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, _, err = b.SpawnPipeline(t.Context(), store.NewPipelineRow{Project: "calculator", Objective: "of the same project", Settings: deliberate()})
 	require.NoError(t, err)
-	beside, err := b.Neighbour(t.Context(), b.run.ID)
+	beside, err := b.Neighbour(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Zero(t, beside)
 }
@@ -245,7 +247,7 @@ func TestARecordOfAPipelineCountsOnceForItsNumber(t *testing.T) {
 	requireGapless(t, events)
 	require.Len(t, events, 3)
 	require.JSONEq(t, fmt.Sprintf(`{"member": "ALPHA", "pipeline_id": %d}`, p.ID), string(events[1].Payload))
-	err = b.PipelineRecord(t.Context(), pipelineSource(p), contract.PipelineRecord{PipelineID: p.ID, RunID: b.run.ID, Seq: 9})
+	err = b.PipelineRecord(t.Context(), pipelineSource(p), contract.PipelineRecord{PipelineID: p.ID, RunID: b.First.ID, Seq: 9})
 	require.ErrorIs(t, err, store.ErrNotFound, "of another account")
 	err = b.PipelineRecord(t.Context(), store.Source{}, numbered(p, 4, contract.PipelineRecord{}))
 	require.Error(t, err)
@@ -341,7 +343,7 @@ func TestTheCarrierFollowsTheNewestOfItsPipelines(t *testing.T) {
 	unstarted, err := b.UnstartedPipelines(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Empty(t, unstarted, "the pipeline before starts its recovery")
-	_, err = b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.run.ID, Prior: p.ID, Settings: deliberate()})
+	_, err = b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.First.ID, Prior: p.ID, Settings: deliberate()})
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
@@ -349,26 +351,26 @@ func TestAPipelineForARunLeavesTheRunAsItIs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	planner := b.begin(t, contract.PhasePlanner, "")
-	before, err := b.Run(t.Context(), b.run.ID)
+	before, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
-	order := contract.NewPipeline{RunID: b.run.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: deliberate()}
+	order := contract.NewPipeline{RunID: b.First.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: deliberate()}
 	p, err := b.CreatePipeline(t.Context(), order)
 	require.NoError(t, err)
 	again, err := b.CreatePipeline(t.Context(), order)
 	require.NoError(t, err)
 	require.Equal(t, p.ID, again.ID)
 	require.Equal(t, "Add division", p.Objective, "the run's goal")
-	require.Equal(t, []any{b.run.ID, true, planner.ID}, []any{p.RunID, p.ForRun, p.ExecutionID})
+	require.Equal(t, []any{b.First.ID, true, planner.ID}, []any{p.RunID, p.ForRun, p.ExecutionID})
 	b.says(t, p, 1, contract.PipelineRecord{
 		Change: &contract.PipelineChange{Status: contract.PipelineFailed, WaitingFor: "x", Finished: true}, Events: []contract.EventDraft{{Type: contract.EventAgentSpawned}},
 	})
-	after, err := b.Run(t.Context(), b.run.ID)
+	after, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, before.EventSeq+2, after.EventSeq)
 	after.EventSeq, after.UpdatedAt = before.EventSeq, before.UpdatedAt
 	require.Equal(t, before, after)
 	requireGapless(t, b.all(t))
-	_, err = b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.run.ID, Settings: deliberate()})
+	_, err = b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.First.ID, Settings: deliberate()})
 	require.Error(t, err, "what can not be told apart from another is made for nobody")
 }
 
@@ -382,7 +384,7 @@ func TestFollowersSeeTheEventsOfAPipelineAtOnce(t *testing.T) {
 		return b.Follow(t.Context(), p.RunID, 0, func(e contract.Event) error {
 			seen <- e.Type
 			if e.Type == contract.EventOrchestrationComplete {
-				return store.ErrStop
+				return feed.ErrStop
 			}
 			return nil
 		})
@@ -487,9 +489,9 @@ func TestPipelinesAreListedAndFiltered(t *testing.T) {
 	require.Equal(t, []int64{ids[4]}, list(store.PipelineFilter{Text: "objective 4"}))
 	require.Empty(t, list(store.PipelineFilter{RunID: b.pipeline(t, ids[0]).RunID}), "what carries a pipeline is no run")
 	planner := b.begin(t, contract.PhasePlanner, "")
-	planning, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.run.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: deliberate()})
+	planning, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: b.First.ID, ForRun: true, Execution: planner.ID, Attempt: 1, Settings: deliberate()})
 	require.NoError(t, err)
-	require.Equal(t, []int64{planning.ID}, list(store.PipelineFilter{RunID: b.run.ID}))
+	require.Equal(t, []int64{planning.ID}, list(store.PipelineFilter{RunID: b.First.ID}))
 }
 
 func TestOnlyPipelinesThatNobodyStartedAreFound(t *testing.T) {

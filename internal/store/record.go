@@ -11,6 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
@@ -38,9 +40,9 @@ type Source struct {
 // dies in between it is forgotten, and the task is done again: most often the
 // same records come again. If not, another one counts under the number (by what
 // records are about, and by the history of the task), and is applied in full. A
-// forgotten one that comes later under another number is told no second time
-// and begins nothing anew. Who still writes for a task that was done again is
-// refused. What a forgotten record began and never ends is closed with the run.
+// forgotten one that comes later under another number adds no second event
+// and begins nothing twice. A worker that still writes for a task that was done again
+// is refused. What a forgotten record began and never ends is closed with the run.
 //
 // An execution that ends gets the sums of its model calls; calls that are still
 // open then are given up and what they hold is released.
@@ -49,16 +51,16 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	if err != nil {
 		return contract.RecordResult{}, err
 	}
-	q, pipeline := pipe(s.pool)
-	pipeline.queue(q.LockRun(ctx, r.RunID), q.ForgetRecords(ctx, db.ForgetRecordsParams{
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, r.RunID), q.ForgetRecords(ctx, db.ForgetRecordsParams{
 		WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, Signature: params.Signature, Task: r.Task,
 	}))
 	row, err := q.Record(ctx, params)
 	if errors.Is(err, pgx.ErrNoRows) && r.End != nil {
-		return contract.RecordResult{}, notFound("there is no run %d with an execution %d that could end", r.RunID, r.End.ExecutionID)
+		return contract.RecordResult{}, dberr.NotFound("there is no run %d with an execution %d that could end", r.RunID, r.End.ExecutionID)
 	}
 	if err != nil {
-		return contract.RecordResult{}, ofRun(err, r.RunID, "record run %d", r.RunID)
+		return contract.RecordResult{}, dberr.OfRun(err, r.RunID, "record run %d", r.RunID)
 	}
 	if row.Overtaken {
 		return contract.RecordResult{}, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
@@ -75,7 +77,7 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 		}
 	}
 	count(r, row)
-	return decode[contract.RecordResult](row.Result)
+	return rowconv.Decode[contract.RecordResult](row.Result)
 }
 
 // count lets the metrics count what a record said. Here it is known what was
@@ -112,26 +114,26 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 		return p, fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"a record of run %d needs workflow id, workflow run id and a number from 1, has %q, %q and %d", r.RunID, from.WorkflowID, from.WorkflowRunID, r.Seq)
 	}
-	p.Signature, p.Task = text(signature(r)), r.Task
+	p.Signature, p.Task = rowconv.Text(signature(r)), r.Task
 	if p.At.IsZero() {
 		p.At = time.Now()
 	}
 	if c := r.Run; c != nil {
 		p.SetRun, p.Phase, p.Status, p.RetryCount = true, string(c.Phase), string(c.Status), int32(c.RetryCount)
 		p.Staying, p.StayingUntil = c.Staying, c.StayingUntil
-		p.LastHealAction, p.WaitingFor = text(c.LastHealAction), text(c.WaitingFor)
-		p.Branch, p.Commit, p.Finished, p.PlanID = text(c.Branch), c.Commit, c.Finished, c.PlanID
+		p.LastHealAction, p.WaitingFor = rowconv.Text(c.LastHealAction), rowconv.Text(c.WaitingFor)
+		p.Branch, p.Commit, p.Finished, p.PlanID = rowconv.Text(c.Branch), c.Commit, c.Finished, c.PlanID
 		p.ErrorClass, p.ErrorCode, p.ErrorMessage, p.ErrorCause = failureColumns(c.Failure)
 	}
 	if b := r.Begin; b != nil {
-		p.BeginPhase, p.BeginStep, p.BeginAgent = string(b.Phase), text(b.Step), string(b.Agent)
+		p.BeginPhase, p.BeginStep, p.BeginAgent = string(b.Phase), rowconv.Text(b.Step), string(b.Agent)
 		p.BeginProvider, p.BeginModel = b.Model.Provider, b.Model.Model
 	}
 	if e := r.End; e != nil {
 		p.EndExecution, p.EndStatus = e.ExecutionID, string(e.Status)
 		p.EndClass, p.EndCode, p.EndMessage, p.EndCause = failureColumns(e.Failure)
 		var err error
-		if p.EndOutput, err = document(e.Output); err != nil {
+		if p.EndOutput, err = rowconv.Document(e.Output); err != nil {
 			return p, err
 		}
 	}
@@ -140,17 +142,13 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	}
 	p.EndEvents = int32(r.EndEvents)
 	var err error
-	if p.Heals, err = encode(NotNil(r.Heals)); err != nil {
+	if p.Heals, err = rowconv.Encode(NotNil(r.Heals)); err != nil {
 		return p, err
 	}
-	if p.Interventions, err = encode(NotNil(r.Interventions)); err != nil {
+	if p.Interventions, err = rowconv.Encode(NotNil(r.Interventions)); err != nil {
 		return p, err
 	}
-	events := r.Events
-	if events == nil {
-		events = []contract.EventDraft{}
-	}
-	p.Events, err = encode(events)
+	p.Events, err = rowconv.Encode(NotNil(r.Events))
 	return p, err
 }
 
@@ -167,8 +165,8 @@ func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	if notes["id"] == "" {
 		return nil
 	}
-	p.ApprovalID, p.ApprovalKind, p.ApprovalStatus = text(notes["id"]), notes["kind"], notes["status"]
-	p.ApprovalBy, p.ApprovalReason = text(notes["by"]), text(notes["reason"])
+	p.ApprovalID, p.ApprovalKind, p.ApprovalStatus = rowconv.Text(notes["id"]), notes["kind"], notes["status"]
+	p.ApprovalBy, p.ApprovalReason = rowconv.Text(notes["by"]), rowconv.Text(notes["reason"])
 	if p.ApprovalStatus == "" {
 		p.ApprovalStatus = "pending"
 	}
@@ -186,5 +184,5 @@ func failureColumns(f *contract.Failure) (class, code, message, cause string) {
 	if f == nil {
 		return "", "", "", ""
 	}
-	return string(f.Class), string(f.Code), text(f.Message), text(f.Cause)
+	return string(f.Class), string(f.Code), rowconv.Text(f.Message), rowconv.Text(f.Cause)
 }

@@ -15,13 +15,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func TestRecordIsAppliedOnceHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := contract.Record{
-		RunID: b.run.ID, Seq: 1, At: time.Now(),
+		RunID: b.First.ID, Seq: 1, At: time.Now(),
 		Run:    &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.PhasePlanner.Running()},
 		Begin:  &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
 		Events: []contract.EventDraft{{Type: contract.PhasePlanner.Started()}},
@@ -30,7 +32,7 @@ func TestRecordIsAppliedOnceHoweverOftenItIsSent(t *testing.T) {
 	var g errgroup.Group
 	for i := range results {
 		g.Go(func() (err error) {
-			results[i], err = b.Record(t.Context(), b.source(), r)
+			results[i], err = b.Record(t.Context(), b.Source(), r)
 			return err
 		})
 	}
@@ -39,7 +41,7 @@ func TestRecordIsAppliedOnceHoweverOftenItIsSent(t *testing.T) {
 		require.Equal(t, results[0], result)
 	}
 	require.Equal(t, 1, results[0].Execution.Attempt)
-	executions, err := b.Executions(t.Context(), b.run.ID)
+	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, executions, 1)
 	require.Equal(t, executions[0].ExecutionRef, results[0].Execution)
@@ -47,7 +49,7 @@ func TestRecordIsAppliedOnceHoweverOftenItIsSent(t *testing.T) {
 	require.Len(t, events, 2, "run.created and planner.started")
 	requireGapless(t, events)
 
-	again, err := b.Record(t.Context(), store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: "after a reset"}, r)
+	again, err := b.Record(t.Context(), store.Source{WorkflowID: b.Source().WorkflowID, WorkflowRunID: "after a reset"}, r)
 	require.NoError(t, err)
 	require.Equal(t, 2, again.Execution.Attempt, "a reset workflow counts its records anew")
 }
@@ -59,15 +61,15 @@ func TestEventsAreGaplessUnderConcurrentWriters(t *testing.T) {
 	var g errgroup.Group
 	for w := range writers {
 		g.Go(func() error {
-			from := store.Source{WorkflowID: contract.StepWorkflowID(b.run.ID, "step"), WorkflowRunID: string(rune('a' + w))}
+			from := store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, "step"), WorkflowRunID: string(rune('a' + w))}
 			for n := range records {
-				r := contract.Record{RunID: b.run.ID, Seq: int64(n + 1), At: time.Now(), Events: drafts(1 + n%3)}
+				r := contract.Record{RunID: b.First.ID, Seq: int64(n + 1), At: time.Now(), Events: storetest.Drafts(1 + n%3)}
 				r.Begin = &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step", Agent: contract.AgentBuilder}
 				if _, err := b.Record(t.Context(), from, r); err != nil {
 					return err
 				}
 				artifact := contract.Artifact{Name: from.WorkflowRunID + string(rune('0'+n)), Type: contract.ArtifactLog, Digest: "sha256:00"}
-				if err := b.AddArtifacts(t.Context(), b.run.ID, []contract.Artifact{artifact}); err != nil {
+				if err := b.AddArtifacts(t.Context(), b.First.ID, []contract.Artifact{artifact}); err != nil {
 					return err
 				}
 			}
@@ -81,12 +83,12 @@ func TestEventsAreGaplessUnderConcurrentWriters(t *testing.T) {
 	for i := 1; i < len(events); i++ {
 		require.False(t, events[i].CreatedAt.Before(events[i-1].CreatedAt), "the clock goes with the numbers")
 	}
-	executions, err := b.Executions(t.Context(), b.run.ID)
+	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	for i, e := range executions {
 		require.Equal(t, i+1, e.Attempt, "attempts of a step are counted without gaps too")
 	}
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.EqualValues(t, len(events), run.EventSeq)
 }
@@ -95,24 +97,24 @@ func TestRecordCarriesARunThroughItsLife(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	execution := b.record(t, contract.Record{
+	execution := b.Apply(t, contract.Record{
 		At: at, Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.PhasePlanner.Running()},
 		Begin: &contract.ExecutionBegin{
 			Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Model: contract.ModelChoice{Provider: "scripted", Model: "m"},
 		},
 		Events: []contract.EventDraft{{Type: contract.PhasePlanner.Started(), Payload: map[string]int{"attempt": 1}}},
 	})
-	require.Equal(t, contract.ExecutionRef{ID: execution.ID, RunID: b.run.ID, Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: 1}, execution)
+	require.Equal(t, contract.ExecutionRef{ID: execution.ID, RunID: b.First.ID, Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: 1}, execution)
 	reserved, err := b.ReserveCall(t.Context(), store.Reservation{Execution: execution, Turn: 1, Provider: "scripted", Model: "m", Tokens: 50})
 	require.NoError(t, err)
 	require.NoError(t, b.SettleCall(t.Context(), reserved.ID, contract.Usage{PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11}, time.Second, raw(`{"x":1}`), nil))
 
 	failure := &contract.Failure{Class: contract.ClassLLM, Code: contract.CodeInvalidOutput, Message: "no JSON", Cause: "a poem"}
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		At: at.Add(time.Minute), Run: &contract.RunChange{Status: contract.PhasePlanner.Error(), Failure: failure},
 		End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionFailed, Failure: failure},
 	})
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, failure, run.Failure)
 	require.Equal(t, contract.PhasePlanner, run.Phase, "a change without a phase keeps it")
@@ -123,18 +125,18 @@ func TestRecordCarriesARunThroughItsLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, unstarted)
 
-	second := b.record(t, contract.Record{
+	second := b.Apply(t, contract.Record{
 		At: at.Add(2 * time.Minute), Run: &contract.RunChange{Status: contract.PhasePlanner.Running(), RetryCount: 1, LastHealAction: "correct_json"},
 		Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
 	})
 	require.Equal(t, 2, second.Attempt)
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		At: at.Add(3 * time.Minute), Run: &contract.RunChange{Status: contract.StatusDone, RetryCount: 1, Branch: "rgpt/run-1", Commit: "abc", Finished: true},
 		End:    &contract.ExecutionEnd{ExecutionID: second.ID, Status: contract.ExecutionCompleted, Output: raw(`{"steps": 2}`)},
 		Events: []contract.EventDraft{{Type: contract.PhasePlanner.CompletedEvent()}, {Type: contract.EventRunUpdated, Payload: raw(`{"status":"done"}`)}},
 	})
 
-	details, err := b.RunDetails(t.Context(), b.run.ID)
+	details, err := b.RunDetails(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Nil(t, details.Failure, "what went wrong was healed")
 	require.Equal(t, "correct_json", *details.LastHealAction)
@@ -164,14 +166,14 @@ func TestEveryStatusOfTheLifecycleCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i, status := range contract.Statuses() {
-		from := store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: fmt.Sprint("reset ", i)} // a terminal status is left by a reset only
-		_, err := b.Record(t.Context(), from, contract.Record{RunID: b.run.ID, Seq: 1, Run: &contract.RunChange{Status: status}})
+		from := store.Source{WorkflowID: b.Source().WorkflowID, WorkflowRunID: fmt.Sprint("reset ", i)} // a terminal status is left by a reset only
+		_, err := b.Record(t.Context(), from, contract.Record{RunID: b.First.ID, Seq: 1, Run: &contract.RunChange{Status: status}})
 		require.NoError(t, err)
 		runs, err := b.ListRuns(t.Context(), store.Filter{Status: []contract.Status{status}})
 		require.NoError(t, err)
 		require.Len(t, runs, 1, status)
 	}
-	_, err := b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: 1000, Run: &contract.RunChange{Status: "dreaming"}})
+	_, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: 1000, Run: &contract.RunChange{Status: "dreaming"}})
 	require.Error(t, err)
 }
 
@@ -179,10 +181,10 @@ func TestApprovalIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	deadline := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	b.record(t, contract.Record{Notes: map[string]string{"id": "plan-1", "kind": "plan", "status": "pending", "deadline": deadline.Format(time.RFC3339Nano)}})
-	b.record(t, contract.Record{Notes: map[string]string{"id": "plan-1", "status": "granted", "by": "ada", "reason": "fine"}})
-	b.record(t, contract.Record{Notes: map[string]string{"id": "plan-1", "status": "rejected", "by": "bob"}})
-	details, err := b.RunDetails(t.Context(), b.run.ID)
+	b.Apply(t, contract.Record{Notes: map[string]string{"id": "plan-1", "kind": "plan", "status": "pending", "deadline": deadline.Format(time.RFC3339Nano)}})
+	b.Apply(t, contract.Record{Notes: map[string]string{"id": "plan-1", "status": "granted", "by": "ada", "reason": "fine"}})
+	b.Apply(t, contract.Record{Notes: map[string]string{"id": "plan-1", "status": "rejected", "by": "bob"}})
+	details, err := b.RunDetails(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, details.Approvals, 1)
 	got := details.Approvals[0]
@@ -196,18 +198,18 @@ func TestAnApprovalThatNobodyAnsweredEndsWithItsRun(t *testing.T) {
 	b := setup(t)
 	asks := map[string]string{"id": "release-1", "kind": "release", "status": "pending"}
 	waits := &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusWaitingForApproval, WaitingFor: "release"}
-	approval := func() store.Approval {
-		details, err := b.RunDetails(t.Context(), b.run.ID)
+	approval := func() views.Approval {
+		details, err := b.RunDetails(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Len(t, details.Approvals, 1)
 		return details.Approvals[0]
 	}
-	b.record(t, contract.Record{Run: waits, Notes: asks})
+	b.Apply(t, contract.Record{Run: waits, Notes: asks})
 	require.Equal(t, "pending", approval().Status)
-	b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}})
+	b.Apply(t, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}})
 	require.Equal(t, "expired", approval().Status)
 	require.NotNil(t, approval().DecidedAt)
-	_, err := b.Record(t.Context(), store.Source{WorkflowID: b.source().WorkflowID, WorkflowRunID: "after a reset"}, contract.Record{RunID: b.run.ID, Seq: 1, Run: waits, Notes: asks})
+	_, err := b.Record(t.Context(), store.Source{WorkflowID: b.Source().WorkflowID, WorkflowRunID: "after a reset"}, contract.Record{RunID: b.First.ID, Seq: 1, Run: waits, Notes: asks})
 	require.NoError(t, err)
 	require.Equal(t, "pending", approval().Status, "who does the run again is asked again")
 }
@@ -217,9 +219,9 @@ func TestAnInterventionIsKeptOpenOrResolvedWithItsKind(t *testing.T) {
 	b := setup(t)
 	at := time.Now()
 	about := func(number int, kind string) map[string]any {
-		return map[string]any{"intervention_id": contract.InterventionID(b.run.ID, number), "kind": kind}
+		return map[string]any{"intervention_id": contract.InterventionID(b.First.ID, number), "kind": kind}
 	}
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		At: at, Interventions: []contract.InterventionNote{{Number: 1, Status: "open", Phase: contract.PhaseBuilder, Reason: "no quota", ActionRequired: "none"}},
 		Events: []contract.EventDraft{{Type: contract.EventInterventionRequested, Payload: about(1, "quota")}},
 	})
@@ -227,17 +229,17 @@ func TestAnInterventionIsKeptOpenOrResolvedWithItsKind(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, open, 1)
 	require.Equal(t, "quota", open[0].Kind)
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		At: at, Interventions: []contract.InterventionNote{{Number: 1, Status: "resolved", By: "ann", Answer: "retry"}},
-		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{"intervention_id": contract.InterventionID(b.run.ID, 1)}}},
+		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: map[string]any{"intervention_id": contract.InterventionID(b.First.ID, 1)}}},
 	})
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		At: at, Interventions: []contract.InterventionNote{{
 			Number: 2, Status: "resolved", Phase: contract.PhasePlanner, Reason: "ann rejected the plan", ActionRequired: "resume", By: "ann", Answer: "give_up", Words: "too large",
 		}},
 		Events: []contract.EventDraft{{Type: contract.EventInterventionResolved, Payload: about(2, "plan")}},
 	})
-	details, err := b.RunDetails(t.Context(), b.run.ID)
+	details, err := b.RunDetails(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, details.Interventions, 2)
 	quota, plan := details.Interventions[0], details.Interventions[1]
@@ -253,10 +255,10 @@ func TestAnInterventionIsKeptOpenOrResolvedWithItsKind(t *testing.T) {
 func TestRecordOfAnUnknownRunOrExecutionIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.Record(t.Context(), b.source(), contract.Record{RunID: 4711, Seq: 1, Events: drafts(1)})
+	_, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: 4711, Seq: 1, Events: storetest.Drafts(1)})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.ErrorContains(t, err, "there is no run 4711")
-	_, err = b.Record(t.Context(), b.source(), contract.Record{RunID: b.run.ID, Seq: 1, Events: drafts(1), End: &contract.ExecutionEnd{ExecutionID: 4711, Status: contract.ExecutionFailed}})
+	_, err = b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: 1, Events: storetest.Drafts(1), End: &contract.ExecutionEnd{ExecutionID: 4711, Status: contract.ExecutionFailed}})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.Len(t, b.all(t), 1, "nothing of such a record is applied")
 	_, err = b.Run(t.Context(), 4711)
@@ -265,7 +267,7 @@ func TestRecordOfAnUnknownRunOrExecutionIsNotFound(t *testing.T) {
 	_, err = b.RunDetails(t.Context(), 4711)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.ErrorIs(t, b.MarkStarted(t.Context(), 4711, "run-4711", "x"), store.ErrNotFound)
-	_, err = b.Plan(t.Context(), b.run.ID)
+	_, err = b.Plan(t.Context(), b.First.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	err = b.AddArtifacts(t.Context(), 4711, []contract.Artifact{{Name: "a", Type: contract.ArtifactLog}})
 	require.ErrorIs(t, err, store.ErrNotFound)
@@ -276,17 +278,17 @@ func TestWhatPostgresCannotStoreIsReplacedNotLost(t *testing.T) {
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseBuilder, "step-001")
 	hostile := "a\x00b\xff\xfec"
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		Run: &contract.RunChange{Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassRuntime, Message: hostile}},
 		End: &contract.ExecutionEnd{
 			ExecutionID: execution.ID, Status: contract.ExecutionFailed, Output: raw(`{"a\u0000":"\ud800 and \\u0000","n":12345678901234567890}`),
 		},
 		Events: []contract.EventDraft{{Type: contract.EventRunFailed, Payload: map[string]string{"text": hostile}}},
 	})
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "a\uFFFDb\uFFFDc", run.Failure.Message)
-	executions, err := b.Executions(t.Context(), b.run.ID)
+	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"a�":"� and \\u0000","n":12345678901234567890}`, string(executions[0].Output))
 
@@ -301,11 +303,11 @@ func TestWhatPostgresCannotStoreIsReplacedNotLost(t *testing.T) {
 func TestEventsOfARecordAreOneTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.record(t, contract.Record{Events: drafts(1)})
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	b.Apply(t, contract.Record{Events: storetest.Drafts(1)})
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		var before, after int64
 		require.NoError(t, conn.QueryRow(ctx, "SELECT count(DISTINCT tx::text) FROM orchestrator_events").Scan(&before))
-		b.record(t, contract.Record{Events: drafts(5), Run: &contract.RunChange{Status: contract.StatusPaused}})
+		b.Apply(t, contract.Record{Events: storetest.Drafts(5), Run: &contract.RunChange{Status: contract.StatusPaused}})
 		require.NoError(t, conn.QueryRow(ctx, "SELECT count(DISTINCT tx::text) FROM orchestrator_events").Scan(&after))
 		require.Equal(t, before+1, after, "all events of a record are of one transaction")
 	})
@@ -314,8 +316,8 @@ func TestEventsOfARecordAreOneTransaction(t *testing.T) {
 // from applies a record of a workflow run that changes the status, with an event.
 func (b *bundle) from(t *testing.T, workflowRun string, seq int64, status contract.Status, kind contract.EventType) {
 	t.Helper()
-	_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(b.run.ID), WorkflowRunID: workflowRun}, contract.Record{
-		RunID: b.run.ID, Seq: seq, Run: &contract.RunChange{Status: status, Finished: status.Terminal()},
+	_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(b.First.ID), WorkflowRunID: workflowRun}, contract.Record{
+		RunID: b.First.ID, Seq: seq, Run: &contract.RunChange{Status: status, Finished: status.Terminal()},
 		Events: []contract.EventDraft{{Type: kind}},
 	})
 	require.NoError(t, err)
@@ -323,7 +325,7 @@ func (b *bundle) from(t *testing.T, workflowRun string, seq int64, status contra
 
 func (b *bundle) status(t *testing.T) contract.Status {
 	t.Helper()
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, run.Status.Terminal(), run.FinishedAt != nil)
 	return run.Status
@@ -342,8 +344,8 @@ func TestATerminalStatusIsNeverLeftByALateRecord(t *testing.T) {
 		require.Len(t, b.all(t), 3, "what is late says nothing about the run")
 		b.from(t, "first", 6, "builder_running", contract.EventRunUpdated) // a workflow that ended does not go on
 		require.Equal(t, last, b.status(t))
-		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.run.ID, "s"), WorkflowRunID: "x"}, contract.Record{
-			RunID: b.run.ID, Seq: 1, Run: &contract.RunChange{Status: "builder_running"},
+		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, "s"), WorkflowRunID: "x"}, contract.Record{
+			RunID: b.First.ID, Seq: 1, Run: &contract.RunChange{Status: "builder_running"},
 		})
 		require.NoError(t, err)
 		require.Equal(t, last, b.status(t), "nor does a child of it")
@@ -359,7 +361,7 @@ func TestARunThatWasResetGoesOnAndItsOldWorkflowHasNoSayAnyMore(t *testing.T) {
 	require.Equal(t, contract.Status("tester_running"), b.status(t))
 	b.from(t, "first", 10, contract.StatusCancelled, contract.EventRunFailed)
 	require.Equal(t, contract.Status("tester_running"), b.status(t), "the old one is late, whatever its number")
-	require.NoError(t, b.MarkStarted(t.Context(), b.run.ID, contract.RunWorkflowID(b.run.ID), "first"))
+	require.NoError(t, b.MarkStarted(t.Context(), b.First.ID, contract.RunWorkflowID(b.First.ID), "first"))
 	b.from(t, "second", 5, contract.StatusDone, contract.EventRunUpdated)
 	require.Equal(t, contract.StatusDone, b.status(t))
 	b.from(t, "third", 2, "planner_running", contract.EventRunUpdated)
@@ -368,7 +370,7 @@ func TestARunThatWasResetGoesOnAndItsOldWorkflowHasNoSayAnyMore(t *testing.T) {
 	for _, e := range b.all(t) {
 		require.NotEqual(t, contract.EventRunFailed, e.Type)
 	}
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "third", run.WorkflowRunID)
 }
@@ -378,12 +380,12 @@ func TestALateRecordStillEndsItsExecution(t *testing.T) {
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseTester, "")
 	b.from(t, "second", 2, "planner_running", contract.EventRunUpdated)
-	b.record(t, contract.Record{
+	b.Apply(t, contract.Record{
 		Run:    &contract.RunChange{Status: contract.StatusDone},
 		End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw(`{"late": true}`)},
-		Events: drafts(1),
+		Events: storetest.Drafts(1),
 	})
-	details, err := b.RunDetails(t.Context(), b.run.ID)
+	details, err := b.RunDetails(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, contract.ExecutionCompleted, details.Executions[0].Status, "nothing is left running")
 	require.Equal(t, contract.Status("planner_running"), details.Status)
@@ -394,15 +396,15 @@ func TestARepeatedRecordGivesUpTheCallsThatTheFirstOneDidNotGetTo(t *testing.T) 
 	t.Parallel()
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseBuilder, "step-001")
-	end := contract.Record{RunID: b.run.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
-	_, err := b.Record(t.Context(), b.source(), end)
+	end := contract.Record{RunID: b.First.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
+	_, err := b.Record(t.Context(), b.Source(), end)
 	require.NoError(t, err)
 	// As if the first one had died between the record and the calls.
 	_, err = b.ReserveCall(t.Context(), reservation(execution, 1))
 	require.NoError(t, err)
-	_, err = b.Record(t.Context(), b.source(), end)
+	_, err = b.Record(t.Context(), b.Source(), end)
 	require.NoError(t, err)
-	calls, err := b.ModelCalls(t.Context(), b.run.ID)
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "failed", calls[0].Status)
 }

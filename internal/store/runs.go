@@ -12,6 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // DefaultTenant owns the runs of an installation without tenants.
@@ -108,7 +110,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 		return run, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return Run{}, false, explain(err, "create the run")
+		return Run{}, false, dberr.Explain(err, "create the run")
 	}
 	run, err := s.RunByKey(ctx, params.Tenant, n.IdempotencyKey, n.RequestDigest)
 	return run, false, err
@@ -120,7 +122,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {
 	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: tenant, IdempotencyKey: key})
 	if err != nil {
-		return Run{}, explain(err, "look for the run that a key made")
+		return Run{}, dberr.Explain(err, "look for the run that a key made")
 	}
 	if known.RequestDigest != digest {
 		return Run{}, fault.New(contract.ClassHuman, CodeConflict,
@@ -131,8 +133,8 @@ func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, 
 
 func (n NewRun) params() (db.CreateRunParams, error) {
 	p := db.CreateRunParams{
-		Tenant: n.Tenant, Project: text(n.Project), GoalTitle: text(n.GoalTitle), GoalDescription: text(n.GoalDescription),
-		Repo: text(n.Settings.Repo.URL), BaseCommit: n.Settings.Repo.Base, BaseBranch: n.Settings.Repo.Branch,
+		Tenant: n.Tenant, Project: rowconv.Text(n.Project), GoalTitle: rowconv.Text(n.GoalTitle), GoalDescription: rowconv.Text(n.GoalDescription),
+		Repo: rowconv.Text(n.Settings.Repo.URL), BaseCommit: n.Settings.Repo.Base, BaseBranch: n.Settings.Repo.Branch,
 		MaxRetries: int32(n.MaxRetries), RequestDigest: n.RequestDigest, EventType: string(contract.EventRunCreated),
 	}
 	if p.Tenant == "" {
@@ -142,21 +144,21 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 		p.IdempotencyKey = &n.IdempotencyKey
 	}
 	var err error
-	if p.Settings, err = encode(n.Settings); err != nil {
+	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {
 		return p, err
 	}
 	if n.Spec != nil {
-		if p.Spec, err = encode(n.Spec); err != nil {
+		if p.Spec, err = rowconv.Encode(n.Spec); err != nil {
 			return p, err
 		}
 	}
 	if n.GivenPlan != nil {
-		if p.Plan, err = encode(n.GivenPlan); err != nil {
+		if p.Plan, err = rowconv.Encode(n.GivenPlan); err != nil {
 			return p, err
 		}
 		p.PlanAuthor = "given"
 	}
-	p.Payload, err = encode(map[string]any{
+	p.Payload, err = rowconv.Encode(map[string]any{
 		"status": contract.StatusPending, "tenant": p.Tenant, "project": p.Project, "goal_title": p.GoalTitle,
 	})
 	return p, err
@@ -168,9 +170,9 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workflowRunID string) error {
 	n, err := s.q.MarkStarted(ctx, db.MarkStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, RunID: runID})
 	if err == nil && n == 0 {
-		return noRun(runID)
+		return dberr.NoRun(runID)
 	}
-	return explain(err, "mark run %d as started", runID)
+	return dberr.Explain(err, "mark run %d as started", runID)
 }
 
 // waitsForTurn is what a run in the queue waits for.
@@ -192,7 +194,7 @@ func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool
 		queued = n > 0
 		return err
 	})
-	return queued, explain(err, "look whether run %d has to wait for its turn", runID)
+	return queued, dberr.Explain(err, "look whether run %d has to wait for its turn", runID)
 }
 
 // Dequeue lets in the runs whose turn it is, those that wait longest first, and
@@ -202,7 +204,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 		most = math.MaxInt32
 	}
 	if queued, err := s.q.AnyQueued(ctx); err != nil || !queued { // as it is most of the time
-		return nil, explain(err, "look whether runs wait for their turn")
+		return nil, dberr.Explain(err, "look whether runs wait for their turn")
 	}
 	var ids []int64
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
@@ -214,7 +216,7 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 		ids, err = q.UnqueueRuns(ctx, int32(most))
 		return err
 	})
-	return ids, explain(err, "look whose turn it is")
+	return ids, dberr.Explain(err, "look whose turn it is")
 }
 
 // PendingUnstarted returns the oldest runs, at most limit, that were created
@@ -223,17 +225,9 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
 	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
-		return nil, explain(err, "look for runs without a workflow")
+		return nil, dberr.Explain(err, "look for runs without a workflow")
 	}
-	runs := make([]Run, 0, len(ids))
-	for _, id := range ids {
-		run, err := s.Run(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
-	}
-	return runs, nil
+	return rowconv.ConvertAll(ids, func(id int64) (Run, error) { return s.Run(ctx, id) })
 }
 
 // QuietRuns returns the runs after a run, at most limit of them by id, that have a
@@ -241,14 +235,14 @@ func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, l
 // ago.
 func (s *Store) QuietRuns(ctx context.Context, quiet time.Duration, after int64, limit int) ([]int64, error) {
 	ids, err := s.q.QuietRuns(ctx, db.QuietRunsParams{QuietSeconds: quiet.Seconds(), After: after, Most: int32(limit)})
-	return ids, explain(err, "look for runs that have not ended")
+	return ids, dberr.Explain(err, "look for runs that have not ended")
 }
 
 // Run returns a run, or ErrNotFound.
 func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 	row, err := s.q.GetRun(ctx, id)
 	if err != nil {
-		return Run{}, ofRun(err, id, "read run %d", id)
+		return Run{}, dberr.OfRun(err, id, "read run %d", id)
 	}
 	return runOf(row)
 }
@@ -257,8 +251,8 @@ func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 // Filter.Before, leads to the next page, whatever is created in between.
 func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	params := db.ListRunsParams{
-		Tenant: optional(f.Tenant), Project: optional(f.Project), Phase: optional(string(f.Phase)), Statuses: convert(f.Status, func(s contract.Status) string { return string(s) }),
-		ErrorClass: optional(string(f.ErrorClass)), Text: optional(text(f.Text)), Most: pageSize(f.Limit, 50),
+		Tenant: rowconv.Optional(f.Tenant), Project: rowconv.Optional(f.Project), Phase: rowconv.Optional(string(f.Phase)), Statuses: rowconv.Convert(f.Status, func(s contract.Status) string { return string(s) }),
+		ErrorClass: rowconv.Optional(string(f.ErrorClass)), Text: rowconv.Optional(rowconv.Text(f.Text)), Most: rowconv.Limit(f.Limit, 50),
 	}
 	if len(f.Status) == 0 {
 		params.Statuses = nil
@@ -274,63 +268,25 @@ func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	}
 	rows, err := s.lists.ListRuns(ctx, params)
 	if err != nil {
-		return nil, explain(err, "list runs")
+		return nil, dberr.Explain(err, "list runs")
 	}
-	runs := make([]Run, 0, len(rows))
-	for _, row := range rows {
-		run, err := runOf(db.GetRunRow(row))
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
-	}
-	return runs, nil
+	return rowconv.ConvertAll(rows, func(r db.ListRunsRow) (Run, error) { return runOf(db.GetRunRow(r)) })
 }
 
 func runOf(row db.GetRunRow) (Run, error) {
-	settings, err := decode[contract.Settings](row.Settings)
+	settings, err := rowconv.Decode[contract.Settings](row.Settings)
 	return Run{
 		ID: row.ID, Tenant: row.Tenant, Project: row.Project, GoalTitle: row.GoalTitle, GoalDescription: row.GoalDescription,
 		Repo: row.Repo, BaseCommit: row.BaseCommit, BaseBranch: row.BaseBranch,
 		Phase: contract.Phase(row.Phase), Status: contract.Status(row.Status),
 		RetryCount: int(row.RetryCount), MaxRetries: int(row.MaxRetries), LastHealAction: row.LastHealAction,
 		QualityScore: row.QualityScore, WaitingFor: row.WaitingFor,
-		Failure:       failureOf(row.ErrorClass, row.ErrorCode, row.ErrorMessage, row.ErrorCause),
-		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec, PlanID: deref(row.PlanID),
+		Failure:       rowconv.Failure(row.ErrorClass, row.ErrorCode, row.ErrorMessage, row.ErrorCause),
+		ReleaseBranch: row.ReleaseBranch, ReleaseCommit: row.ReleaseCommit, Settings: settings, Spec: row.Spec, PlanID: rowconv.Deref(row.PlanID),
 		WorkflowID: row.WorkflowID, WorkflowRunID: row.WorkflowRunID, EventSeq: row.EventSeq,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, StayingUntil: row.StayingUntil,
-		Environment: row.Environment, Baseline: row.Baseline, SetupID: deref(row.SetupID),
+		Environment: row.Environment, Baseline: row.Baseline, SetupID: rowconv.Deref(row.SetupID),
 	}, err
-}
-
-func failureOf(class, code, message, cause string) *contract.Failure {
-	if class == "" {
-		return nil
-	}
-	return &contract.Failure{Class: contract.Class(class), Code: contract.Code(code), Message: message, Cause: cause}
-}
-
-func deref(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-// pageSize bounds how many rows one call returns.
-func pageSize(asked, otherwise int) int32 {
-	const most = 1000
-	if asked <= 0 {
-		return int32(otherwise)
-	}
-	return int32(min(asked, most))
 }
 
 // SavePlan stores a plan and returns its id. It counts once a record of the
@@ -339,38 +295,38 @@ func pageSize(asked, otherwise int) int32 {
 // that is there. A zero execution id is a plan that a person edited, each time a
 // new one; author says who.
 func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author string, plan contract.Plan) (int64, error) {
-	doc, err := encode(plan)
+	doc, err := rowconv.Encode(plan)
 	if err != nil {
 		return 0, err
 	}
-	params := db.SavePlanParams{RunID: runID, Author: text(author), Plan: doc}
+	params := db.SavePlanParams{RunID: runID, Author: rowconv.Text(author), Plan: doc}
 	if executionID != 0 {
 		params.ExecutionID = &executionID
 	}
 	id, err := s.q.SavePlan(ctx, params)
-	return id, explain(err, "store the plan of run %d", runID)
+	return id, dberr.Explain(err, "store the plan of run %d", runID)
 }
 
 // Plan returns the plan of a run that counts, or ErrNotFound.
 func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanThatCounts(ctx, runID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.Plan{}, notFound("run %d has no plan yet", runID)
+		return contract.Plan{}, dberr.NotFound("run %d has no plan yet", runID)
 	}
 	if err != nil {
-		return contract.Plan{}, explain(err, "read the plan of run %d", runID)
+		return contract.Plan{}, dberr.Explain(err, "read the plan of run %d", runID)
 	}
-	return decode[contract.Plan](doc)
+	return rowconv.Decode[contract.Plan](doc)
 }
 
 // PlanByID returns a plan of a run, whether it counts or not, or ErrNotFound.
 func (s *Store) PlanByID(ctx context.Context, runID, planID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanByID(ctx, db.PlanByIDParams{RunID: runID, ID: planID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return contract.Plan{}, notFound("run %d has no plan %d", runID, planID)
+		return contract.Plan{}, dberr.NotFound("run %d has no plan %d", runID, planID)
 	}
 	if err != nil {
-		return contract.Plan{}, explain(err, "read plan %d of run %d", planID, runID)
+		return contract.Plan{}, dberr.Explain(err, "read plan %d of run %d", planID, runID)
 	}
-	return decode[contract.Plan](doc)
+	return rowconv.Decode[contract.Plan](doc)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func TestSameIdempotencyKeyMakesOneRunUnderRaces(t *testing.T) {
@@ -30,7 +31,7 @@ func TestSameIdempotencyKeyMakesOneRunUnderRaces(t *testing.T) {
 	var g errgroup.Group
 	for i := range ids {
 		g.Go(func() error {
-			run, created, err := b.CreateRun(t.Context(), filled(store.NewRun{IdempotencyKey: "k", RequestDigest: "d"}))
+			run, created, err := b.CreateRun(t.Context(), storetest.Filled(store.NewRun{IdempotencyKey: "k", RequestDigest: "d"}))
 			ids[i] = run.ID
 			if created {
 				made.Add(1)
@@ -48,13 +49,13 @@ func TestSameIdempotencyKeyMakesOneRunUnderRaces(t *testing.T) {
 	require.Len(t, events, 1)
 	require.Equal(t, contract.EventRunCreated, events[0].Type)
 
-	_, _, err = b.CreateRun(t.Context(), filled(store.NewRun{IdempotencyKey: "k", RequestDigest: "another"}))
+	_, _, err = b.CreateRun(t.Context(), storetest.Filled(store.NewRun{IdempotencyKey: "k", RequestDigest: "another"}))
 	require.True(t, fault.Is(err, store.CodeConflict))
 	require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
 	require.ErrorContains(t, err, fmt.Sprintf("run %d", ids[0]))
-	other := b.create(t, store.NewRun{Tenant: "acme", IdempotencyKey: "k", RequestDigest: "another"})
+	other := b.Create(t, store.NewRun{Tenant: "acme", IdempotencyKey: "k", RequestDigest: "another"})
 	require.NotEqual(t, ids[0], other.ID, "tenants do not share keys")
-	first, second := b.create(t, store.NewRun{}), b.create(t, store.NewRun{})
+	first, second := b.Create(t, store.NewRun{}), b.Create(t, store.NewRun{})
 	require.NotEqual(t, first.ID, second.ID, "without a key every request is a new run")
 }
 
@@ -62,14 +63,14 @@ func TestCreatedRunHoldsItsFrozenInputs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	warm := 0.5
-	n := filled(store.NewRun{
+	n := storetest.Filled(store.NewRun{
 		GoalDescription: "Division by zero is an error.", Spec: map[string]any{"prompts": map[string]string{"builder": "v1"}},
 		GivenPlan: &contract.Plan{Summary: "given", Steps: []contract.Step{{ID: "step-001", Name: "divide"}}},
 	})
 	n.Settings.Models = map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: {Provider: "scripted", Model: "m", Temperature: &warm}}
 	n.Settings.ApprovalWait = time.Hour
-	run := b.create(t, n)
-	n.Settings.Repo = filled(n).Settings.Repo
+	run := b.Create(t, n)
+	n.Settings.Repo = storetest.Filled(n).Settings.Repo
 	require.Equal(t, n.Settings, run.Settings)
 	require.JSONEq(t, `{"prompts": {"builder": "v1"}}`, string(run.Spec))
 	require.Equal(t, contract.StatusPending, run.Status)
@@ -86,20 +87,20 @@ func TestAPlanCountsOnceARecordSaysSoAndIsNeverOverwritten(t *testing.T) {
 	b := setup(t)
 	execution := b.begin(t, contract.PhasePlanner, "")
 	save := func(executionID int64, summary string) int64 {
-		id, err := b.SavePlan(t.Context(), b.run.ID, executionID, "planner", contract.Plan{Summary: summary})
+		id, err := b.SavePlan(t.Context(), b.First.ID, executionID, "planner", contract.Plan{Summary: summary})
 		require.NoError(t, err)
 		return id
 	}
 	counts := func(id int64) {
-		b.record(t, contract.Record{Run: &contract.RunChange{Status: contract.PhasePlanner.Completed(), PlanID: id}})
+		b.Apply(t, contract.Record{Run: &contract.RunChange{Status: contract.PhasePlanner.Completed(), PlanID: id}})
 	}
 	plan := func() string {
-		plan, err := b.Plan(t.Context(), b.run.ID)
+		plan, err := b.Plan(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		return plan.Summary
 	}
 	made := save(execution.ID, "made")
-	_, err := b.Plan(t.Context(), b.run.ID)
+	_, err := b.Plan(t.Context(), b.First.ID)
 	require.ErrorIs(t, err, store.ErrNotFound, "a plan that nobody accepted is none")
 	counts(made)
 	require.Equal(t, made, save(execution.ID, "made differently"))
@@ -110,12 +111,12 @@ func TestAPlanCountsOnceARecordSaysSoAndIsNeverOverwritten(t *testing.T) {
 	counts(edited)
 	counts(0)
 	require.Equal(t, "edited", plan())
-	old, err := b.PlanByID(t.Context(), b.run.ID, made)
+	old, err := b.PlanByID(t.Context(), b.First.ID, made)
 	require.NoError(t, err)
 	require.Equal(t, "made", old.Summary)
-	_, err = b.PlanByID(t.Context(), b.create(t, store.NewRun{}).ID, made)
+	_, err = b.PlanByID(t.Context(), b.Create(t, store.NewRun{}).ID, made)
 	require.ErrorIs(t, err, store.ErrNotFound, "plans belong to their run")
-	run, err := b.Run(t.Context(), b.run.ID)
+	run, err := b.Run(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, edited, run.PlanID)
 }
@@ -123,14 +124,14 @@ func TestAPlanCountsOnceARecordSaysSoAndIsNeverOverwritten(t *testing.T) {
 func TestReconcilerFindsOnlyRunsThatNobodyStarted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	started := b.create(t, store.NewRun{})
+	started := b.Create(t, store.NewRun{})
 	require.NoError(t, b.MarkStarted(t.Context(), started.ID, contract.RunWorkflowID(started.ID), "x"))
 	require.NoError(t, b.MarkStarted(t.Context(), started.ID, contract.RunWorkflowID(started.ID), "x"))
 	runs, err := b.PendingUnstarted(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
-	require.Equal(t, b.run.ID, runs[0].ID)
-	require.Equal(t, b.run.Settings, runs[0].Settings, "with all that starting it takes")
+	require.Equal(t, b.First.ID, runs[0].ID)
+	require.Equal(t, b.First.Settings, runs[0].Settings, "with all that starting it takes")
 	runs, err = b.PendingUnstarted(t.Context(), time.Hour, 10)
 	require.NoError(t, err)
 	require.Empty(t, runs, "whoever created it may be about to start it")
@@ -140,7 +141,7 @@ func TestListPagesThroughAllRunsOnceWhileOthersAreCreated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 24 {
-		b.create(t, store.NewRun{})
+		b.Create(t, store.NewRun{})
 	}
 	var seen []int64
 	filter := store.Filter{Limit: 10}
@@ -154,7 +155,7 @@ func TestListPagesThroughAllRunsOnceWhileOthersAreCreated(t *testing.T) {
 			seen = append(seen, run.ID)
 		}
 		filter.Before = page[len(page)-1].Cursor()
-		b.create(t, store.NewRun{})
+		b.Create(t, store.NewRun{})
 	}
 	require.Len(t, seen, 25)
 	for i := range seen {
@@ -165,8 +166,8 @@ func TestListPagesThroughAllRunsOnceWhileOthersAreCreated(t *testing.T) {
 func TestListFilters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.create(t, store.NewRun{Project: "parser", GoalTitle: "100% faster_parser", Tenant: "acme"})
-	b.record(t, contract.Record{Run: &contract.RunChange{
+	b.Create(t, store.NewRun{Project: "parser", GoalTitle: "100% faster_parser", Tenant: "acme"})
+	b.Apply(t, contract.Record{Run: &contract.RunChange{
 		Phase: contract.PhaseTester, Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassAssertion, Message: "red"},
 	}})
 	for name, filter := range map[string]store.Filter{
@@ -183,7 +184,7 @@ func TestListFilters(t *testing.T) {
 		runs, err := b.ListRuns(t.Context(), filter)
 		require.NoError(t, err, name)
 		require.Len(t, runs, 1, name)
-		require.Equal(t, b.run.ID, runs[0].ID, name)
+		require.Equal(t, b.First.ID, runs[0].ID, name)
 	}
 	runs, err := b.ListRuns(t.Context(), store.Filter{Text: "no%such"})
 	require.NoError(t, err)
@@ -245,7 +246,7 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 func TestListsUseIndexesWithManyRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		many(ctx, t, conn)
 		text, err := os.ReadFile("queries/runs.sql")
 		require.NoError(t, err)
@@ -266,7 +267,7 @@ func TestListsUseIndexesWithManyRuns(t *testing.T) {
 func TestAllOtherQueriesUseIndexesWithOnePlanForAllParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		many(ctx, t, conn)
 		_, err := conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan")
 		require.NoError(t, err)
@@ -328,8 +329,8 @@ func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const most = 2
-	made := func() store.Run { return b.create(t, store.NewRun{}) }
-	runs := []store.Run{b.run}
+	made := func() store.Run { return b.Create(t, store.NewRun{}) }
+	runs := []store.Run{b.First}
 	for i := range 5 {
 		if i > 0 {
 			runs = append(runs, made())
@@ -352,7 +353,7 @@ func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again, "asked for twice it keeps its place")
 	// One that waits for a person is not at work.
-	b.record(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusWaitingForApproval}})
+	b.Apply(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusWaitingForApproval}})
 	next, err = b.Dequeue(t.Context(), most)
 	require.NoError(t, err)
 	require.Equal(t, []int64{runs[2].ID}, next)

@@ -54,7 +54,7 @@ func signature(r contract.Record) string {
 }
 
 // write writes the types of events. What changed in a run that was updated is
-// part of what the event is about: a pause is no resume.
+// part of what the event is about: a pause is not a resume.
 func write(to *strings.Builder, events []contract.EventDraft) {
 	for _, e := range events {
 		to.WriteString(strings.ReplaceAll(string(e.Type), "|", "/"))
@@ -73,7 +73,7 @@ func changes(payload any) string {
 	}
 	var fields map[string]any
 	if json.Unmarshal(raw, &fields) != nil {
-		return "" // no object: nothing to tell apart
+		return "" // not an object: nothing to distinguish
 	}
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -1,7 +1,9 @@
 // Package store is the database: runs, their executions, events, conversations,
 // model calls and budgets in PostgreSQL. Workflow history is the truth about
 // orchestration; these rows are what people and programs read, written by
-// activities in a way that makes every repeat harmless.
+// activities in a way that makes every repeat harmless. Here is what writes, and what
+// workflows and commands need to read back; package feed follows events, package views
+// reads for pages and reports.
 //
 // Two locks order everything. Whatever adds events to a run first locks the
 // run's row, so that events are numbered without gaps in the order of their
@@ -12,12 +14,8 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,16 +26,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Errors that callers tell apart with errors.Is. Each but ErrStop comes wrapped
-// in a fault that says what to do.
+// Errors to check for with errors.Is. Each comes wrapped in a fault that says what to
+// do.
 var (
 	// ErrNotFound: there is no such run, execution or row.
-	ErrNotFound = errors.New("not found")
-	// ErrStop ends Follow and FollowAll without an error.
-	ErrStop = errors.New("stop following")
+	ErrNotFound = dberr.ErrNotFound
 	// ErrBudgetBusy: the call fits into the budget only if calls in flight cost
 	// less than was set aside for them; try again shortly.
 	ErrBudgetBusy = errors.New("the budget is held by calls in flight")
@@ -48,7 +45,7 @@ var (
 
 // Codes that refine failures of the store.
 const (
-	CodeNotFound contract.Code = "not_found"
+	CodeNotFound               = dberr.CodeNotFound
 	CodeConflict contract.Code = "conflict" // the same idempotency key with another request
 )
 
@@ -58,8 +55,7 @@ type Options struct {
 	ApplicationName  string        // as pg_stat_activity shows it; default rgpt
 	ConnectTimeout   time.Duration // how long Open waits for a database that is not up yet; default 15 s
 	StatementTimeout time.Duration // longest statement; default 30 s
-	Waiting          func(error)   // told once why Open has to wait; nil for nobody
-	PollEvery        time.Duration // how often one query looks, for all followers, what nobody announced; default 3 s
+	Waiting          func(error)   // called once with the reason if Open has to wait; may be nil
 }
 
 func (o Options) withDefaults() Options {
@@ -75,22 +71,15 @@ func (o Options) withDefaults() Options {
 	if o.StatementTimeout <= 0 {
 		o.StatementTimeout = 30 * time.Second
 	}
-	if o.PollEvery <= 0 {
-		o.PollEvery = 3 * time.Second
-	}
 	return o
 }
 
 // Store is the database. It is safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
-	q       *db.Queries // each statement its own transaction
-	lists   *db.Queries // like q, planned anew each time: filters that are not used fall away
-	hub     *hub
-	owner   *owner
-	options Options
-
-	requests sync.Map // names of requests under way in this process
+	pool   *pgxpool.Pool
+	q      *db.Queries // each statement its own transaction
+	lists  *db.Queries // like q, planned for its parameters: filters that are not used fall away
+	leases *leases
 }
 
 // Open connects to the database, waiting for one that is not up yet until
@@ -113,7 +102,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		"lock_timeout":                        milliseconds(options.StatementTimeout / 2),
 		"idle_in_transaction_session_timeout": milliseconds(2 * options.StatementTimeout),
 		// The queries look up keys, so one plan fits all parameters, and planning
-		// a record takes as long as carrying it out. Lists are planned anew.
+		// a record takes as long as carrying it out. Lists are planned each time.
 		"plan_cache_mode": "force_generic_plan",
 		// A plan for all parameters expects more rows than there ever are, so the
 		// server takes it for long work and compiles it, each time: a tenth of a
@@ -138,12 +127,10 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pool:    pool,
-		q:       db.New(pool),
-		lists:   db.New(planned{pool}),
-		hub:     newHub(cfg.ConnConfig, db.New(pool), options.PollEvery),
-		owner:   newOwner(cfg.ConnConfig),
-		options: options,
+		pool:   pool,
+		q:      db.New(pool),
+		lists:  db.New(planned{pool}),
+		leases: newLeases(cfg.ConnConfig),
 	}
 	if err := checkSchema(ctx, s.q); err != nil {
 		s.Close()
@@ -152,16 +139,32 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends all followers and closes all connections.
+// Close closes all connections.
 func (s *Store) Close() {
-	s.hub.close()
-	s.owner.close()
+	s.leases.close()
 	s.pool.Close()
 }
 
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
-	return explain(s.q.Ping(ctx), "reach the database")
+	return dberr.Explain(s.q.Ping(ctx), "reach the database")
+}
+
+// Queries returns the generated queries for packages feed and views, each statement its
+// own transaction.
+func (s *Store) Queries() *db.Queries { return s.q }
+
+// ListQueries is Queries with each statement planned for its parameters.
+func (s *Store) ListQueries() *db.Queries { return s.lists }
+
+// ConnConfig returns the settings of the store's connections.
+func (s *Store) ConnConfig() *pgx.ConnConfig { return s.pool.Config().ConnConfig }
+
+// Snapshot calls fn with a store that reads everything as of one moment. It is valid
+// until fn returns and cannot write.
+func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{q: db.New(tx)}) })
 }
 
 // parse reads a connection URL. Its error shows no password.
@@ -228,70 +231,6 @@ func timesInUTC(conn *pgx.Conn) {
 	})
 }
 
-// explain turns an error of the database into a fault that says what was
-// tried. Faults stay as they are.
-func explain(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	var known *fault.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	what := fmt.Sprintf(format, args...)
-	var pg *pgconn.PgError
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return notFound("cannot %s: there is no such row", what)
-	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
-		return notFound("cannot %s: %s", what, pg.Detail)
-	}
-	switch {
-	case down(err):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
-	case pg != nil && unable(pg.Code):
-		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot do it now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
-	}
-	f := fault.Of(err)
-	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
-}
-
-// down reports whether an error means that the database was away: it could not
-// be reached, went in mid-statement, or is only just starting. Such work is
-// tried again for as long as it takes.
-func down(err error) bool {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || strings.Contains(err.Error(), "conn closed") {
-		return !errors.Is(err, context.Canceled)
-	}
-	f := fault.Of(err)
-	return f.Class == contract.ClassInfra && (f.Code == contract.CodeUnavailable || f.Code == contract.CodeTimeout)
-}
-
-// unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
-// database is there and cannot work until somebody mends it: it has no room or no
-// memory (class 53), its disk fails (58), it was made read-only (25006), it is
-// damaged (XX001, XX002). No work is given up for that.
-func unable(state string) bool {
-	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
-}
-
-func notFound(format string, args ...any) error {
-	return fault.Wrap(ErrNotFound, contract.ClassHuman, CodeNotFound, format, args...)
-}
-
-func noRun(id int64) error {
-	return notFound("there is no run %d; rgpt run list shows those there are", id)
-}
-
-// ofRun explains an error of something that was asked about a run.
-func ofRun(err error, runID int64, format string, args ...any) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return noRun(runID)
-	}
-	return explain(err, format, args...)
-}
-
 // inTx runs fn in a transaction, which ends with it.
 func (s *Store) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, fn)
@@ -322,5 +261,5 @@ func schemaVersion(ctx context.Context, q *db.Queries) (int64, error) {
 	if errors.As(err, &pg) && pg.Code == "42P01" { // the table does not exist
 		return 0, nil
 	}
-	return version, explain(err, "read the version of the database schema")
+	return version, dberr.Explain(err, "read the version of the database schema")
 }

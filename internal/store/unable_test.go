@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func TestADatabaseThatHasNoRoomIsWaitedForAndNeverFailsARun(t *testing.T) {
@@ -23,7 +24,7 @@ func TestADatabaseThatHasNoRoomIsWaitedForAndNeverFailsARun(t *testing.T) {
 		"58030": "RAISE EXCEPTION 'could not read block' USING ERRCODE = '58030'",
 		"25006": "RAISE EXCEPTION 'cannot execute UPDATE in a read-only transaction' USING ERRCODE = '25006'",
 	} {
-		query(t, b.url, func(ctx context.Context, conn *pgx.Conn) {
+		storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 			_, err := conn.Exec(ctx, `CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN `+failing+`; END $$`)
 			require.NoError(t, err)
 			_, err = conn.Exec(ctx, `CREATE OR REPLACE TRIGGER fails BEFORE UPDATE ON orchestrator_runs FOR EACH ROW EXECUTE FUNCTION fails()`)

@@ -12,6 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // Secret is a text that no log and no document shows. Reveal is for the one who
@@ -73,15 +75,15 @@ type WebhookChange struct {
 // was used for the same request returns the webhook that it made, and false.
 func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
 	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
-		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: text(n.Description), Secret: n.Secret.Reveal(),
-		Enabled: n.Enabled, IdempotencyKey: optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
+		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(),
+		Enabled: n.Enabled, IdempotencyKey: rowconv.Optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
 	})
 	if err == nil {
 		w, err = s.Webhook(ctx, id)
 		return w, n.Secret, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return w, "", false, explain(err, "make the webhook")
+		return w, "", false, dberr.Explain(err, "make the webhook")
 	}
 	known, err := s.q.WebhookByKey(ctx, n.Key)
 	switch {
@@ -89,7 +91,7 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 		return w, "", false, fault.New(contract.ClassHuman, contract.CodeForbidden,
 			"there are %d webhooks already, as many as may be (server.webhooks.max_webhooks); remove one first", n.Most)
 	case err != nil:
-		return w, "", false, explain(err, "make the webhook")
+		return w, "", false, dberr.Explain(err, "make the webhook")
 	case known.RequestDigest != n.Digest:
 		return w, "", false, keyConflict()
 	}
@@ -100,10 +102,7 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 // Webhooks returns all webhooks, the oldest first.
 func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
 	rows, err := s.q.Webhooks(ctx, nil)
-	if err != nil {
-		return nil, explain(err, "list the webhooks")
-	}
-	return convert(rows, webhookOf), nil
+	return rowconv.Convert(rows, webhookOf), dberr.Explain(err, "list the webhooks")
 }
 
 func webhookOf(r db.WebhooksRow) Webhook {
@@ -117,7 +116,7 @@ func webhookOf(r db.WebhooksRow) Webhook {
 func (s *Store) Webhook(ctx context.Context, id int64) (Webhook, error) {
 	rows, err := s.q.Webhooks(ctx, &id)
 	if err != nil {
-		return Webhook{}, explain(err, "read webhook %d", id)
+		return Webhook{}, dberr.Explain(err, "read webhook %d", id)
 	}
 	if len(rows) == 0 {
 		return Webhook{}, noWebhook(id)
@@ -126,14 +125,14 @@ func (s *Store) Webhook(ctx context.Context, id int64) (Webhook, error) {
 }
 
 func noWebhook(id int64) error {
-	return notFound("there is no webhook %d; rgpt webhook list shows those there are", id)
+	return dberr.NotFound("there is no webhook %d; rgpt webhook list shows those there are", id)
 }
 
 // ChangeWebhook changes a webhook and returns it as it is then, or ErrNotFound.
 func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (Webhook, error) {
 	p := db.ChangeWebhookParams{ID: id, Url: c.URL, Events: c.Events, Project: c.Project, Enabled: c.Enabled}
 	if c.Description != nil {
-		d := text(*c.Description)
+		d := rowconv.Text(*c.Description)
 		p.Description = &d
 	}
 	if c.Secret != nil {
@@ -142,7 +141,7 @@ func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (W
 	}
 	n, err := s.q.ChangeWebhook(ctx, p)
 	if err != nil {
-		return Webhook{}, explain(err, "change webhook %d", id)
+		return Webhook{}, dberr.Explain(err, "change webhook %d", id)
 	}
 	if n == 0 {
 		return Webhook{}, noWebhook(id)
@@ -156,26 +155,17 @@ func (s *Store) DeleteWebhook(ctx context.Context, id int64) error {
 	if err == nil && n == 0 {
 		return noWebhook(id)
 	}
-	return explain(err, "remove webhook %d", id)
+	return dberr.Explain(err, "remove webhook %d", id)
 }
 
 // feedPage is how many events are turned into deliveries at once.
 const feedPage = 500
 
-// FeedWebhooks turns events into deliveries as they come, until the context
-// ends, and calls fed after each page that had events. Several may do it at the
-// same time; each event meets each webhook once.
-func (s *Store) FeedWebhooks(ctx context.Context, fed func()) error {
-	return s.whenever(ctx, func() (bool, error) {
-		n, err := s.q.FeedWebhooks(ctx, feedPage)
-		if err != nil {
-			return false, explain(err, "turn events into deliveries")
-		}
-		if n.Events > 0 {
-			fed()
-		}
-		return n.Events > 0, nil
-	})
+// QueueDeliveries turns the next events into deliveries, and reports whether there
+// were any. Several may do it at the same time; each event meets each webhook once.
+func (s *Store) QueueDeliveries(ctx context.Context) (bool, error) {
+	n, err := s.q.FeedWebhooks(ctx, feedPage)
+	return n.Events > 0, dberr.Explain(err, "turn events into deliveries")
 }
 
 // Claim says what may be taken.
@@ -213,10 +203,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 		p.BusyWebhooks, p.BusyCounts = append(p.BusyWebhooks, id), append(p.BusyCounts, int32(n))
 	}
 	rows, err := s.q.ClaimDeliveries(ctx, p)
-	if err != nil {
-		return nil, explain(err, "look for deliveries that are due")
-	}
-	return convert(rows, func(r db.ClaimDeliveriesRow) DueDelivery {
+	return rowconv.Convert(rows, func(r db.ClaimDeliveriesRow) DueDelivery {
 		d := DueDelivery{
 			ID: r.ID, WebhookID: r.WebhookID, Test: r.Test, RunID: r.RunID, Seq: r.Seq, EventType: r.EventType, Attempt: int(r.Attempts), Used: int(r.Used),
 			URL: r.Url, Secret: Secret(r.Secret), Failing: r.Failing, CreatedAt: r.CreatedAt,
@@ -225,20 +212,20 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 			d.Event = &contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: *r.HappenedAt}
 		}
 		return d
-	}), nil
+	}), dberr.Explain(err, "look for deliveries that are due")
 }
 
 // TestWebhook makes a delivery that is a test, taken for a lease by the caller.
 // By a key that was used before it returns the one that was made then, and
 // false: somebody sends it, or has.
 func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string, lease time.Duration) (DueDelivery, bool, error) {
-	r, err := s.q.TestWebhook(ctx, db.TestWebhookParams{WebhookID: id, EventType: eventType, Request: optional(key), LeaseSeconds: lease.Seconds()})
+	r, err := s.q.TestWebhook(ctx, db.TestWebhookParams{WebhookID: id, EventType: eventType, Request: rowconv.Optional(key), LeaseSeconds: lease.Seconds()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return DueDelivery{}, false, noWebhook(id)
 	}
 	return DueDelivery{
 		ID: r.ID, WebhookID: id, Test: true, EventType: eventType, Attempt: 1, Used: 1, URL: r.Url, Secret: Secret(r.Secret), CreatedAt: r.CreatedAt,
-	}, r.Fresh, explain(err, "make a test of webhook %d", id)
+	}, r.Fresh, dberr.Explain(err, "make a test of webhook %d", id)
 }
 
 // DeliveryStatus is how far a delivery is.
@@ -278,9 +265,9 @@ type DeliveryOutcome struct {
 func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bool, err error) {
 	r, err := s.q.EndDelivery(ctx, db.EndDeliveryParams{
 		ID: o.ID, Attempt: int32(o.Attempt), Status: string(o.Status), WaitSeconds: o.Wait.Seconds(), ResponseCode: int32(o.ResponseCode),
-		DurationMs: o.Took.Milliseconds(), Error: text(o.Error), DisableAfterSeconds: o.DisableAfter.Seconds(), Gone: o.Gone, DisabledReason: text(o.DisabledReason),
+		DurationMs: o.Took.Milliseconds(), Error: rowconv.Text(o.Error), DisableAfterSeconds: o.DisableAfter.Seconds(), Gone: o.Gone, DisabledReason: rowconv.Text(o.DisabledReason),
 	})
-	return r.Disabled, explain(err, "book attempt %d of delivery %d", o.Attempt, o.ID)
+	return r.Disabled, dberr.Explain(err, "book attempt %d of delivery %d", o.Attempt, o.ID)
 }
 
 // Delivery is one event for one webhook, and what came of it.
@@ -328,14 +315,14 @@ func (s *Store) Deliveries(ctx context.Context, webhook int64, f DeliveryFilter)
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return nil, err
 	}
-	return s.deliveries(ctx, db.DeliveriesParams{WebhookID: webhook, Before: f.Before, Status: string(f.Status), Most: pageSize(f.Limit, 50)})
+	return s.deliveries(ctx, db.DeliveriesParams{WebhookID: webhook, Before: f.Before, Status: string(f.Status), Most: rowconv.Limit(f.Limit, 50)})
 }
 
 // Delivery returns a delivery of a webhook, or ErrNotFound.
 func (s *Store) Delivery(ctx context.Context, webhook, id int64) (Delivery, error) {
 	all, err := s.deliveries(ctx, db.DeliveriesParams{WebhookID: webhook, ID: id, Most: 1})
 	if err == nil && (len(all) == 0 || id <= 0) {
-		return Delivery{}, notFound("webhook %d has no delivery %d", webhook, id)
+		return Delivery{}, dberr.NotFound("webhook %d has no delivery %d", webhook, id)
 	}
 	if err != nil {
 		return Delivery{}, err
@@ -346,7 +333,7 @@ func (s *Store) Delivery(ctx context.Context, webhook, id int64) (Delivery, erro
 func (s *Store) deliveries(ctx context.Context, p db.DeliveriesParams) ([]Delivery, error) {
 	rows, err := s.lists.Deliveries(ctx, p)
 	if err != nil {
-		return nil, explain(err, "read the deliveries of webhook %d", p.WebhookID)
+		return nil, dberr.Explain(err, "read the deliveries of webhook %d", p.WebhookID)
 	}
 	out := make([]Delivery, len(rows))
 	for i, r := range rows {
@@ -381,9 +368,9 @@ func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (D
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return Delivery{}, err
 	}
-	n, err := s.q.Redeliver(ctx, db.RedeliverParams{WebhookID: webhook, ID: id, Request: optional(key)})
+	n, err := s.q.Redeliver(ctx, db.RedeliverParams{WebhookID: webhook, ID: id, Request: rowconv.Optional(key)})
 	if err != nil {
-		return Delivery{}, explain(err, "make delivery %d again", id)
+		return Delivery{}, dberr.Explain(err, "make delivery %d again", id)
 	}
 	d, err := s.Delivery(ctx, webhook, id)
 	if err == nil && n == 0 && (key == "" || d.request != key) {
@@ -399,7 +386,7 @@ const sweepPage = 5000
 func (s *Store) SweepDeliveries(ctx context.Context, olderThan time.Duration) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepDeliveries(ctx, db.SweepDeliveriesParams{OlderThanSeconds: olderThan.Seconds(), Most: sweepPage})
-		return n, explain(err, "remove old deliveries")
+		return n, dberr.Explain(err, "remove old deliveries")
 	})
 }
 

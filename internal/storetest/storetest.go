@@ -32,23 +32,35 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
 // New returns a store on a database of the test's own. It is closed with the
 // test.
-func New(tb testing.TB, options ...store.Options) *store.Store {
+func New(tb testing.TB) *store.Store {
 	tb.Helper()
-	o := store.Options{MaxConns: 8, ApplicationName: "rgpt-test"}
-	if len(options) > 0 {
-		o = options[0]
-	}
-	s, err := store.Open(tb.Context(), URL(tb), o)
+	return Open(tb, URL(tb))
+}
+
+// Open returns a store on a database, as another process would. It is closed with
+// the test.
+func Open(tb testing.TB, url string) *store.Store {
+	tb.Helper()
+	s, err := store.Open(tb.Context(), url, store.Options{MaxConns: 8, ApplicationName: "rgpt-test"})
 	if err != nil {
 		tb.Fatalf("open the test's database: %v", err)
 	}
 	tb.Cleanup(s.Close)
 	return s
+}
+
+// Feed returns a feed of a store. It is closed with the test.
+func Feed(tb testing.TB, st *store.Store, o feed.Options) *feed.Feed {
+	tb.Helper()
+	f := feed.New(st, o)
+	tb.Cleanup(f.Close)
+	return f
 }
 
 // URL returns the address of a new database with the schema in it, which is

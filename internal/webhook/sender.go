@@ -42,7 +42,7 @@ func (h *Hooks) Run(ctx context.Context) {
 	defer h.client.CloseIdleConnections()
 	fed := make(chan struct{}, 1)
 	var all errgroup.Group
-	all.Go(func() error { h.feed(ctx, func() { ring(fed) }); return nil })
+	all.Go(func() error { h.queue(ctx, func() { ring(fed) }); return nil })
 	all.Go(func() error { h.deliver(ctx, fed); return nil })
 	all.Go(func() error { h.sweep(ctx); return nil })
 	_ = all.Wait() // they only log
@@ -67,9 +67,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (h *Hooks) feed(ctx context.Context, fed func()) {
+func (h *Hooks) queue(ctx context.Context, fed func()) {
 	for ctx.Err() == nil {
-		if err := h.store.FeedWebhooks(ctx, fed); err != nil && ctx.Err() == nil {
+		err := h.feed.Watch(ctx, func() (bool, error) {
+			more, err := h.store.QueueDeliveries(ctx)
+			if more {
+				fed()
+			}
+			return more, err
+		})
+		if err != nil && ctx.Err() == nil {
 			h.log.ErrorContext(ctx, "Events are not turned into webhook deliveries; trying again", "error", err)
 		}
 		if !pause(ctx, again) {

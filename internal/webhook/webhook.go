@@ -23,11 +23,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
 // Hooks registers webhooks and sends to them.
 type Hooks struct {
 	store    *store.Store
+	feed     *feed.Feed
 	settings config.Webhooks
 	log      *slog.Logger
 	client   *http.Client
@@ -35,8 +37,8 @@ type Hooks struct {
 
 // New returns the webhooks of an installation. They send nothing by themselves
 // until Run.
-func New(st *store.Store, settings config.Webhooks, log *slog.Logger) *Hooks {
-	return &Hooks{store: st, settings: settings, log: log, client: newClient(settings)}
+func New(st *store.Store, events *feed.Feed, settings config.Webhooks, log *slog.Logger) *Hooks {
+	return &Hooks{store: st, feed: events, settings: settings, log: log, client: newClient(settings)}
 }
 
 // The bounds of what is registered.

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		webhook.New(st, settings(), slog.Default()).Run(context.Background()) // until it is killed
+		webhook.New(st, feed.New(st, feed.Options{}), settings(), slog.Default()).Run(context.Background()) // until it is killed
 	}
 	goleak.VerifyTestMain(storetest.Main(m))
 }
@@ -54,6 +55,7 @@ func settings() config.Webhooks {
 // bench is a database with a run, and what sends its events.
 type bench struct {
 	*store.Store
+	feed  *feed.Feed
 	hooks *webhook.Hooks
 	run   int64
 	seq   int64
@@ -70,7 +72,8 @@ func over(tb testing.TB, st *store.Store, change ...func(*config.Webhooks)) *ben
 	for _, c := range change {
 		c(&s)
 	}
-	b := &bench{Store: st, hooks: webhook.New(st, s, slog.New(slog.DiscardHandler))}
+	b := &bench{Store: st, feed: storetest.Feed(tb, st, feed.Options{})}
+	b.hooks = webhook.New(st, b.feed, s, slog.New(slog.DiscardHandler))
 	run, _, err := st.CreateRun(tb.Context(), store.NewRun{Project: "app", GoalTitle: "x", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "c", Tree: "t"}}})
 	require.NoError(tb, err)
 	b.run = run.ID
@@ -617,7 +620,7 @@ func TestTwoServersNeverSendTheSameDeliveryAtTheSameTime(t *testing.T) {
 		mu.Unlock()
 	})
 	id := b.register(t, webhook.Registration{URL: rec.URL}).Webhook.ID
-	other := &bench{Store: b.Store, hooks: webhook.New(b.Store, settings(), slog.New(slog.DiscardHandler))}
+	other := &bench{Store: b.Store, hooks: webhook.New(b.Store, b.feed, settings(), slog.New(slog.DiscardHandler))}
 	b.start(t)
 	other.start(t)
 	for range 10 {

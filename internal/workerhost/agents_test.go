@@ -26,7 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -91,11 +91,11 @@ func muster(t *testing.T, roles ...string) *crew {
 }
 
 // await waits until an agent is as it should be.
-func (c *crew) await(t *testing.T, role string, ok func(store.Agent) bool) store.Agent {
+func (c *crew) await(t *testing.T, role string, ok func(views.Agent) bool) views.Agent {
 	t.Helper()
-	var last store.Agent
+	var last views.Agent
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		all, err := c.store.Agents(t.Context())
+		all, err := views.New(c.store).Agents(t.Context())
 		require.NoError(t, err)
 		for _, a := range all {
 			if a.Type == role {
@@ -111,8 +111,8 @@ func (c *crew) await(t *testing.T, role string, ok func(store.Agent) bool) store
 	return last
 }
 
-func is(h contract.Health) func(store.Agent) bool {
-	return func(a store.Agent) bool { return a.HealthStatus == h }
+func is(h contract.Health) func(views.Agent) bool {
+	return func(a views.Agent) bool { return a.HealthStatus == h }
 }
 
 func TestTheRolesOfTheContractAreThoseThatWorkersHave(t *testing.T) {
@@ -138,7 +138,7 @@ func TestAWorkerThatStopsSaysSoAtOnce(t *testing.T) {
 	require.Empty(t, a.Detail)
 	c.await(t, "run", is(contract.HealthHealthy))
 	c.stop()
-	all, err := c.store.Agents(t.Context())
+	all, err := views.New(c.store).Agents(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	for _, a := range all {
@@ -160,7 +160,7 @@ func TestAnAgentWhoseSandboxIsTakenAwayIsDegradedAndSaysWhy(t *testing.T) {
 	}
 	require.NoError(t, os.Rename(c.helper+".gone", c.helper))
 	c.await(t, "tester", is(contract.HealthHealthy))
-	require.Equal(t, contract.HealthHealthy, c.await(t, "planner", func(store.Agent) bool { return true }).HealthStatus, "it runs no commands")
+	require.Equal(t, contract.HealthHealthy, c.await(t, "planner", func(views.Agent) bool { return true }).HealthStatus, "it runs no commands")
 }
 
 func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) {
@@ -173,7 +173,7 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 	require.NotContains(t, a.Detail, "10.0.0.1", "the log has that")
 	c.temporal.away.Store(false)
 	c.temporal.deaf.Store(true)
-	c.await(t, "releaser", func(a store.Agent) bool {
+	c.await(t, "releaser", func(a views.Agent) bool {
 		return strings.Contains(a.Detail, "it has not seen this worker ask rgpt-releaser")
 	})
 	c.temporal.deaf.Store(false)
@@ -209,13 +209,13 @@ func TestWhatAgentsWorkOnIsToldWithTheirHeartbeats(t *testing.T) {
 	begin("run-42", contract.QueueRun, contract.ActivityRecord, contract.Record{})(nil)
 	begin("run-43", contract.QueueBuilder, contract.ActivityCleanUp, int64(43))(context.Canceled)
 
-	a := c.await(t, "builder", func(a store.Agent) bool { return len(a.Work) == 1 })
+	a := c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 })
 	require.WithinDuration(t, time.Now(), a.Work[0].Since, time.Minute)
 	a.Work[0].Since = time.Time{}
 	require.Equal(t, []contract.Work{{RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Activity: contract.ActivityThink}}, a.Work)
 	require.Zero(t, a.TasksFailed, "what a person stops has not failed")
-	c.await(t, "repair", func(a store.Agent) bool { return a.TasksFailed == 1 && len(a.Work) == 0 })
+	c.await(t, "repair", func(a views.Agent) bool { return a.TasksFailed == 1 && len(a.Work) == 0 })
 	ended(nil)
-	c.await(t, "builder", func(a store.Agent) bool { return a.TasksDone == 1 && len(a.Work) == 0 })
+	c.await(t, "builder", func(a views.Agent) bool { return a.TasksDone == 1 && len(a.Work) == 0 })
 	require.Zero(t, c.await(t, "run", is(contract.HealthHealthy)).TasksDone)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/workflows"
 )
@@ -84,7 +85,7 @@ func TestTheStoredPlanIsTheOneWhoseApprovalWasAccepted(t *testing.T) {
 	require.Equal(t, winner, counts.Summary, "as inspect and export show it")
 	require.Equal(t, ids[winner], opened.PlanID, "as the builder reads it")
 	require.Equal(t, winner, opened.Record.Begin.Step)
-	details, err := db.RunDetails(t.Context(), run.ID)
+	details, err := views.New(db).RunDetails(t.Context(), run.ID)
 	require.NoError(t, err)
 	require.Contains(t, string(details.PlannerOutput), winner)
 	require.NotContains(t, string(details.PlannerOutput), loser)

@@ -32,6 +32,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/workflows"
@@ -156,7 +157,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		return nil, nil, err
 	}
 	return &activities.Activities{
-		Store: db, Model: models, Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
+		Store: db, Views: views.New(db), Model: models, Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: runner, Proxy: outlet, Artifacts: blobs,
 		ToolVersions: environment.Tools(toolchains.Versions), Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }

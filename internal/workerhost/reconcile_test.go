@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -39,9 +40,9 @@ func record(t *testing.T, db *store.Store, id int64, workflowRun string, r contr
 	require.NoError(t, err)
 }
 
-func details(t *testing.T, db *store.Store, id int64) store.RunDetails {
+func details(t *testing.T, db *store.Store, id int64) views.RunDetails {
 	t.Helper()
-	d, err := db.RunDetails(t.Context(), id)
+	d, err := views.New(db).RunDetails(t.Context(), id)
 	require.NoError(t, err)
 	return d
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/version"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server/respond"
@@ -29,6 +30,7 @@ import (
 type Server struct {
 	*respond.Responder
 	Store      *store.Store
+	Views      *views.Views
 	Artifacts  *artifact.Store
 	Runs       *control.Runs
 	Hooks      *webhook.Hooks

@@ -90,7 +90,7 @@ func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered,
 	if _, err := s.Store.Run(ctx, run); err != nil {
 		return err
 	}
-	open, err := s.Store.Questions(ctx, run, 1)
+	open, err := s.Views.Questions(ctx, run, 1)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 )
 
@@ -33,8 +34,8 @@ func (s *Server) runOperations(api huma.API) {
 	create := operation(http.MethodPost, "/api/runs", "create-run", "runs", "Make and start a run", http.StatusConflict, http.StatusUnprocessableEntity)
 	create.DefaultStatus = http.StatusCreated
 	handle(s, api, create, s.createRun)
-	handle(s, api, get("/api/runs/{id}", "get-run", "The whole run"), func(ctx context.Context, in *OfRun) (*body[store.RunDetails], error) {
-		return answered(s.Store.RunDetails(ctx, in.ID))
+	handle(s, api, get("/api/runs/{id}", "get-run", "The whole run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
+		return answered(s.Views.RunDetails(ctx, in.ID))
 	})
 	handle(s, api, get("/api/runs/{id}/events", "list-events", "A run's events, in order, without gaps"), s.listEvents)
 	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "What agents said and did, by execution and turn"), s.getLogs)
@@ -53,7 +54,7 @@ func (s *Server) runOperations(api huma.API) {
 		return answered(artifacts{store.NotNil(list)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "What a run ever asked people"), func(ctx context.Context, in *OfRun) (*body[apitypes.Interventions], error) {
-		d, err := s.Store.RecentDetails(ctx, in.ID, 1)
+		d, err := s.Views.RecentDetails(ctx, in.ID, 1)
 		return answered(apitypes.Interventions{Interventions: store.NotNil(d.Interventions)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or attempts of one: what is worse in the second first"), s.diffRuns)

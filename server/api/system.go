@@ -9,6 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // mostInterventions is how many open questions are listed, the oldest first.
@@ -22,11 +23,11 @@ func (s *Server) systemOperations(api huma.API) {
 		return answered(s.Health.Report(ctx))
 	})
 	handle(s, api, get("/api/interventions", "list-interventions", "What waits for a person, over all runs: interventions, and every question with what it is about"), func(ctx context.Context, _ *struct{}) (*body[waiting], error) {
-		list, err := s.Store.OpenInterventions(ctx, mostInterventions)
+		list, err := s.Views.OpenInterventions(ctx, mostInterventions)
 		if err != nil {
 			return nil, err
 		}
-		questions, err := s.Store.Questions(ctx, 0, mostInterventions)
+		questions, err := s.Views.Questions(ctx, 0, mostInterventions)
 		return answered(waiting{Interventions: store.NotNil(list), Questions: store.NotNil(questions)}, err)
 	})
 	handle(s, api, get("/api/models", "list-models", "Providers, what is known of models, and which agent uses which"), func(ctx context.Context, in *struct {
@@ -38,6 +39,6 @@ func (s *Server) systemOperations(api huma.API) {
 
 // waiting is what runs wait for.
 type waiting struct {
-	Interventions []store.Intervention `json:"interventions" doc:"the oldest first"`
-	Questions     []store.Question     `json:"questions" doc:"interventions and approvals, the next deadline first"`
+	Interventions []views.Intervention `json:"interventions" doc:"the oldest first"`
+	Questions     []views.Question     `json:"questions" doc:"interventions and approvals, the next deadline first"`
 }

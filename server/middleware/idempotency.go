@@ -63,7 +63,7 @@ func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, store.ErrNotFound)
 		return
 	}
-	release, owned, err := s.Store.OwnRequest(r.Context(), r.URL.Path, key, keyWait)
+	release, owned, err := s.Store.LeaseRequest(r.Context(), r.URL.Path, key, keyWait)
 	defer release()
 	if err != nil {
 		s.fail(w, r, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -50,7 +51,7 @@ func (s *Server) artifactsTab(ctx context.Context, r *http.Request, h *ui.RunHea
 		}
 	}
 	var err error
-	l.Files, err = s.Store.ArtifactsOf(ctx, h.Run.ID, store.ArtifactFilter{
+	l.Files, err = s.Views.ArtifactsOf(ctx, h.Run.ID, views.ArtifactFilter{
 		Type: contract.ArtifactType(l.Type), Phase: contract.Phase(l.Phase), Text: l.Text, After: after, Limit: shownArtifactRows + 1,
 	})
 	if len(l.Files) > shownArtifactRows {
@@ -68,7 +69,7 @@ func (s *Server) artifactTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	p := ui.ArtifactPage{Head: *h}
-	if p.File, p.Before, p.After, err = s.Store.Artifact(ctx, h.Run.ID, id); err != nil {
+	if p.File, p.Before, p.After, err = s.Views.Artifact(ctx, h.Run.ID, id); err != nil {
 		return nil, err
 	}
 	file, err := s.Artifacts.Section(ctx, p.File.Digest, p.File.Size)
@@ -199,7 +200,7 @@ func (s *Server) artifactContent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a, _, _, err := s.Store.Artifact(r.Context(), run, id)
+	a, _, _, err := s.Views.Artifact(r.Context(), run, id)
 	if err != nil {
 		return err
 	}

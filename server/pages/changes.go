@@ -175,7 +175,7 @@ func (s *Server) changeSources(ctx context.Context, run store.Run) ([]changeSour
 	if err != nil {
 		return nil, err
 	}
-	patches, err := s.Store.Patches(ctx, run.ID)
+	patches, err := s.Views.Patches(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -22,25 +22,25 @@ const (
 func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	run := h.Run
 	p := ui.CostPage{Run: run}
-	spending, err := s.Store.Spending(ctx, run.ID)
+	spending, err := s.Views.Spending(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	work, err := s.Store.Work(ctx, run.ID)
+	work, err := s.Views.Work(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	pauses, err := s.Store.Pauses(ctx, run.ID)
+	pauses, err := s.Views.Pauses(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	replays, err := s.Store.ReplayMarks(ctx, run.ID)
+	replays, err := s.Views.ReplayMarks(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
 	p.Reckon(spending, work, pauses, replays)
 	p.From, p.To = ui.Extent(run, work, time.Now())
-	micros, tokens, err := s.Store.SpentBy(ctx, run.ID, p.From, p.To, costParts)
+	micros, tokens, err := s.Views.SpentBy(ctx, run.ID, p.From, p.To, costParts)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Server) costTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (t
 	if p.Budgets, err = s.budgets(ctx, run, p.To); err != nil {
 		return nil, err
 	}
-	if p.Dearest, err = s.Store.DearestCalls(ctx, run.ID, shownDearest); err != nil {
+	if p.Dearest, err = s.Views.DearestCalls(ctx, run.ID, shownDearest); err != nil {
 		return nil, err
 	}
 	return ui.CostTab(p), nil

@@ -45,7 +45,7 @@ func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, diffHref(diff.Ref{Run: id, Attempt: attempt}, other, q.Get("phase")), http.StatusFound)
 		return nil
 	}
-	before, err := s.Store.Neighbour(r.Context(), id)
+	before, err := s.Views.Neighbour(r.Context(), id)
 	if fork := run.Settings.Fork; fork != nil {
 		before = fork.RunID
 	}
@@ -96,7 +96,7 @@ func (s *Server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	p := ui.DiffPage{Shell: shell, Phase: refs[0].Phase}
 	var sides [2]diff.Side
 	for i, ref := range refs {
-		if sides[i], err = diff.Load(r.Context(), s.Store, s.Artifacts, ref); err != nil {
+		if sides[i], err = diff.Load(r.Context(), s.Store, s.Views, s.Artifacts, ref); err != nil {
 			return nil, err
 		}
 		if p.Attempts[i], err = s.attemptsOf(r.Context(), ref); err != nil {
@@ -114,7 +114,7 @@ func (s *Server) diffPage(r *http.Request, shell ui.Shell) (templ.Component, err
 
 // attemptsOf returns the attempts of the phase that a side may be one of.
 func (s *Server) attemptsOf(ctx context.Context, ref diff.Ref) (out []int, err error) {
-	phases, err := s.Store.Phases(ctx, ref.Run)
+	phases, err := s.Views.Phases(ctx, ref.Run)
 	for _, p := range phases {
 		if p.Phase == ref.Phase {
 			out = append(out, p.Attempt)

@@ -28,7 +28,7 @@ func (s *Server) environmentsPage(r *http.Request, shell ui.Shell) (templ.Compon
 func (s *Server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	p := ui.EnvironmentPage{}
 	var err error
-	if p.Preparation, err = s.Store.Preparation(ctx, h.Run); err != nil {
+	if p.Preparation, err = s.Views.Preparation(ctx, h.Run); err != nil {
 		return nil, err
 	}
 	files, err := s.Store.Artifacts(ctx, h.Run.ID)
@@ -52,7 +52,7 @@ func (s *Server) environmentTab(ctx context.Context, _ *http.Request, h *ui.RunH
 
 // lastOutput is the end of what a run's commands print now.
 func (s *Server) lastOutput(ctx context.Context, id int64) (string, error) {
-	pieces, err := s.Store.LastOutput(ctx, id, shownOutputPieces)
+	pieces, err := s.Views.LastOutput(ctx, id, shownOutputPieces)
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -79,13 +79,13 @@ func eventPlace(q url.Values, l ui.EventList) (from int64, up bool, err error) {
 func (s *Server) fillEvents(ctx context.Context, l *ui.EventList, from int64, up bool) error {
 	from = min(max(from, 0), l.Head.Run.EventSeq+1)
 	grows := l.Oldest != up // towards larger numbers
-	w := store.EventWindow{Prefix: l.Prefix, Down: !grows, Most: shownEventRows + 1, Cut: payloadText}
+	w := views.EventWindow{Prefix: l.Prefix, Down: !grows, Most: shownEventRows + 1, Cut: payloadText}
 	if grows {
 		w.Above, w.Upto = from, from+scannedEvents
 	} else {
 		w.Above, w.Upto = max(0, from-1-scannedEvents), from-1
 	}
-	rows, err := s.Store.EventsIn(ctx, l.Head.Run.ID, w)
+	rows, err := s.Views.EventsIn(ctx, l.Head.Run.ID, w)
 	if err != nil {
 		return err
 	}

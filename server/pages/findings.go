@@ -8,7 +8,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -35,7 +35,7 @@ func (s *Server) findingsTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	if f.From, err = offset(q, "from"); err != nil {
 		return nil, err
 	}
-	if f.Counts, err = s.Store.FindingCounts(ctx, h.Run.ID); err != nil {
+	if f.Counts, err = s.Views.FindingCounts(ctx, h.Run.ID); err != nil {
 		return nil, err
 	}
 	for _, c := range f.Counts {
@@ -43,13 +43,13 @@ func (s *Server) findingsTab(ctx context.Context, r *http.Request, h *ui.RunHead
 			f.Checks = append(f.Checks, c.CheckID)
 		}
 	}
-	filter := store.FindingFilter{
+	filter := views.FindingFilter{
 		RunID: h.Run.ID, Severity: f.Severity, Category: f.Category, CheckID: f.Check, From: f.From, Most: shownFindingRows,
 	}
 	if f.State != ui.FindingsAll {
 		resolved := f.State == ui.FindingsResolved
 		filter.Resolved = &resolved
 	}
-	f.Rows, err = s.Store.FindingsPage(ctx, filter)
+	f.Rows, err = s.Views.FindingsPage(ctx, filter)
 	return ui.FindingsTab(f), err
 }

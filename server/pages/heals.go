@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -37,7 +38,7 @@ func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	if err != nil {
 		return nil, err
 	}
-	asked, err := s.Store.Interventions(ctx, id)
+	asked, err := s.Views.Interventions(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 	if err != nil {
 		return nil, err
 	}
-	patches, err := s.Store.Patches(ctx, id)
+	patches, err := s.Views.Patches(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (s *Server) healsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 
 // during returns what was asked of people in the time of the heals that are
 // shown.
-func during(asked []store.Intervention, heals []store.HealEvent, p ui.HealsPage) (out []store.Intervention) {
+func during(asked []views.Intervention, heals []store.HealEvent, p ui.HealsPage) (out []views.Intervention) {
 	for _, a := range asked {
 		early := len(heals) > 0 && p.From+len(heals) < p.Total && a.CreatedAt.Before(heals[0].CreatedAt)
 		late := len(heals) > 0 && p.From > 0 && a.CreatedAt.After(heals[len(heals)-1].CreatedAt)
@@ -95,10 +96,10 @@ func during(asked []store.Intervention, heals []store.HealEvent, p ui.HealsPage)
 // pathOf lays out what happened as one path: attempt, what was done about its
 // failure, the next attempt, and so on. Heals and interventions come in the
 // order in which they began.
-func pathOf(heals []store.HealEvent, asked []store.Intervention, executions []store.Execution) []ui.PathNode {
+func pathOf(heals []store.HealEvent, asked []views.Intervention, executions []store.Execution) []ui.PathNode {
 	type moment struct {
 		heal *store.HealEvent
-		ask  *store.Intervention
+		ask  *views.Intervention
 	}
 	var moments []moment
 	for i := range heals {

@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/middleware"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -66,7 +67,7 @@ func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 		return l, apitypes.BadRequest(fmt.Sprintf("q: search for at most %d characters", mostSearch))
 	case l.Level != "" && l.Level != "error":
 		return l, apitypes.BadRequest(fmt.Sprintf("level %q is none of [error]", ui.Cut(l.Level, 40)))
-	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", store.LogRoleCheck}, l.Role):
+	case l.Role != "" && !slices.Contains([]string{"system", "user", "assistant", "tool", views.LogRoleCheck}, l.Role):
 		return l, apitypes.BadRequest(fmt.Sprintf("role %q is none of [system user assistant tool check]", ui.Cut(l.Role, 40)))
 	}
 	if err := param.OneOf("phase", contract.Phase(l.Phase), contract.Phases()); err != nil {
@@ -78,7 +79,7 @@ func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 			return l, apitypes.BadRequest("execution: this is no number")
 		}
 	}
-	if l.all, err = s.Store.LogExecutions(ctx, run); err != nil {
+	if l.all, err = s.Views.LogExecutions(ctx, run); err != nil {
 		return l, err
 	}
 	for i, e := range l.all {
@@ -92,8 +93,8 @@ func (s *Server) logRequest(ctx context.Context, r *http.Request, run int64) (l 
 	return l, nil
 }
 
-func (l logRequest) query(from store.LogKey, back bool) store.LogQuery {
-	return store.LogQuery{
+func (l logRequest) query(from views.LogKey, back bool) views.LogQuery {
+	return views.LogQuery{
 		Executions: l.chosen, From: from, Back: back, Role: l.Role, Text: l.Search, Errors: l.Level == "error", Most: shownEntries, Scan: scannedLog,
 	}
 }
@@ -115,11 +116,11 @@ func (l logRequest) address(run int64, page, name, value string) string {
 }
 
 // writeLogKey makes a place in a log a part of an address.
-func writeLogKey(k store.LogKey) string {
+func writeLogKey(k views.LogKey) string {
 	return fmt.Sprintf("%d.%d.%d.%d.%s", k.At.UnixMicro(), k.ExecutionID, k.Turn, k.Place, k.Check)
 }
 
-func readLogKey(text string) (k store.LogKey, err error) {
+func readLogKey(text string) (k views.LogKey, err error) {
 	parts := strings.SplitN(text, ".", 5)
 	if len(parts) != 5 {
 		return k, apitypes.BadRequest("this is no place in a log")
@@ -134,15 +135,15 @@ func readLogKey(text string) (k store.LogKey, err error) {
 			return k, apitypes.BadRequest("this is no place in a log")
 		}
 	}
-	if n[0] < 0 || n[0] > store.LogStop.At.UnixMicro() {
+	if n[0] < 0 || n[0] > views.LogStop.At.UnixMicro() {
 		return k, apitypes.BadRequest("this is no place in a log")
 	}
-	return store.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
+	return views.LogKey{At: time.UnixMicro(n[0]).UTC(), ExecutionID: n[1], Turn: int(n[2]), Place: int(n[3]), Check: parts[4]}, nil
 }
 
 // windowOf reads where a window begins or ends. A run under way is shown from its
 // end, one that is over from its beginning.
-func windowOf(q url.Values, over bool) (from store.LogKey, back bool, err error) {
+func windowOf(q url.Values, over bool) (from views.LogKey, back bool, err error) {
 	at := q.Get("at")
 	switch {
 	case q.Get("before") != "":
@@ -152,9 +153,9 @@ func windowOf(q url.Values, over bool) (from store.LogKey, back bool, err error)
 		from, err = readLogKey(q.Get("after"))
 		return from, false, err
 	case at == "end" || at == "" && !over:
-		return store.LogStop, true, nil
+		return views.LogStop, true, nil
 	case at == "start" || at == "":
-		return store.LogStart, false, nil
+		return views.LogStart, false, nil
 	}
 	from, err = readLogKey(at)
 	from.Place, from.Check = from.Place-1, "" // the window begins with the place itself
@@ -173,7 +174,7 @@ func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.Store.LogWindow(ctx, l.query(from, back))
+	w, err := s.Views.LogWindow(ctx, l.query(from, back))
 	if err != nil {
 		return nil, err
 	}
@@ -186,18 +187,18 @@ func (s *Server) logsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 		first, last = w.Keys[0], w.Keys[len(w.Keys)-1]
 	}
 	if back {
-		first, p.HasPrev, p.HasNext = w.Next, w.More, from.Compare(store.LogStop) != 0
+		first, p.HasPrev, p.HasNext = w.Next, w.More, from.Compare(views.LogStop) != 0
 	} else {
-		last, p.HasNext, p.HasPrev = w.Next, w.More, from.Compare(store.LogStart) > 0
+		last, p.HasNext, p.HasPrev = w.Next, w.More, from.Compare(views.LogStart) > 0
 	}
 	next := last
 	if !p.HasNext {
-		if next == store.LogStop {
-			next = store.LogStart // nothing is there yet
+		if next == views.LogStop {
+			next = views.LogStart // nothing is there yet
 		}
-		next = store.LogKey{At: next.At.Add(-logOverlap)}
-		if next.At.Before(store.LogStart.At) {
-			next = store.LogStart
+		next = views.LogKey{At: next.At.Add(-logOverlap)}
+		if next.At.Before(views.LogStart.At) {
+			next = views.LogStart
 		}
 	}
 	p.Prev, p.Next = l.address(run, "logs", "before", writeLogKey(first)), l.address(run, "logs", "after", writeLogKey(next))
@@ -222,8 +223,8 @@ const redactMargin = 1000
 
 // logTexts reads messages as Store.LogTexts does, and redacts them: tools return
 // files and output to agents as they are. Length says how much is left of the whole.
-func (s *Server) logTexts(ctx context.Context, keys []store.LogKey, cut int) (map[store.LogKey]store.LogText, error) {
-	texts, err := s.Store.LogTexts(ctx, keys, cut+redactMargin)
+func (s *Server) logTexts(ctx context.Context, keys []views.LogKey, cut int) (map[views.LogKey]views.LogText, error) {
+	texts, err := s.Views.LogTexts(ctx, keys, cut+redactMargin)
 	for k, t := range texts {
 		read := utf8.RuneCountInString(t.Text)
 		whole := read == t.Length
@@ -241,12 +242,12 @@ func (s *Server) logTexts(ctx context.Context, keys []store.LogKey, cut int) (ma
 
 // logEntries reads what stands at places of a log. Outputs of checks that do not
 // have what is searched for are left out.
-func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys []store.LogKey) ([]ui.LogEntry, error) {
+func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys []views.LogKey) ([]ui.LogEntry, error) {
 	texts, err := s.logTexts(ctx, keys, entryText)
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := s.Store.LogOutputs(ctx, run, keys)
+	outputs, err := s.Views.LogOutputs(ctx, run, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -259,9 +260,9 @@ func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys [
 		e := ui.LogEntry{Key: writeLogKey(k), ID: entryID(k), At: k.At, Execution: executions[k.ExecutionID], Turn: k.Turn}
 		show := true
 		switch k.Turn {
-		case store.LogEnd:
+		case views.LogEnd:
 			show = s.fillEnd(&e, l.Search)
-		case store.LogCheck:
+		case views.LogCheck:
 			show, err = s.fillOutput(ctx, &e, outputs[k], l.Search)
 		default:
 			fillText(&e, texts[k], l.Search)
@@ -280,7 +281,7 @@ func (s *Server) logEntries(ctx context.Context, run int64, l logRequest, keys [
 }
 
 // entryID names an entry within a page. The id of a check is a text of others.
-func entryID(k store.LogKey) string {
+func entryID(k views.LogKey) string {
 	id := fmt.Sprintf("l-%d-%d-%d", k.ExecutionID, k.Turn, k.Place)
 	if k.Check != "" {
 		sum := fnv.New64a()
@@ -290,7 +291,7 @@ func entryID(k store.LogKey) string {
 	return id
 }
 
-func fillText(e *ui.LogEntry, t store.LogText, search string) {
+func fillText(e *ui.LogEntry, t views.LogText, search string) {
 	e.Role, e.Name, e.Bad, e.Code, e.Duration, e.Calls = t.Role, t.Tool, !t.OK && t.Tool != "", t.Code, t.Duration, ui.LogCalls(t.Calls)
 	text := t.Text
 	if e.Role != "system" || search != "" {
@@ -331,8 +332,8 @@ func (s *Server) fillEnd(e *ui.LogEntry, search string) bool {
 }
 
 // fillOutput reads the end of what a check printed.
-func (s *Server) fillOutput(ctx context.Context, e *ui.LogEntry, o store.LogOutput, search string) (bool, error) {
-	e.Role, e.Name, e.Bad, e.Code = store.LogRoleCheck, o.Result.Check.Name, !o.Result.OK, o.Result.Code
+func (s *Server) fillOutput(ctx context.Context, e *ui.LogEntry, o views.LogOutput, search string) (bool, error) {
+	e.Role, e.Name, e.Bad, e.Code = views.LogRoleCheck, o.Result.Check.Name, !o.Result.OK, o.Result.Code
 	if e.Name == "" {
 		e.Name = o.Result.Check.ID
 	}
@@ -401,7 +402,7 @@ func (s *Server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		return nil, store.ErrNotFound // no page led there
 	}
 	run := h.Run.ID
-	executions, err := s.Store.LogExecutions(ctx, run)
+	executions, err := s.Views.LogExecutions(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -425,9 +426,9 @@ func (s *Server) logEntryTab(ctx context.Context, r *http.Request, h *ui.RunHead
 const wholeText = 16 << 20
 
 // entryContent opens the whole text of an entry.
-func (s *Server) entryContent(ctx context.Context, run int64, k store.LogKey) (io.ReadCloser, error) {
-	if k.Turn == store.LogCheck {
-		outputs, err := s.Store.LogOutputs(ctx, run, []store.LogKey{k})
+func (s *Server) entryContent(ctx context.Context, run int64, k views.LogKey) (io.ReadCloser, error) {
+	if k.Turn == views.LogCheck {
+		outputs, err := s.Views.LogOutputs(ctx, run, []views.LogKey{k})
 		if err != nil {
 			return nil, err
 		}
@@ -438,7 +439,7 @@ func (s *Server) entryContent(ctx context.Context, run int64, k store.LogKey) (i
 		}
 		return nil, store.ErrNotFound
 	}
-	texts, err := s.logTexts(ctx, []store.LogKey{k}, wholeText)
+	texts, err := s.logTexts(ctx, []views.LogKey{k}, wholeText)
 	if err != nil {
 		return nil, err
 	}
@@ -547,7 +548,7 @@ func (s *Server) nextError(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	from := store.LogStart
+	from := views.LogStart
 	if v := r.URL.Query().Get("after"); v != "" {
 		if from, err = readLogKey(v); err != nil {
 			return err
@@ -556,10 +557,10 @@ func (s *Server) nextError(w http.ResponseWriter, r *http.Request) error {
 	l.Level, l.Search, l.Role = "error", "", ""
 	q := l.query(from, false)
 	q.Most = 1
-	found, err := s.Store.LogWindow(r.Context(), q)
+	found, err := s.Views.LogWindow(r.Context(), q)
 	if err == nil && len(found.Keys) == 0 { // after the last one comes the first one
-		q.From = store.LogStart
-		found, err = s.Store.LogWindow(r.Context(), q)
+		q.From = views.LogStart
+		found, err = s.Views.LogWindow(r.Context(), q)
 	}
 	if err != nil {
 		return err
@@ -590,8 +591,8 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", respond.Attachment(fmt.Sprintf("run-%d.log", run)))
 	w = middleware.LiftTimeout(w, r, s.Log) // a long log takes its time; each piece of it has one
-	for from := store.LogStart; ; {
-		page, err := s.Store.LogWindow(ctx, l.query(from, false))
+	for from := views.LogStart; ; {
+		page, err := s.Views.LogWindow(ctx, l.query(from, false))
 		if err == nil {
 			err = s.writeLog(ctx, w, run, l, page.Keys)
 		}
@@ -607,7 +608,7 @@ func (s *Server) logText(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-func (s *Server) writeLog(ctx context.Context, w io.Writer, run int64, l logRequest, keys []store.LogKey) error {
+func (s *Server) writeLog(ctx context.Context, w io.Writer, run int64, l logRequest, keys []views.LogKey) error {
 	entries, err := s.logEntries(ctx, run, l, keys)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -71,7 +72,7 @@ func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, er
 			Provider: e.Provider, Model: e.Model, Context: e.ContextWindow, MaxOutput: e.MaxOutput, PriceIn: e.PriceIn, PriceOut: e.PriceOut,
 		}
 	}
-	activity, err := s.Store.ModelActivity(ctx, today())
+	activity, err := s.Views.ModelActivity(ctx, today())
 	for i, a := range activity {
 		name := a.Provider + "/" + a.Model
 		if known[name] == nil {
@@ -85,7 +86,7 @@ func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, er
 // providerRow says how a provider does by the last call of today.
 func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not asked today"}
-	var last *store.ModelActivity
+	var last *views.ModelActivity
 	for _, k := range known {
 		if k.Provider == name && k.Today != nil && (last == nil || k.Today.LastAt.After(last.LastAt)) {
 			last = k.Today
@@ -104,7 +105,7 @@ func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
 // modelsTab is which agent of a run asks which model, and lets it be switched.
 func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal()}
-	usage, err := s.Store.ModelUsage(ctx, h.Run.ID)
+	usage, err := s.Views.ModelUsage(ctx, h.Run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 
 // modelOf says which model an agent of a run asks now, if that is known, and which
 // it asked. Of a run that has ended, where an agent asked a single one, it is that.
-func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Agent]contract.ModelChoice, usage []store.ModelUsage) ui.RunModel {
+func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) ui.RunModel {
 	row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
 	var asked []contract.ModelChoice
 	for _, u := range usage {
@@ -162,7 +163,7 @@ func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Age
 }
 
 // membersOf are those who plan a run by deliberating, if any do or did.
-func membersOf(run store.Run, now map[contract.Agent]contract.ModelChoice, usage []store.ModelUsage) (out []ui.RunModel) {
+func membersOf(run store.Run, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) (out []ui.RunModel) {
 	d := run.Settings.Deliberation
 	if d == nil {
 		return nil

@@ -14,6 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/respond"
 	"github.com/rocketgpt/orchestrator/server/ui"
@@ -23,6 +25,8 @@ import (
 type Server struct {
 	*respond.Responder
 	Store      *store.Store
+	Views      *views.Views
+	Feed       *feed.Feed
 	Artifacts  *artifact.Store
 	Runs       *control.Runs
 	Health     *health.Board
@@ -92,10 +96,10 @@ func (s *Server) page(p page) respond.Handler {
 func (s *Server) shell(r *http.Request) (ui.Shell, error) {
 	shell := respond.Shell(r)
 	var err error
-	if shell.Waiting, err = s.Store.Waiting(r.Context()); err != nil {
+	if shell.Waiting, err = s.Views.Waiting(r.Context()); err != nil {
 		return shell, err
 	}
-	shell.Asking, err = s.Store.WaitingPipelines(r.Context())
+	shell.Asking, err = s.Views.WaitingPipelines(r.Context())
 	return shell, err
 }
 

@@ -94,7 +94,7 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 	q := p.Pipeline
 	// What happens after this number comes by the stream; what happened before is
 	// in what is read from here on.
-	seq, err := s.Store.LastEvent(ctx, q.RunID)
+	seq, err := s.Feed.LastEvent(ctx, q.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (s *Server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 	if p.HandoffRef == "" {
 		return contract.Artifact{}, store.ErrNotFound
 	}
-	return s.Store.ArtifactNamed(ctx, p.RunID, p.HandoffRef)
+	return s.Views.ArtifactNamed(ctx, p.RunID, p.HandoffRef)
 }
 
 // handoff sends the handoff of a pipeline as a file to keep.

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -27,7 +28,7 @@ func (s *Server) planTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 		return nil, err
 	}
 	p := ui.PlanPage{Query: q, Counts: h.Run.PlanID}
-	if p.Versions, err = s.Store.Plans(ctx, h.Run.ID, shownPlans); err != nil {
+	if p.Versions, err = s.Views.Plans(ctx, h.Run.ID, shownPlans); err != nil {
 		return nil, err
 	}
 	if p.Planning, err = s.planning(ctx, h.Run.ID); err != nil {
@@ -42,7 +43,7 @@ func (s *Server) planTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 	if err := s.planVersion(ctx, h.Run, &p); err != nil {
 		return nil, err
 	}
-	work, err := s.Store.Work(ctx, h.Run.ID)
+	work, err := s.Views.Work(ctx, h.Run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage)
 	if asked == 0 {
 		asked = p.Versions[0].ID
 	}
-	at := slices.IndexFunc(p.Versions, func(v store.PlanVersion) bool { return v.ID == asked })
+	at := slices.IndexFunc(p.Versions, func(v views.PlanVersion) bool { return v.ID == asked })
 	if at < 0 {
 		return store.ErrNotFound
 	}
@@ -96,7 +97,7 @@ func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage)
 	}
 	against := at + 1
 	if p.Query.Against != 0 {
-		against = slices.IndexFunc(p.Versions, func(v store.PlanVersion) bool { return v.ID == p.Query.Against })
+		against = slices.IndexFunc(p.Versions, func(v views.PlanVersion) bool { return v.ID == p.Query.Against })
 		if against < 0 {
 			return store.ErrNotFound
 		}
@@ -115,7 +116,7 @@ func (s *Server) planVersion(ctx context.Context, run store.Run, p *ui.PlanPage)
 }
 
 // step is what is known of the step that is looked at; nil: there is none.
-func (s *Server) step(ctx context.Context, run int64, p ui.PlanPage, work []store.Span) (*ui.StepDetail, error) {
+func (s *Server) step(ctx context.Context, run int64, p ui.PlanPage, work []views.Span) (*ui.StepDetail, error) {
 	step, known := p.Plan.Step(p.Query.Step)
 	if !known {
 		return nil, nil

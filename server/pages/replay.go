@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -37,7 +38,7 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 	if err := param.OneOf("from", contract.Phase(q.Get("from")), contract.Phases()); err != nil {
 		return nil, err
 	}
-	executions, err := s.Store.LogExecutions(ctx, run.ID)
+	executions, err := s.Views.LogExecutions(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (s *Server) modelNames(run store.Run) (out []string) {
 }
 
 func (s *Server) replayRows(ctx context.Context, run int64) (out []ui.ReplayRow, err error) {
-	all, err := s.Store.Replays(ctx, run, shownReplays)
+	all, err := s.Views.Replays(ctx, run, shownReplays)
 	for _, r := range all {
 		row := ui.ReplayRow{Replayed: r}
 		if r.Attempt > 1 {
@@ -159,7 +160,7 @@ func (s *Server) replayRows(ctx context.Context, run int64) (out []ui.ReplayRow,
 // line by line in the order of time.
 func (s *Server) console(ctx context.Context, run store.Run, executions []store.Execution, since time.Time) ([]ui.ConsoleLine, error) {
 	var lines []ui.ConsoleLine
-	events, err := s.Store.EventsIn(ctx, run.ID, store.EventWindow{
+	events, err := s.Views.EventsIn(ctx, run.ID, views.EventWindow{
 		Above: max(0, run.EventSeq-shownConsole), Upto: run.EventSeq, Down: true, Most: shownConsole, Cut: payloadText,
 	})
 	if err != nil {
@@ -169,9 +170,9 @@ func (s *Server) console(ctx context.Context, run store.Run, executions []store.
 		lines = append(lines, ui.ConsoleEvent(e.Event))
 	}
 	l := logRequest{chosen: executions}
-	q := l.query(store.LogStop, true)
+	q := l.query(views.LogStop, true)
 	q.Most = shownConsole
-	w, err := s.Store.LogWindow(ctx, q)
+	w, err := s.Views.LogWindow(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -179,16 +180,16 @@ func (s *Server) console(ctx context.Context, run store.Run, executions []store.
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := s.Store.LogOutputs(ctx, run.ID, w.Keys)
+	outputs, err := s.Views.LogOutputs(ctx, run.ID, w.Keys)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range w.Keys {
 		line := ui.ConsoleLine{ID: "c-" + entryID(k), At: k.At, Href: ui.RunHref(run.ID, "logs") + "?at=" + url.QueryEscape(writeLogKey(k)) + "#" + entryID(k)}
 		switch k.Turn {
-		case store.LogEnd:
+		case views.LogEnd:
 			continue // an event tells it
-		case store.LogCheck:
+		case views.LogCheck:
 			line.Word, line.Class, line.Text = outputs[k].Result.Check.ID, "k-test", checkLine(outputs[k].Result)
 		default:
 			line.Word, line.Class, line.Text = messageLine(texts[k])
@@ -216,7 +217,7 @@ func checkLine(r contract.CheckResult) string {
 }
 
 // messageLine is a message on one line: who, in which look, what.
-func messageLine(t store.LogText) (word, class, text string) {
+func messageLine(t views.LogText) (word, class, text string) {
 	switch t.Role {
 	case "assistant":
 		class = "k-model"

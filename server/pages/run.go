@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -26,23 +27,23 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 	h.Title = fmt.Sprintf("#%d %s", id, ui.Cut(h.Run.GoalTitle, 80))
 	h.Live = streamOf(id, h.Run.EventSeq)
 	h.Temporal = devstack.WorkflowURL(s.TemporalUI, s.Namespace, h.Run.WorkflowID, h.Run.WorkflowRunID)
-	cards, err := s.Store.Cards(ctx, []int64{id})
+	cards, err := s.Views.Cards(ctx, []int64{id})
 	if err != nil {
 		return h, err
 	}
 	h.Card = cards[id]
-	attempts, err := s.Store.Phases(ctx, id)
+	attempts, err := s.Views.Phases(ctx, id)
 	if err != nil {
 		return h, err
 	}
 	h.Phases = stripOf(attempts)
-	counts, err := s.Store.Counts(ctx, id)
+	counts, err := s.Views.Counts(ctx, id)
 	if err != nil {
 		return h, err
 	}
 	h.Counts = map[string]int{"findings": counts.Findings, "artifacts": counts.Artifacts, "heals": h.Card.Heals, "plan": h.Card.Steps, "events": int(h.Run.EventSeq)}
 	if h.Run.Status == contract.StatusWaitingForApproval {
-		questions, err := s.Store.Questions(ctx, id, 1)
+		questions, err := s.Views.Questions(ctx, id, 1)
 		if err != nil {
 			return h, err
 		}
@@ -54,7 +55,7 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 }
 
 // stripOf returns the last attempt of each phase.
-func stripOf(attempts []store.PhaseAttempt) []ui.PhaseStrip {
+func stripOf(attempts []views.PhaseAttempt) []ui.PhaseStrip {
 	var out []ui.PhaseStrip
 	for _, phase := range contract.Phases() {
 		strip := ui.PhaseStrip{Phase: phase}
@@ -130,10 +131,10 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 			s.fillChange(ctx, o.Ask, executions, heals)
 		}
 	}
-	if o.Work, err = s.Store.Work(ctx, id); err != nil {
+	if o.Work, err = s.Views.Work(ctx, id); err != nil {
 		return nil, err
 	}
-	if o.Pauses, err = s.Store.Pauses(ctx, id); err != nil {
+	if o.Pauses, err = s.Views.Pauses(ctx, id); err != nil {
 		return nil, err
 	}
 	return ui.OverviewTab(o), nil

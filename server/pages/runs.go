@@ -43,18 +43,18 @@ func (s *Server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 	for i, run := range runs {
 		ids[i] = run.ID
 	}
-	cards, err := s.Store.Cards(ctx, ids)
+	cards, err := s.Views.Cards(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	for _, run := range runs {
 		p.Rows = append(p.Rows, ui.RunRow{Run: run, Card: cards[run.ID]})
 	}
-	if p.Projects, err = s.Store.Projects(ctx, shownProjects); err != nil {
+	if p.Projects, err = s.Views.Projects(ctx, shownProjects); err != nil {
 		return nil, err
 	}
 	if shell.Waiting > 0 && !p.Choice.Any() {
-		if p.Questions, err = s.Store.Questions(ctx, 0, shownQuestions); err != nil {
+		if p.Questions, err = s.Views.Questions(ctx, 0, shownQuestions); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -25,7 +26,7 @@ const (
 )
 
 // span returns what is known of a span of a run by its key, or ErrNotFound.
-func (s *Server) span(ctx context.Context, run int64, key string, known []store.Span) (*ui.SpanDetail, error) {
+func (s *Server) span(ctx context.Context, run int64, key string, known []views.Span) (*ui.SpanDetail, error) {
 	kind, rest, _ := strings.Cut(key, "-")
 	ids := numbers(rest)
 	switch {
@@ -96,7 +97,7 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	if err != nil {
 		return nil, err
 	}
-	d := &ui.SpanDetail{Title: "Model " + c.Model, Kind: store.SpanModel, State: ui.Done, From: c.StartedAt, To: c.FinishedAt}
+	d := &ui.SpanDetail{Title: "Model " + c.Model, Kind: views.SpanModel, State: ui.Done, From: c.StartedAt, To: c.FinishedAt}
 	switch c.Status {
 	case "reserved":
 		d.State = ui.Running
@@ -115,7 +116,7 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	}
 	d.Facts = append(d.Facts, failureFacts(c.Failure)...)
 	d.Facts = append(d.Facts, logFact(run, c.ExecutionID, c.Turn))
-	spoken, err := s.Store.TurnOf(ctx, c.ExecutionID, c.Turn)
+	spoken, err := s.Views.TurnOf(ctx, c.ExecutionID, c.Turn)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 }
 
 // messageSections shows a message: its text, and the tools that it wants.
-func messageSections(m store.Spoken, open bool) (out []ui.Section) {
+func messageSections(m views.Spoken, open bool) (out []ui.Section) {
 	title := "Message of the " + m.Role
 	switch {
 	case m.Role == string(model.RoleSystem):
@@ -179,12 +180,12 @@ func (s *Server) toolSpan(ctx context.Context, run, execution int64, turn, index
 	if err != nil {
 		return nil, err
 	}
-	d := &ui.SpanDetail{Title: "Tool " + c.Tool, Kind: store.SpanTool, State: stateOf(c.Outcome.OK), From: c.StartedAt, To: &c.FinishedAt}
+	d := &ui.SpanDetail{Title: "Tool " + c.Tool, Kind: views.SpanTool, State: stateOf(c.Outcome.OK), From: c.StartedAt, To: &c.FinishedAt}
 	d.Facts = []ui.Fact{
 		{Name: "turn", Value: strconv.Itoa(turn)}, {Name: "why", Value: ui.Words(c.Outcome.Code)},
 		logFact(run, execution, turn), {Name: "of", Value: "The whole attempt", Href: ui.SpanHref(run, fmt.Sprintf("exec-%d", execution))},
 	}
-	asked, err := s.Store.TurnOf(ctx, execution, turn)
+	asked, err := s.Views.TurnOf(ctx, execution, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +274,7 @@ func (s *Server) checkSpan(ctx context.Context, run, execution int64, id string)
 	if err != nil {
 		return nil, err
 	}
-	d := &ui.SpanDetail{Title: "Check " + c.Result.Check.ID, Kind: store.SpanTest, State: stateOf(c.Result.OK), From: c.StartedAt, To: &c.FinishedAt}
+	d := &ui.SpanDetail{Title: "Check " + c.Result.Check.ID, Kind: views.SpanTest, State: stateOf(c.Result.OK), From: c.StartedAt, To: &c.FinishedAt}
 	sum := c.Result.Summary
 	d.Facts = []ui.Fact{
 		{Name: "what", Value: ui.Cut(c.Result.Check.Name, 200)}, {Name: "kind", Value: string(c.Result.Check.Category)},
@@ -300,7 +301,7 @@ func (s *Server) healSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 		return nil, err
 	}
 	out := h.Output()
-	d := &ui.SpanDetail{Title: "Heal: " + ui.Words(h.HealAction), Kind: store.SpanHeal, State: ui.HealState(h.Status), From: h.CreatedAt, To: h.FinishedAt}
+	d := &ui.SpanDetail{Title: "Heal: " + ui.Words(h.HealAction), Kind: views.SpanHeal, State: ui.HealState(h.Status), From: h.CreatedAt, To: h.FinishedAt}
 	d.Facts = []ui.Fact{
 		{Name: "number", Value: strconv.Itoa(h.Number)}, {Name: "in", Value: where(h.Phase, h.Step)},
 		{Name: "for", Value: string(h.ErrorType) + " " + ui.Words(h.ErrorCode)}, {Name: "cause", Value: ui.Cut(h.RootCause, 600)},
@@ -339,9 +340,9 @@ func (s *Server) executionSpan(ctx context.Context, run, id int64) (*ui.SpanDeta
 	if err != nil {
 		return nil, err
 	}
-	kind := store.SpanPhase
+	kind := views.SpanPhase
 	if e.Step != "" {
-		kind = store.SpanStep
+		kind = views.SpanStep
 	}
 	d := &ui.SpanDetail{Title: where(e.Phase, e.Step), Kind: kind, State: ui.ExecutionState(e.Status), From: e.StartedAt, To: e.FinishedAt}
 	d.Facts = []ui.Fact{{Name: "attempt", Value: strconv.Itoa(e.Attempt)}, {Name: "agent", Value: string(e.Agent)}, {Name: "model", Value: ui.Cut(e.Model, 80)}}
@@ -378,13 +379,13 @@ func (s *Server) changeOf(ctx context.Context, e store.Execution) ([]ui.Section,
 }
 
 // waitSpan shows a wait as the timeline knows it.
-func waitSpan(known []store.Span, key string) (*ui.SpanDetail, error) {
-	at := slices.IndexFunc(known, func(p store.Span) bool { return p.Key == key })
+func waitSpan(known []views.Span, key string) (*ui.SpanDetail, error) {
+	at := slices.IndexFunc(known, func(p views.Span) bool { return p.Key == key })
 	if at < 0 {
 		return nil, store.ErrNotFound
 	}
 	w := known[at]
-	d := &ui.SpanDetail{Title: "Waited for a person", Kind: store.SpanWait, State: ui.ExecutionState(w.Status), From: w.From, To: w.To}
+	d := &ui.SpanDetail{Title: "Waited for a person", Kind: views.SpanWait, State: ui.ExecutionState(w.Status), From: w.From, To: w.To}
 	if w.To == nil {
 		d.Title, d.State = "Waits for a person", ui.Waiting
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -42,11 +43,11 @@ func (s *Server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 		return ui.TestsTab(t), err
 	}
 	execution := t.Shown.ExecutionID
-	checks, err := s.Store.CheckRows(ctx, execution)
+	checks, err := s.Views.CheckRows(ctx, execution)
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.Store.ArtifactsOfExecution(ctx, h.Run.ID, execution, shownTestFiles)
+	files, err := s.Views.ArtifactsOfExecution(ctx, h.Run.ID, execution, shownTestFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (s *Server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 			t.Sum = t.Sum.Add(c.Result.Summary)
 		}
 	}
-	cases, matching, err := s.Store.Cases(ctx, store.CaseFilter{ExecutionID: execution, Status: t.Status, Text: t.Text, From: t.From, Most: shownCases})
+	cases, matching, err := s.Views.Cases(ctx, views.CaseFilter{ExecutionID: execution, Status: t.Status, Text: t.Text, From: t.From, Most: shownCases})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Server) testsTab(ctx context.Context, r *http.Request, h *ui.RunHead) (
 // chooseAttempt finds the tester's attempts and which of them is asked for: the
 // last one where none is named.
 func (s *Server) chooseAttempt(ctx context.Context, t *ui.TestsPage, asked string) error {
-	phases, err := s.Store.Phases(ctx, t.Head.Run.ID)
+	phases, err := s.Views.Phases(ctx, t.Head.Run.ID)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (s *Server) chooseAttempt(ctx context.Context, t *ui.TestsPage, asked strin
 		return nil
 	}
 	n, err := strconv.Atoi(asked)
-	i := slices.IndexFunc(t.Attempts, func(p store.PhaseAttempt) bool { return p.Attempt == n })
+	i := slices.IndexFunc(t.Attempts, func(p views.PhaseAttempt) bool { return p.Attempt == n })
 	if err != nil || i < 0 {
 		return store.ErrNotFound
 	}
@@ -96,8 +97,8 @@ func (s *Server) chooseAttempt(ctx context.Context, t *ui.TestsPage, asked strin
 	return nil
 }
 
-func attemptBefore(all []store.PhaseAttempt, shown store.PhaseAttempt) *store.PhaseAttempt {
-	i := slices.IndexFunc(all, func(p store.PhaseAttempt) bool { return p.Attempt == shown.Attempt })
+func attemptBefore(all []views.PhaseAttempt, shown views.PhaseAttempt) *views.PhaseAttempt {
+	i := slices.IndexFunc(all, func(p views.PhaseAttempt) bool { return p.Attempt == shown.Attempt })
 	if i < 1 {
 		return nil
 	}
@@ -107,8 +108,8 @@ func attemptBefore(all []store.PhaseAttempt, shown store.PhaseAttempt) *store.Ph
 // changedTests returns the tests that fail in an attempt and did not in another
 // one, and those that no longer do. A test is known again by its name and its
 // check, whichever shard of it.
-func (s *Server) changedTests(ctx context.Context, before, now int64, failing int) (broken, fixed []store.Case, err error) {
-	earlier, err := s.Store.CheckRows(ctx, before)
+func (s *Server) changedTests(ctx context.Context, before, now int64, failing int) (broken, fixed []views.Case, err error) {
+	earlier, err := s.Views.CheckRows(ctx, before)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,10 +134,10 @@ func (s *Server) changedTests(ctx context.Context, before, now int64, failing in
 	for i, c := range gone {
 		names[i] = c.Name
 	}
-	passing, err := s.Store.CasesNamed(ctx, now, names)
-	passing = slices.DeleteFunc(passing, func(c store.Case) bool { return c.Status != contract.TestPassed && c.Status != contract.TestFlaky })
+	passing, err := s.Views.CasesNamed(ctx, now, names)
+	passing = slices.DeleteFunc(passing, func(c views.Case) bool { return c.Status != contract.TestPassed && c.Status != contract.TestFlaky })
 	for _, c := range gone {
-		if slices.ContainsFunc(passing, func(p store.Case) bool { return sameTest(p, c) }) {
+		if slices.ContainsFunc(passing, func(p views.Case) bool { return sameTest(p, c) }) {
 			fixed = append(fixed, c)
 		}
 	}
@@ -145,24 +146,24 @@ func (s *Server) changedTests(ctx context.Context, before, now int64, failing in
 
 // failedTests returns the tests of an execution that failed, which is not asked
 // where there are none.
-func (s *Server) failedTests(ctx context.Context, execution int64, many int) ([]store.Case, error) {
+func (s *Server) failedTests(ctx context.Context, execution int64, many int) ([]views.Case, error) {
 	if many == 0 {
 		return nil, nil
 	}
-	cases, _, err := s.Store.Cases(ctx, store.CaseFilter{ExecutionID: execution, Status: contract.TestFailed, Most: comparedCases})
+	cases, _, err := s.Views.Cases(ctx, views.CaseFilter{ExecutionID: execution, Status: contract.TestFailed, Most: comparedCases})
 	return cases, err
 }
 
 // shardNumber is what stands behind a check's name where it has shards.
 var shardNumber = regexp.MustCompile(`-[0-9]+$`)
 
-func sameTest(a, b store.Case) bool {
+func sameTest(a, b views.Case) bool {
 	return a.Name == b.Name && shardNumber.ReplaceAllString(a.CheckID, "") == shardNumber.ReplaceAllString(b.CheckID, "")
 }
 
-func without(cases, others []store.Case) (out []store.Case) {
+func without(cases, others []views.Case) (out []views.Case) {
 	for _, c := range cases {
-		if !slices.ContainsFunc(others, func(o store.Case) bool { return sameTest(o, c) }) {
+		if !slices.ContainsFunc(others, func(o views.Case) bool { return sameTest(o, c) }) {
 			out = append(out, c)
 		}
 	}
@@ -178,7 +179,7 @@ func logOf(files []contract.Artifact, c store.Check) *contract.Artifact {
 
 // besideTests puts screenshots, videos and traces beside the tests that their
 // names tell of, and returns the others.
-func besideTests(cases []store.Case, files []contract.Artifact) (rows []ui.CaseRow, rest []contract.Artifact) {
+func besideTests(cases []views.Case, files []contract.Artifact) (rows []ui.CaseRow, rest []contract.Artifact) {
 	rows = make([]ui.CaseRow, len(cases))
 	for i, c := range cases {
 		rows[i].Case = c
@@ -199,7 +200,7 @@ func besideTests(cases []store.Case, files []contract.Artifact) (rows []ui.CaseR
 // testOfFile returns which of the tests a file tells of, by the name of its
 // folder, which is made of the test's own: of those that have all its words the
 // first that is not green. -1: none, or nobody knows.
-func testOfFile(cases []store.Case, name string) int {
+func testOfFile(cases []views.Case, name string) int {
 	parts := strings.Split(path.Dir(name), "/") // tester/ATTEMPT/CHECK/FOLDER
 	const folderAt = 3
 	if len(parts) <= folderAt {

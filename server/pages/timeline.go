@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -29,11 +30,11 @@ func (s *Server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	t := ui.Timeline{Query: q, Now: time.Now(), Live: !h.Run.Status.Terminal() || h.Run.StayingUntil != nil}
-	work, err := s.Store.Work(ctx, h.Run.ID)
+	work, err := s.Views.Work(ctx, h.Run.ID)
 	if err != nil {
 		return nil, err
 	}
-	pauses, err := s.Store.Pauses(ctx, h.Run.ID)
+	pauses, err := s.Views.Pauses(ctx, h.Run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +43,12 @@ func (s *Server) timelineTab(ctx context.Context, r *http.Request, h *ui.RunHead
 	if q.To > q.From {
 		t.From, t.To = t.Start.Add(q.From), t.Start.Add(q.To)
 	}
-	activity, omitted, err := s.Store.Activity(ctx, h.Run.ID, store.Window{From: t.From, To: t.To, Most: ui.MostBars})
+	activity, omitted, err := s.Views.Activity(ctx, h.Run.ID, views.Window{From: t.From, To: t.To, Most: ui.MostBars})
 	if err != nil {
 		return nil, err
 	}
 	t.Spans, t.Omitted = slices.Concat(work, pauses, activity), omitted
-	if t.Replays, err = s.Store.ReplayMarks(ctx, h.Run.ID); err != nil {
+	if t.Replays, err = s.Views.ReplayMarks(ctx, h.Run.ID); err != nil {
 		return nil, err
 	}
 	plan, err := s.Store.Plan(ctx, h.Run.ID)
@@ -77,10 +78,10 @@ func timelineQuery(run int64, v url.Values) (q ui.TimelineQuery, err error) {
 		return q, apitypes.BadRequest("as: choose bars or table")
 	}
 	for _, name := range strings.FieldsFunc(v.Get("hide"), func(r rune) bool { return r == ',' }) {
-		if !slices.Contains(store.SpanKinds(), store.SpanKind(name)) {
+		if !slices.Contains(views.SpanKinds(), views.SpanKind(name)) {
 			return q, apitypes.BadRequest("hide: there is no such kind of work; choose of model, tool, test, heal, wait")
 		}
-		if k := store.SpanKind(name); !slices.Contains(q.Hidden, k) {
+		if k := views.SpanKind(name); !slices.Contains(q.Hidden, k) {
 			q.Hidden = append(q.Hidden, k)
 		}
 	}

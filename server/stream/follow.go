@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
 
 // follower calls a function with each event that a client wants to see, and the
@@ -31,7 +32,7 @@ func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error)
 	if err != nil || id <= 0 {
 		return nil, store.ErrNotFound
 	}
-	what, follow := "run", s.Store.Follow
+	what, follow := "run", s.Feed.Follow
 	if pipeline != "" {
 		what, follow = "pipeline", s.Runs.Pipelines().Follow
 	}
@@ -55,17 +56,17 @@ func (s *Server) follow(r *http.Request, run, pipeline string) (follower, error)
 func (s *Server) followAll(r *http.Request) (follower, error) {
 	after, err := s.feedCursor(r)
 	return func(ctx context.Context, each func(string, contract.Event) error) error {
-		return s.Store.FollowAll(ctx, after, func(e store.FeedEvent) error {
+		return s.Feed.FollowAll(ctx, after, func(e feed.Event) error {
 			return each(fmt.Sprintf("%d-%d", e.Cursor.Tx, e.Cursor.ID), e.Event)
 		})
 	}, err
 }
 
 // feedCursor reads after which event of all runs a client continues.
-func (s *Server) feedCursor(r *http.Request) (c store.FeedCursor, err error) {
+func (s *Server) feedCursor(r *http.Request) (c feed.Cursor, err error) {
 	last := lastID(r, "")
 	if last == "" {
-		return s.Store.FeedEnd(r.Context())
+		return s.Feed.End(r.Context())
 	}
 	tx, id, ok := strings.Cut(last, "-")
 	var wrong error

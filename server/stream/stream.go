@@ -12,6 +12,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server/respond"
 )
@@ -24,6 +25,7 @@ const heartbeat = 15 * time.Second
 type Server struct {
 	*respond.Responder
 	Store *store.Store
+	Feed  *feed.Feed
 	Runs  *control.Runs
 
 	stopping context.Context //nolint:containedctx // of all streams: it ends with the server
@@ -33,9 +35,9 @@ type Server struct {
 }
 
 // New returns a server of streams.
-func New(res *respond.Responder, events *store.Store, runs *control.Runs) *Server {
+func New(res *respond.Responder, rows *store.Store, events *feed.Feed, runs *control.Runs) *Server {
 	telemetry.ServeStreams()
-	s := &Server{Responder: res, Store: events, Runs: runs}
+	s := &Server{Responder: res, Store: rows, Feed: events, Runs: runs}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
 }

@@ -11,14 +11,14 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"fmt"
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // ArtifactList is a page of the files of a run.
 type ArtifactList struct {
 	Head              RunHead
 	Type, Phase, Text string // what is asked for
-	Files             []store.MadeArtifact
+	Files             []views.MadeArtifact
 	Next              string // address of the files after these; empty: none
 }
 
@@ -245,7 +245,7 @@ func ArtifactsTab(l ArtifactList) templ.Component {
 	})
 }
 
-func madeBy(a store.MadeArtifact) string {
+func madeBy(a views.MadeArtifact) string {
 	if a.Phase == "" {
 		return "the run"
 	}
@@ -262,7 +262,7 @@ func madeBy(a store.MadeArtifact) string {
 // ArtifactPage shows one file, as far as its content lets it.
 type ArtifactPage struct {
 	Head          RunHead
-	File          store.MadeArtifact
+	File          views.MadeArtifact
 	Before, After int64  // the files beside it; 0: none
 	Media         string // image/png, video/webm and so on, as its content says; else empty
 	Tree          *Node
@@ -842,13 +842,13 @@ func fileLink(p ArtifactPage, id int64, rel, key, icon, word string) templ.Compo
 // IsImage reports whether a type of content is a picture.
 func IsImage(media string) bool { return len(media) > 6 && media[:6] == "image/" }
 
-func contentHref(a store.MadeArtifact) string {
+func contentHref(a views.MadeArtifact) string {
 	return ArtifactHref(a.Artifact) + "/content"
 }
 
 // traceCommand opens the file under the name that its download has. Nothing of a
 // name of others is part of a command.
-func traceCommand(a store.MadeArtifact) string {
+func traceCommand(a views.MadeArtifact) string {
 	return fmt.Sprintf("npx playwright show-trace run-%d-artifact-%d.zip", a.RunID, a.ID)
 }
 

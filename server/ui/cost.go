@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Why an execution was paid for.
@@ -60,8 +61,8 @@ func (u CostRow) tokens() int64 { return u.PromptTokens + u.CompletionTokens }
 
 // Reckon adds up what a run used. Work are its executions; what came after a
 // heal, and what a replay led to, is counted as theirs.
-func (p *CostPage) Reckon(spending []store.Spending, work []store.Span, heals []store.Span, replays []store.Replay) {
-	of := map[int64]store.Span{}
+func (p *CostPage) Reckon(spending []views.Spending, work []views.Span, heals []views.Span, replays []views.Replay) {
+	of := map[int64]views.Span{}
 	for _, e := range work {
 		of[e.ExecutionID] = e
 	}
@@ -104,13 +105,13 @@ func rowsOf(by map[string]contract.Usage) []CostRow {
 }
 
 // reasons says of executions why they were there, other than for the first time.
-func reasons(work, heals []store.Span, replays []store.Replay) map[int64]string {
+func reasons(work, heals []views.Span, replays []views.Replay) map[int64]string {
 	type owner struct {
 		phase contract.Phase
 		step  string
 		round int
 	}
-	out, latest := map[int64]string{}, map[owner]store.Span{}
+	out, latest := map[int64]string{}, map[owner]views.Span{}
 	for _, e := range work {
 		round := 0
 		for _, r := range replays {
@@ -124,8 +125,8 @@ func reasons(work, heals []store.Span, replays []store.Replay) map[int64]string 
 		switch {
 		case e.Step == contract.StepRepair:
 			out[e.ExecutionID] = forHeal
-		case repeated && slices.ContainsFunc(heals, func(h store.Span) bool {
-			return h.Kind == store.SpanHeal && !h.From.Before(before.From) && !h.From.After(e.From)
+		case repeated && slices.ContainsFunc(heals, func(h views.Span) bool {
+			return h.Kind == views.SpanHeal && !h.From.Before(before.From) && !h.From.After(e.From)
 		}):
 			out[e.ExecutionID] = forHeal
 		case round > 0:

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // EnvironmentsPage is what repositories are set up with.
@@ -230,7 +230,7 @@ func Environments(p EnvironmentsPage) templ.Component {
 // EnvironmentPage is what a run had before its first phase.
 type EnvironmentPage struct {
 	Head RunHead
-	store.Preparation
+	views.Preparation
 	Files  []contract.Artifact // logs of set-ups and of their requests
 	Output string              // the end of what is printed now
 }
@@ -457,7 +457,7 @@ func EnvironmentTab(p EnvironmentPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if b.State == store.PreparationRunning {
+			if b.State == views.PreparationRunning {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<p>The checks run on the base commit.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -480,7 +480,7 @@ func EnvironmentTab(p EnvironmentPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-			} else if b.State == store.PreparationFailed {
+			} else if b.State == views.PreparationFailed {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p>The checks did not finish on the base commit: the run ended before.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

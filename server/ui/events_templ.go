@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"fmt"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // EventList is a window of a run's events.
@@ -18,7 +18,7 @@ type EventList struct {
 	Head             RunHead
 	Prefix           string // of the type
 	Oldest           bool   // the oldest first
-	Rows             []store.ShownEvent
+	Rows             []views.ShownEvent
 	Prev, Next       string // addresses of the windows beside it
 	HasPrev, HasNext bool
 	Live             bool // new ones come

@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"fmt"
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // ModelsPage is which agent asks which model, and how the models do.
@@ -39,7 +39,7 @@ type KnownModel struct {
 	Context, MaxOutput int64   // tokens
 	PriceIn, PriceOut  float64 // dollars for a million tokens
 	Capabilities       []string
-	Today              *store.ModelActivity // nil: nothing
+	Today              *views.ModelActivity // nil: nothing
 }
 
 // ProviderRow is a provider and how it does.

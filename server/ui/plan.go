@@ -11,6 +11,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Sizes of the drawn plan, in pixels.
@@ -108,7 +109,7 @@ type cell struct {
 // DrawPlan lays a plan out: a step stands in the layer after the last of those
 // that it needs. Dependencies that follow from others are not drawn. Work are
 // the executions of its steps.
-func DrawPlan(plan contract.Plan, work []store.Span, run store.Run, q PlanQuery) PlanGraph {
+func DrawPlan(plan contract.Plan, work []views.Span, run store.Run, q PlanQuery) PlanGraph {
 	order := plan.Order()
 	if len(order) != len(plan.Steps) { // a plan with a cycle is none that can be carried out; it is shown as it was written
 		order = nil
@@ -264,10 +265,10 @@ type stepState struct {
 }
 
 // stepStates are the states of a plan's steps by their latest executions.
-func stepStates(work []store.Span, run store.Run) map[string]stepState {
+func stepStates(work []views.Span, run store.Run) map[string]stepState {
 	out := map[string]stepState{}
 	for _, s := range work {
-		if s.Kind != store.SpanStep || s.Phase != contract.PhaseBuilder {
+		if s.Kind != views.SpanStep || s.Phase != contract.PhaseBuilder {
 			continue
 		}
 		state := ExecutionState(s.Status)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Limits of what a timeline shows.
@@ -34,7 +35,7 @@ const (
 type TimelineQuery struct {
 	Run      int64
 	From, To time.Duration // since the run began; both 0: the whole run
-	Hidden   []store.SpanKind
+	Hidden   []views.SpanKind
 	Gaps     bool   // pauses are drawn at length
 	Lanes    bool   // no lane is folded
 	Table    bool   // as a table
@@ -79,10 +80,10 @@ func (q TimelineQuery) with(change func(*TimelineQuery)) string {
 	return q.Href()
 }
 
-func (q TimelineQuery) hides(k store.SpanKind) bool { return slices.Contains(q.Hidden, k) }
+func (q TimelineQuery) hides(k views.SpanKind) bool { return slices.Contains(q.Hidden, k) }
 
 // toggled is the address where a kind is hidden, or shown again.
-func (q TimelineQuery) toggled(k store.SpanKind) string {
+func (q TimelineQuery) toggled(k views.SpanKind) string {
 	return q.with(func(q *TimelineQuery) {
 		if at := slices.Index(q.Hidden, k); at >= 0 {
 			q.Hidden = slices.Delete(q.Hidden, at, at+1)
@@ -109,7 +110,7 @@ type stretch struct {
 // NewScale makes the scale of a stretch of time. Unless at length, pauses that
 // are long against the time at work, and in which nothing was going on, become
 // narrow.
-func NewScale(from, to time.Time, spans []store.Span, atLength bool) Scale {
+func NewScale(from, to time.Time, spans []views.Span, atLength bool) Scale {
 	if !to.After(from) {
 		to = from.Add(time.Millisecond)
 	}
@@ -147,7 +148,7 @@ func NewScale(from, to time.Time, spans []store.Span, atLength bool) Scale {
 }
 
 // pauses divides a stretch of time into what is at work and long pauses.
-func pauses(from, to time.Time, spans []store.Span) []stretch {
+func pauses(from, to time.Time, spans []views.Span) []stretch {
 	var busy [][2]time.Time
 	add := func(a, b time.Time) {
 		if a.Before(from) {
@@ -165,9 +166,9 @@ func pauses(from, to time.Time, spans []store.Span) []stretch {
 	for _, s := range spans {
 		end := s.End(to)
 		switch s.Kind {
-		case store.SpanModel, store.SpanTool, store.SpanTest:
+		case views.SpanModel, views.SpanTool, views.SpanTest:
 			add(s.From, end)
-		case store.SpanWait:
+		case views.SpanWait:
 			add(s.From, s.From)
 		default: // what encloses others says only that something began and ended
 			add(s.From, s.From.Add(min(edge, end.Sub(s.From))))
@@ -319,7 +320,7 @@ type Lane struct {
 
 // Bar is a span where it is drawn.
 type Bar struct {
-	store.Span
+	views.Span
 	X, W float64
 	Y, H int
 	Word string // on the bar, where there is room
@@ -332,8 +333,8 @@ type Timeline struct {
 	From, To   time.Time // of what is shown
 	Now        time.Time
 	Live       bool // the run goes on
-	Spans      []store.Span
-	Replays    []store.Replay
+	Spans      []views.Span
+	Replays    []views.Replay
 	Omitted    int               // short spans that are not shown
 	Detail     *SpanDetail       // of the span that is looked at; nil: none
 	Names      map[string]string // of the plan's steps by their ids
@@ -346,7 +347,7 @@ type Timeline struct {
 }
 
 // Extent returns from when to when a run took place.
-func Extent(run store.Run, spans []store.Span, now time.Time) (from, to time.Time) {
+func Extent(run store.Run, spans []views.Span, now time.Time) (from, to time.Time) {
 	from, to = run.CreatedAt, now
 	if run.FinishedAt != nil && run.Status.Terminal() && run.StayingUntil == nil {
 		to = *run.FinishedAt
@@ -375,8 +376,8 @@ func (t *Timeline) Draw() {
 		t.spans += "?span="
 	}
 	if t.Query.Table {
-		t.Spans = slices.DeleteFunc(t.Spans, func(s store.Span) bool { return t.outside(s) })
-		slices.SortStableFunc(t.Spans, func(a, b store.Span) int { return a.From.Compare(b.From) })
+		t.Spans = slices.DeleteFunc(t.Spans, func(s views.Span) bool { return t.outside(s) })
+		slices.SortStableFunc(t.Spans, func(a, b views.Span) int { return a.From.Compare(b.From) })
 		return
 	}
 	owners, lanes, waits, heals := t.grouped()
@@ -386,7 +387,7 @@ func (t *Timeline) Draw() {
 	if len(heals) > 0 {
 		t.Lanes = append(t.Lanes, t.lane("heals", "Heals", heals, packedRows))
 	}
-	var folded []store.Span
+	var folded []views.Span
 	room := lanesShown
 	for _, o := range owners {
 		if o.step != "" {
@@ -396,8 +397,8 @@ func (t *Timeline) Draw() {
 		switch {
 		case o.step != "" && room < 0 && !t.Query.Lanes:
 			t.Folded++
-			folded = append(folded, slices.DeleteFunc(own, func(s store.Span) bool { return s.Kind != store.SpanStep })...)
-		case slices.ContainsFunc(own, func(s store.Span) bool { return !t.outside(s) }):
+			folded = append(folded, slices.DeleteFunc(own, func(s views.Span) bool { return s.Kind != views.SpanStep })...)
+		case slices.ContainsFunc(own, func(s views.Span) bool { return !t.outside(s) }):
 			t.Lanes = append(t.Lanes, t.work(o.phase, o.step, own))
 		}
 	}
@@ -417,8 +418,8 @@ type laneOwner struct {
 // grouped divides the spans among those whose they are: phases in their order,
 // each before its steps. What is outside of the time is left out, but for
 // executions.
-func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]store.Span, waits, heals []store.Span) {
-	of, lanes := map[int64]laneOwner{}, map[laneOwner][]store.Span{}
+func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]views.Span, waits, heals []views.Span) {
+	of, lanes := map[int64]laneOwner{}, map[laneOwner][]views.Span{}
 	for _, s := range t.Spans {
 		if !encloses(s) {
 			continue
@@ -436,9 +437,9 @@ func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]store.Sp
 		}
 		o, known := of[s.ExecutionID]
 		switch {
-		case s.Kind == store.SpanWait:
+		case s.Kind == views.SpanWait:
 			waits = append(waits, s)
-		case s.Kind == store.SpanHeal:
+		case s.Kind == views.SpanHeal:
 			heals = append(heals, s)
 		case known:
 			lanes[o] = append(lanes[o], s)
@@ -452,7 +453,7 @@ func (t *Timeline) grouped() (owners []laneOwner, lanes map[laneOwner][]store.Sp
 }
 
 // encloses reports whether a span is an attempt, in which others lie.
-func encloses(s store.Span) bool { return s.Kind == store.SpanPhase || s.Kind == store.SpanStep }
+func encloses(s views.Span) bool { return s.Kind == views.SpanPhase || s.Kind == views.SpanStep }
 
 func btoi(b bool) int {
 	if b {
@@ -462,7 +463,7 @@ func btoi(b bool) int {
 }
 
 // outside reports whether a span is not in what is shown.
-func (t *Timeline) outside(s store.Span) bool {
+func (t *Timeline) outside(s views.Span) bool {
 	return s.From.After(t.To) || s.End(t.Now).Before(t.From) || t.Query.hides(s.Kind)
 }
 
@@ -475,7 +476,7 @@ const (
 )
 
 // work is the lane of a phase or a step: its attempts, below them what they did.
-func (t *Timeline) work(phase contract.Phase, step string, spans []store.Span) Lane {
+func (t *Timeline) work(phase contract.Phase, step string, spans []views.Span) Lane {
 	l := Lane{ID: "lane-" + string(phase) + "-" + step, Name: string(phase), Deep: step != "", Href: RunHref(t.Query.Run, "logs") + "?phase=" + string(phase)}
 	if step != "" {
 		l.Title = t.Names[step]
@@ -483,7 +484,7 @@ func (t *Timeline) work(phase contract.Phase, step string, spans []store.Span) L
 	}
 	attempts, y := 0, aboveBars
 	for _, s := range spans {
-		if s.Kind == store.SpanPhase || s.Kind == store.SpanStep {
+		if s.Kind == views.SpanPhase || s.Kind == views.SpanStep {
 			attempts++
 			if l.More == "" && string(s.Agent) != l.Name {
 				l.More = string(s.Agent)
@@ -500,7 +501,7 @@ func (t *Timeline) work(phase contract.Phase, step string, spans []store.Span) L
 	if attempts > 1 {
 		l.More = strings.TrimPrefix(l.More+" · ", " · ") + plural(attempts, "attempt", "attempts")
 	}
-	spans = slices.DeleteFunc(slices.Clone(spans), func(s store.Span) bool { return s.Kind == store.SpanPhase || s.Kind == store.SpanStep })
+	spans = slices.DeleteFunc(slices.Clone(spans), func(s views.Span) bool { return s.Kind == views.SpanPhase || s.Kind == views.SpanStep })
 	l.Height = y + attemptBar + aboveBars
 	if len(spans) > 0 {
 		bars, bottom := t.packed(spans, y+attemptBar+betweenBar, packedRows)
@@ -509,7 +510,7 @@ func (t *Timeline) work(phase contract.Phase, step string, spans []store.Span) L
 	return l
 }
 
-func (t *Timeline) lane(id, name string, spans []store.Span, rows int) Lane {
+func (t *Timeline) lane(id, name string, spans []views.Span, rows int) Lane {
 	l := Lane{ID: "lane-" + id, Name: name}
 	bars, bottom := t.packed(spans, aboveBars, rows)
 	l.Bars, l.Height = bars, bottom+aboveBars
@@ -518,9 +519,9 @@ func (t *Timeline) lane(id, name string, spans []store.Span, rows int) Lane {
 
 // packed puts spans into rows so that they do not cover each other, as far as
 // there are rows.
-func (t *Timeline) packed(spans []store.Span, top, rows int) (bars []Bar, bottom int) {
+func (t *Timeline) packed(spans []views.Span, top, rows int) (bars []Bar, bottom int) {
 	spans = slices.Clone(spans)
-	slices.SortStableFunc(spans, func(a, b store.Span) int { return a.From.Compare(b.From) })
+	slices.SortStableFunc(spans, func(a, b views.Span) int { return a.From.Compare(b.From) })
 	var ends []time.Time
 	for _, s := range spans {
 		row := slices.IndexFunc(ends, func(end time.Time) bool { return !end.After(s.From) })
@@ -537,22 +538,22 @@ func (t *Timeline) packed(spans []store.Span, top, rows int) (bars []Bar, bottom
 	return bars, top + len(ends)*(workBar+betweenBar)
 }
 
-func (t *Timeline) bar(s store.Span, y, h int) Bar {
+func (t *Timeline) bar(s views.Span, y, h int) Bar {
 	x0, x1 := t.Scale.X(s.From), t.Scale.X(s.End(t.Now))
 	x0 = min(x0, 1-narrowest)
 	return Bar{Span: s, X: x0, W: max(narrowest, x1-x0), Y: y, H: h}
 }
 
 // href is the address of a span on this timeline.
-func (t *Timeline) href(s store.Span) string { return t.spans + query(s.Key) }
+func (t *Timeline) href(s views.Span) string { return t.spans + query(s.Key) }
 
 // label says what a span is, how long it took, and what it cost.
-func (t *Timeline) label(s store.Span) string {
+func (t *Timeline) label(s views.Span) string {
 	parts := []string{spanName(s), Lasted(s.End(t.Now).Sub(s.From)), spanState(s).word()}
 	if s.Attempt > 1 {
 		parts = append(parts, fmt.Sprintf("attempt %d", s.Attempt))
 	}
-	if s.Turn > 0 && s.Kind != store.SpanPhase && s.Kind != store.SpanStep {
+	if s.Turn > 0 && s.Kind != views.SpanPhase && s.Kind != views.SpanStep {
 		parts = append(parts, fmt.Sprintf("turn %d", s.Turn))
 	}
 	if s.Tries > 1 {
@@ -564,25 +565,25 @@ func (t *Timeline) label(s store.Span) string {
 	if s.MicroUSD > 0 {
 		parts = append(parts, Dollars(s.MicroUSD))
 	}
-	if s.Detail != "" && s.Kind != store.SpanPhase && s.Kind != store.SpanStep || s.Status == contract.ExecutionFailed && s.Detail != "" {
+	if s.Detail != "" && s.Kind != views.SpanPhase && s.Kind != views.SpanStep || s.Status == contract.ExecutionFailed && s.Detail != "" {
 		parts = append(parts, Cut(strings.ReplaceAll(s.Detail, "\n", " "), 120))
 	}
 	return strings.Join(parts, " · ")
 }
 
-func spanName(s store.Span) string {
+func spanName(s views.Span) string {
 	switch s.Kind {
-	case store.SpanModel:
+	case views.SpanModel:
 		return "Model " + Cut(s.Name, 60)
-	case store.SpanTool:
+	case views.SpanTool:
 		return "Tool " + Cut(s.Name, 60)
-	case store.SpanTest:
+	case views.SpanTest:
 		return "Check " + Cut(s.Name, 60)
-	case store.SpanHeal:
+	case views.SpanHeal:
 		return "Heal: " + Words(s.Name)
-	case store.SpanWait:
+	case views.SpanWait:
 		return "Waits for: " + Cut(s.Name, 80)
-	case store.SpanStep:
+	case views.SpanStep:
 		return "Step " + Cut(s.Name, 64)
 	default:
 		return "Phase " + Cut(s.Name, 60)
@@ -590,29 +591,29 @@ func spanName(s store.Span) string {
 }
 
 // spanState is the state that a span is shown in.
-func spanState(s store.Span) State {
+func spanState(s views.Span) State {
 	switch {
-	case s.Kind == store.SpanWait && s.Status == contract.ExecutionRunning:
+	case s.Kind == views.SpanWait && s.Status == contract.ExecutionRunning:
 		return Waiting
-	case s.Kind == store.SpanHeal && s.Status == contract.ExecutionRunning:
+	case s.Kind == views.SpanHeal && s.Status == contract.ExecutionRunning:
 		return Healing
 	}
 	return ExecutionState(s.Status)
 }
 
-func kindWord(k store.SpanKind) string {
+func kindWord(k views.SpanKind) string {
 	switch k {
-	case store.SpanModel:
+	case views.SpanModel:
 		return "Model"
-	case store.SpanTool:
+	case views.SpanTool:
 		return "Tools"
-	case store.SpanTest:
+	case views.SpanTest:
 		return "Tests"
-	case store.SpanHeal:
+	case views.SpanHeal:
 		return "Heals"
-	case store.SpanWait:
+	case views.SpanWait:
 		return "Waiting"
-	case store.SpanStep:
+	case views.SpanStep:
 		return "Steps"
 	default:
 		return "Phases"
@@ -671,7 +672,7 @@ func (t *Timeline) stretches() string {
 
 // miniBars are the bars of the small timeline: attempts of phases, with heals and
 // waits on them.
-func miniBars(work, pauses []store.Span, run store.Run) (bars []Bar, from, to time.Time) {
+func miniBars(work, pauses []views.Span, run store.Run) (bars []Bar, from, to time.Time) {
 	now := time.Now()
 	all := append(slices.Clone(work), pauses...)
 	t := Timeline{Now: now}
@@ -681,9 +682,9 @@ func miniBars(work, pauses []store.Span, run store.Run) (bars []Bar, from, to ti
 	for _, s := range all {
 		row := slices.Index(phases, s.Phase)
 		switch s.Kind {
-		case store.SpanPhase:
+		case views.SpanPhase:
 			bars = append(bars, t.bar(s, max(0, row)*miniRow+1, miniRow-2))
-		case store.SpanHeal, store.SpanWait:
+		case views.SpanHeal, views.SpanWait:
 			if row < 0 { // an approval: a plan is approved by the planner's side
 				row = slices.Index(phases, contract.PhaseReleaser)
 				if s.Name == "plan" {
@@ -691,7 +692,7 @@ func miniBars(work, pauses []store.Span, run store.Run) (bars []Bar, from, to ti
 				}
 			}
 			bars = append(bars, t.bar(s, row*miniRow+3, miniRow-6))
-		case store.SpanStep, store.SpanModel, store.SpanTool, store.SpanTest: // too small here
+		case views.SpanStep, views.SpanModel, views.SpanTool, views.SpanTest: // too small here
 		}
 	}
 	return bars, from, to

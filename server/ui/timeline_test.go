@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 var began = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
@@ -18,14 +19,14 @@ func after(d time.Duration) *time.Time {
 	return &t
 }
 
-func span(kind store.SpanKind, from, to time.Duration) store.Span {
-	return store.Span{Kind: kind, From: began.Add(from), To: after(to)}
+func span(kind views.SpanKind, from, to time.Duration) views.Span {
+	return views.Span{Kind: kind, From: began.Add(from), To: after(to)}
 }
 
 func TestAnHourOfWaitingIsNarrowAndKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	spans := []store.Span{
-		span(store.SpanModel, 0, time.Minute), span(store.SpanWait, time.Minute, 4*time.Hour), span(store.SpanTool, 4*time.Hour, 4*time.Hour+time.Minute),
+	spans := []views.Span{
+		span(views.SpanModel, 0, time.Minute), span(views.SpanWait, time.Minute, 4*time.Hour), span(views.SpanTool, 4*time.Hour, 4*time.Hour+time.Minute),
 	}
 	s := NewScale(began, *after(4*time.Hour + time.Minute), spans, false)
 	require.Len(t, s.gaps(), 1)
@@ -43,7 +44,7 @@ func TestAnHourOfWaitingIsNarrowAndKeepsItsPlace(t *testing.T) {
 func TestLabelsOfTheAxisNeverCrowd(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []time.Duration{time.Millisecond, 7 * time.Second, time.Minute, 41 * time.Minute, 9 * time.Hour, 9 * 24 * time.Hour, 400 * 24 * time.Hour} {
-		ticks := NewScale(began, *after(whole), []store.Span{span(store.SpanModel, 0, whole)}, false).ticks(began)
+		ticks := NewScale(began, *after(whole), []views.Span{span(views.SpanModel, 0, whole)}, false).ticks(began)
 		require.NotEmpty(t, ticks, whole)
 		require.LessOrEqual(t, len(ticks), 13, whole)
 		for i := 1; i < len(ticks); i++ {
@@ -59,12 +60,12 @@ func manySteps(steps, calls int) Timeline {
 	for i := range steps {
 		at := time.Duration(i) * time.Second
 		step := fmt.Sprintf("step-%03d", i+1)
-		e := span(store.SpanStep, at, at+time.Minute)
+		e := span(views.SpanStep, at, at+time.Minute)
 		e.Key, e.ExecutionID, e.Phase, e.Step, e.Attempt = fmt.Sprintf("exec-%d", i+1), int64(i+1), contract.PhaseBuilder, step, 1
 		t.Spans = append(t.Spans, e)
 		for c := range calls {
 			from := at + time.Duration(c)*time.Minute/time.Duration(calls)
-			call := span(store.SpanModel, from, from+time.Second)
+			call := span(views.SpanModel, from, from+time.Second)
 			call.Key, call.ExecutionID, call.Status = fmt.Sprintf("call-%d-%d", i, c), int64(i+1), contract.ExecutionCompleted
 			t.Spans = append(t.Spans, call)
 		}
@@ -90,7 +91,7 @@ func TestBarsLieSideBySideAndAreNeverTooThinToSee(t *testing.T) {
 	t.Parallel()
 	tl := manySteps(1, 0)
 	for i := range 3 {
-		s := span(store.SpanTool, 10*time.Second, 10*time.Second+time.Millisecond)
+		s := span(views.SpanTool, 10*time.Second, 10*time.Second+time.Millisecond)
 		s.Key, s.ExecutionID = fmt.Sprintf("tool-1-1-%d", i), 1
 		tl.Spans = append(tl.Spans, s)
 	}
@@ -108,11 +109,11 @@ func TestBarsLieSideBySideAndAreNeverTooThinToSee(t *testing.T) {
 func TestWhatIsHiddenOrElsewhereInTimeIsNotDrawn(t *testing.T) {
 	t.Parallel()
 	tl := manySteps(2, 3)
-	tl.Query.Hidden = []store.SpanKind{store.SpanModel}
+	tl.Query.Hidden = []views.SpanKind{views.SpanModel}
 	tl.Draw()
 	for _, l := range tl.Lanes {
 		for _, b := range l.Bars {
-			require.NotEqual(t, store.SpanModel, b.Kind)
+			require.NotEqual(t, views.SpanModel, b.Kind)
 		}
 	}
 	zoomed := manySteps(2, 3)
@@ -187,9 +188,9 @@ func TestAPlanThatCannotBeCarriedOutIsShownAllTheSame(t *testing.T) {
 func TestTheLongestChainIsThatWhichTookLongest(t *testing.T) {
 	t.Parallel()
 	plan := chainOf(4, func(i int) []int { return [][]int{nil, {0}, {0}, {1, 2}}[i] })
-	var work []store.Span
+	var work []views.Span
 	for i, took := range []time.Duration{time.Second, time.Minute, 2 * time.Minute, time.Second} {
-		s := span(store.SpanStep, 0, took)
+		s := span(views.SpanStep, 0, took)
 		s.Phase, s.Step, s.Status = contract.PhaseBuilder, plan.Steps[i].ID, contract.ExecutionCompleted
 		work = append(work, s)
 	}
@@ -218,20 +219,20 @@ func TestVersionsOfAPlanAreCompared(t *testing.T) {
 
 func TestHealsAndReplaysArePaidForApart(t *testing.T) {
 	t.Parallel()
-	work := make([]store.Span, 5)
+	work := make([]views.Span, 5)
 	for i := range work {
-		work[i] = span(store.SpanStep, time.Duration(i)*time.Minute, time.Duration(i+1)*time.Minute)
+		work[i] = span(views.SpanStep, time.Duration(i)*time.Minute, time.Duration(i+1)*time.Minute)
 		work[i].ExecutionID, work[i].Phase, work[i].Step = int64(i+1), contract.PhaseBuilder, "step-001"
 	}
 	work[2].Step = contract.StepRepair
-	heal := span(store.SpanHeal, 30*time.Second, time.Hour)
-	var spending []store.Spending
+	heal := span(views.SpanHeal, 30*time.Second, time.Hour)
+	var spending []views.Spending
 	for i := range work {
-		spending = append(spending, store.Spending{ExecutionID: int64(i + 1), Provider: "p", Model: "m", Usage: contract.Usage{Calls: 1, MicroUSD: 1 << i}})
+		spending = append(spending, views.Spending{ExecutionID: int64(i + 1), Provider: "p", Model: "m", Usage: contract.Usage{Calls: 1, MicroUSD: 1 << i}})
 	}
 	var p CostPage
 	// 1 first, 2 after the heal, 3 the Repair agent, 4 by a replay, 5 again in it without a heal.
-	p.Reckon(spending, work, []store.Span{heal}, []store.Replay{{ExecutionID: 4}})
+	p.Reckon(spending, work, []views.Span{heal}, []views.Replay{{ExecutionID: 4}})
 	got := map[string]int64{}
 	for _, r := range p.Why.Rows {
 		got[r.Name] = r.MicroUSD

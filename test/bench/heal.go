@@ -139,7 +139,7 @@ func (h *house) healed(ctx context.Context, goal string, p contract.Phase) (r he
 // readHeal reads from the events of a run how long its heal took, and how long
 // of that the model and the tools.
 func (h *house) readHeal(ctx context.Context, id int64, p contract.Phase, r *healedRuns) error {
-	run, err := h.store.RunDetails(ctx, id)
+	run, err := h.views.RunDetails(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (h *house) readHeal(ctx context.Context, id int64, p contract.Phase, r *hea
 	if to.IsZero() {
 		return fmt.Errorf("the %s of run %d did not fail and begin again", p, id)
 	}
-	rows, err := h.store.Timing(ctx, id)
+	rows, err := h.views.Timing(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (h *house) replays(ctx context.Context, ids []int64) (spread, error) {
 		follow, cancel := context.WithCancel(ctx)
 		followed := make(chan error, 1)
 		go func() {
-			followed <- h.store.Follow(follow, id, run.EventSeq, func(e contract.Event) error {
+			followed <- h.feed.Follow(follow, id, run.EventSeq, func(e contract.Event) error {
 				if e.Type == contract.PhaseTester.Started() {
 					began <- e.CreatedAt
 					return errFound

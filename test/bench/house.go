@@ -18,6 +18,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/workerhost"
 )
 
@@ -30,6 +32,8 @@ type house struct {
 	options  devstack.Options
 	stack    *devstack.Stack
 	store    *store.Store
+	views    *views.Views
+	feed     *feed.Feed
 	temporal client.Client
 	newRun   store.NewRun // of the sample repository, without a goal
 	model    *hearing     // of deliberations; nil where none are measured
@@ -119,6 +123,7 @@ func (h *house) open(ctx context.Context) error {
 	if h.store, err = store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: 8, ApplicationName: "bench"}); err != nil {
 		return err
 	}
+	h.views, h.feed = views.New(h.store), feed.New(h.store, feed.Options{})
 	if h.temporal, err = workerhost.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
@@ -199,6 +204,7 @@ func (h *house) close(ctx context.Context) error {
 		h.temporal.Close()
 	}
 	if h.store != nil {
+		h.feed.Close()
 		h.store.Close()
 	}
 	if h.keep {

@@ -125,7 +125,7 @@ func (h *house) readRun(ctx context.Context, id int64) (one, error) {
 	if err != nil {
 		return one{}, err
 	}
-	rows, err := h.store.Timing(ctx, id)
+	rows, err := h.views.Timing(ctx, id)
 	if err != nil {
 		return one{}, err
 	}

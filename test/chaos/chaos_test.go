@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -346,7 +347,7 @@ func TestWorkThatTakesItsWorkerAlongIsGivenUpAndAPersonIsAsked(t *testing.T) {
 		s.Up(t)
 	}
 	s.AwaitRun(t, db, id, "asking for help", time.Minute, func(r store.Run) bool { return r.WaitingFor != "" })
-	questions, err := db.Questions(t.Context(), id, 1)
+	questions, err := views.New(db).Questions(t.Context(), id, 1)
 	require.NoError(t, err)
 	require.Len(t, questions, 1)
 	require.Contains(t, questions[0].Reason, contract.ActivityVerify+" was begun 2 times")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -63,9 +63,9 @@ func TestAProcessThatStandsStillForLongerThanItsLeasesGoesOnAsIfNothingWas(t *te
 func (d *disturbed) awaitAgents(t *testing.T, want contract.Health) {
 	t.Helper()
 	harness.Await(t, "all agents to be "+string(want), time.Minute, func() (bool, string) {
-		all, err := d.db.Agents(t.Context())
+		all, err := views.New(d.db).Agents(t.Context())
 		require.NoError(t, err)
-		return len(all) > 0 && !slices.ContainsFunc(all, func(a store.Agent) bool { return a.HealthStatus != want }), fmt.Sprint(all)
+		return len(all) > 0 && !slices.ContainsFunc(all, func(a views.Agent) bool { return a.HealthStatus != want }), fmt.Sprint(all)
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/health"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -59,7 +59,7 @@ func TestAgentsQueuesAndMetricsTellWhatIs(t *testing.T) {
 	require.Equal(t, exitAborted, recovered.Code, "%s", recovered)
 	w.documented(t, workerAddress)
 	done := w.awaitAgents(t, "what was done to be told", func(r health.Report) bool {
-		return slices.ContainsFunc(r.Agents, func(a store.Agent) bool { return a.Type == "builder" && a.TasksDone > 0 })
+		return slices.ContainsFunc(r.Agents, func(a views.Agent) bool { return a.Type == "builder" && a.TasksDone > 0 })
 	})
 	for _, a := range done.Agents {
 		require.Positive(t, a.MemoryUsage)
@@ -90,7 +90,7 @@ func (w *world) killed(t *testing.T) {
 	w.Kill(t, devstack.RoleWorker)
 	all := func(h contract.Health) func(health.Report) bool {
 		return func(r health.Report) bool {
-			return len(r.Agents) > 0 && !slices.ContainsFunc(r.Agents, func(a store.Agent) bool { return a.HealthStatus != h })
+			return len(r.Agents) > 0 && !slices.ContainsFunc(r.Agents, func(a views.Agent) bool { return a.HealthStatus != h })
 		}
 	}
 	w.awaitAgents(t, "the agents of a dead worker to be unhealthy", all(contract.HealthUnhealthy))
@@ -123,11 +123,11 @@ func (w *world) stopped(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, syscall.Kill(p.PID, syscall.SIGTERM))
 	w.awaitAgents(t, "the stopped worker to say that it is gone", func(r health.Report) bool {
-		mine := slices.DeleteFunc(r.Agents, func(a store.Agent) bool { return !strings.Contains(a.Worker, ":"+strconv.Itoa(p.PID)+":") })
+		mine := slices.DeleteFunc(r.Agents, func(a views.Agent) bool { return !strings.Contains(a.Worker, ":"+strconv.Itoa(p.PID)+":") })
 		for _, a := range mine {
 			require.NotEqual(t, contract.HealthUnhealthy, a.HealthStatus, "it did not fall silent")
 		}
-		return len(mine) == len(contract.WorkerRoles()) && !slices.ContainsFunc(mine, func(a store.Agent) bool {
+		return len(mine) == len(contract.WorkerRoles()) && !slices.ContainsFunc(mine, func(a views.Agent) bool {
 			return a.HealthStatus != contract.HealthOffline || a.Detail != "it was stopped"
 		})
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -75,7 +75,7 @@ func TestRunsAreMadeAndSteeredThroughTheAPI(t *testing.T) {
 	for i, e := range events {
 		require.Equal(t, int64(i+1), e.Seq, "each event once, in order")
 	}
-	var details store.RunDetails
+	var details views.RunDetails
 	call(http.MethodGet, path, nil, http.StatusOK, &details)
 	require.Equal(t, contract.StatusDone, details.Status)
 	require.Equal(t, w.Inspect(t, run.RunID).ReleaseCommit, details.ReleaseCommit, "the API says what the command line says")
@@ -89,7 +89,7 @@ func TestRunsAreMadeAndSteeredThroughTheAPI(t *testing.T) {
 	path = fmt.Sprintf("/api/runs/%d", run.RunID)
 	w.streamed(t, path+"/stream", func(e contract.Event) bool { return e.Type == contract.EventInterventionRequested })
 	var open struct {
-		Interventions []store.Intervention `json:"interventions"`
+		Interventions []views.Intervention `json:"interventions"`
 	}
 	call(http.MethodGet, "/api/interventions", nil, http.StatusOK, &open)
 	require.Len(t, open.Interventions, 1)

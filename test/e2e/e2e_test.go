@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -174,7 +175,7 @@ func (w *world) end(t *testing.T, id int64, status contract.Status) store.Run {
 
 // failed requires that a run failed for a reason, that nothing was released,
 // and that all it did was kept.
-func (w *world) failed(t *testing.T, id int64, class contract.Class, code contract.Code) store.RunDetails {
+func (w *world) failed(t *testing.T, id int64, class contract.Class, code contract.Code) views.RunDetails {
 	t.Helper()
 	w.end(t, id, contract.StatusFailed)
 	require.Equal(t, exitFailed, w.RGPT(t, "run", "watch", fmt.Sprint(id)).Code, "run %d", id)

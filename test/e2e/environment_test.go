@@ -12,7 +12,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -35,7 +35,7 @@ func needing(setup ...string) map[string]string {
 }
 
 // environmentEvents are those that tell how a run was prepared.
-func environmentEvents(run store.RunDetails) []contract.EventType {
+func environmentEvents(run views.RunDetails) []contract.EventType {
 	var out []contract.EventType
 	for _, e := range run.Events {
 		if strings.HasPrefix(string(e.Type), "environment.") || strings.HasPrefix(string(e.Type), "baseline.") {

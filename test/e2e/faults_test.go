@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -17,7 +17,7 @@ type outcome struct {
 	class contract.Class
 	code  contract.Code
 	says  string // in the failure's message
-	check func(t *testing.T, run store.RunDetails)
+	check func(t *testing.T, run views.RunDetails)
 }
 
 // unhealed lets a run end with its first failure.
@@ -50,7 +50,7 @@ func (w *world) faults(t *testing.T) {
 
 func (w *world) ends(t *testing.T, id int64, want outcome) {
 	t.Helper()
-	var run store.RunDetails
+	var run views.RunDetails
 	if want.class == "" {
 		w.end(t, id, contract.StatusDone)
 		run = w.Inspect(t, id)
@@ -63,7 +63,7 @@ func (w *world) ends(t *testing.T, id int64, want outcome) {
 	}
 }
 
-func redTestIsFound(t *testing.T, run store.RunDetails) {
+func redTestIsFound(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	require.Len(t, run.Findings, 2)
 	edited, red := run.Findings[0], run.Findings[1]
@@ -78,8 +78,8 @@ func redTestIsFound(t *testing.T, run store.RunDetails) {
 }
 
 // asked requires that the model answered with a status, so that the fault fired.
-func (w *world) asked(status int) func(t *testing.T, run store.RunDetails) {
-	return func(t *testing.T, run store.RunDetails) {
+func (w *world) asked(status int) func(t *testing.T, run views.RunDetails) {
+	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		fired := 0
 		for _, e := range w.Requests(t, run.ID) {

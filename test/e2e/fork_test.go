@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -62,7 +63,7 @@ func (w *world) fork(t *testing.T, id int64, args ...string) int64 {
 
 // forked forks a run, waits for the good end of the new one, and sees that the
 // old one is as it was.
-func (w *world) forked(t *testing.T, old store.RunDetails, args ...string) store.RunDetails {
+func (w *world) forked(t *testing.T, old views.RunDetails, args ...string) views.RunDetails {
 	t.Helper()
 	id := w.fork(t, old.ID, args...)
 	w.end(t, id, contract.StatusDone)
@@ -73,7 +74,7 @@ func (w *world) forked(t *testing.T, old store.RunDetails, args ...string) store
 	return run
 }
 
-func (w *world) untouched(t *testing.T, old store.RunDetails) {
+func (w *world) untouched(t *testing.T, old views.RunDetails) {
 	t.Helper()
 	require.Equal(t, old, w.Inspect(t, old.ID), "the old run is as it was")
 	require.Equal(t, old.ReleaseCommit, harness.Git(t, old.Repo, "rev-parse", old.ReleaseBranch))
@@ -121,7 +122,7 @@ func (w *world) forkTurn(t *testing.T) {
 }
 
 // conversation returns the messages of a step's last execution.
-func (w *world) conversation(t *testing.T, run store.RunDetails, step string) []string {
+func (w *world) conversation(t *testing.T, run views.RunDetails, step string) []string {
 	t.Helper()
 	var last int64
 	for _, e := range run.Executions {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -48,7 +49,7 @@ func (w *world) goodRun(t *testing.T) {
 	require.Contains(t, w.OK(t, "run", "timing", arg(id)).Stdout, "critical path")
 }
 
-func (w *world) goodBranch(t *testing.T, run store.RunDetails) {
+func (w *world) goodBranch(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	require.Contains(t, w.shows(t, run.Run, "languages.go"), `"fr": "Bonjour"`)
 	require.Contains(t, w.shows(t, run.Run, "greeter.go"), "GreetIn")
@@ -61,7 +62,7 @@ func (w *world) goodBranch(t *testing.T, run store.RunDetails) {
 	}
 }
 
-func (w *world) goodTests(t *testing.T, run store.RunDetails) {
+func (w *world) goodTests(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	var tests contract.TestResult
 	require.NoError(t, json.Unmarshal(run.TesterOutput, &tests))
@@ -71,7 +72,7 @@ func (w *world) goodTests(t *testing.T, run store.RunDetails) {
 	require.NotEmpty(t, tests.Artifacts)
 }
 
-func (w *world) goodArtifacts(t *testing.T, run store.RunDetails) {
+func (w *world) goodArtifacts(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	var names []string
 	for _, a := range run.Artifacts {
@@ -171,7 +172,7 @@ func (w *world) pushProtected(t *testing.T) {
 	id := w.start(t, "quick", "--push", "--remote", remote, "--set", "git.protected=['**/*']")
 	w.AwaitRun(t, w.Store(t), id, "asked about its protected file", longest, func(r store.Run) bool { return r.WaitingFor != "" })
 	require.Empty(t, harness.Git(t, remote, "branch", "--list"))
-	questions, err := w.Store(t).Questions(t.Context(), id, 1)
+	questions, err := views.New(w.Store(t)).Questions(t.Context(), id, 1)
 	require.NoError(t, err)
 	require.Contains(t, questions[0].Reason, "protected files would be pushed: ")
 	w.OK(t, "run", "approve", fmt.Sprint(id))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -122,7 +123,7 @@ func (w *world) compactStep(t *testing.T) {
 }
 
 // lengths returns how long the conversations of an agent were, by attempt.
-func (w *world) lengths(t *testing.T, run store.RunDetails, agent contract.Agent) []int {
+func (w *world) lengths(t *testing.T, run views.RunDetails, agent contract.Agent) []int {
 	t.Helper()
 	var sizes []int
 	for _, text := range w.conversations(t, run, agent) {
@@ -132,7 +133,7 @@ func (w *world) lengths(t *testing.T, run store.RunDetails, agent contract.Agent
 }
 
 // conversations returns what an agent's attempts were told and said.
-func (w *world) conversations(t *testing.T, run store.RunDetails, agent contract.Agent) []string {
+func (w *world) conversations(t *testing.T, run views.RunDetails, agent contract.Agent) []string {
 	t.Helper()
 	var all []string
 	for _, e := range run.Executions {
@@ -286,7 +287,7 @@ func TestAChosenWorkerThatIsKilledDoesNotHoldARunUp(t *testing.T) {
 }
 
 // startedHeals lists a run's heals in short, open ones as started.
-func startedHeals(run store.RunDetails) []string {
+func startedHeals(run views.RunDetails) []string {
 	out := healsOf(run)
 	for i := range out {
 		out[i] = strings.Replace(out[i], " applied", " started", 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -48,12 +49,12 @@ func faultyRules() harness.Rules {
 // faultWorld is a stack whose processes are killed inside heals.
 type faultWorld struct {
 	*world
-	first map[string]store.RunDetails // the undisturbed run of each scenario
+	first map[string]views.RunDetails // the undisturbed run of each scenario
 }
 
 func newFaultWorld(t *testing.T) *faultWorld {
 	t.Helper()
-	w := &faultWorld{first: map[string]store.RunDetails{}, world: &world{Stack: harness.Start(t, harness.Options{Scenario: faultyRules()})}}
+	w := &faultWorld{first: map[string]views.RunDetails{}, world: &world{Stack: harness.Start(t, harness.Options{Scenario: faultyRules()})}}
 	w.shell = harness.Repo(t, filepath.Join(w.Dir, "mendable"), mendable())
 	return w
 }
@@ -191,7 +192,7 @@ func (w *faultWorld) killedAt(t *testing.T, m moment) {
 
 // toldOf lists what was told of a run since it was prepared: the types of its
 // events and their steps. What was prepared is kept, so later runs tell less of it.
-func toldOf(run store.RunDetails) []string {
+func toldOf(run views.RunDetails) []string {
 	var out []string
 	begun := slices.IndexFunc(run.Events, func(e contract.Event) bool { return e.Type == contract.PhasePlanner.Started() })
 	for _, e := range run.Events[max(0, begun):] {
@@ -207,12 +208,12 @@ func toldOf(run store.RunDetails) []string {
 }
 
 // commitsOf lists the steps that the commits of a run's branch come from.
-func commitsOf(t *testing.T, run store.RunDetails) []string {
+func commitsOf(t *testing.T, run views.RunDetails) []string {
 	t.Helper()
 	return strings.Fields(harness.Git(t, run.Repo, "log", "--format=%(trailers:key=RGPT-Step,valueonly)", run.BaseCommit+".."+run.ReleaseBranch))
 }
 
-func treeOf(t *testing.T, run store.RunDetails) string {
+func treeOf(t *testing.T, run views.RunDetails) string {
 	t.Helper()
 	return harness.Git(t, run.Repo, "rev-parse", run.ReleaseBranch+"^{tree}")
 }

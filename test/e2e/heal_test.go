@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -25,7 +26,7 @@ type healCase struct {
 	args   []string
 	status contract.Status
 	heals  []string // class, code, action and status of each, in their order
-	check  func(t *testing.T, run store.RunDetails)
+	check  func(t *testing.T, run views.RunDetails)
 }
 
 // wrong is what the verification of mendable repositories finds.
@@ -178,7 +179,7 @@ func (w *healWorld) healCases() map[string]healCase {
 				"LLM_ERROR invalid_output stricter_schema failed", "LLM_ERROR invalid_output lower_temperature failed",
 				"LLM_ERROR invalid_output safer_model success",
 			},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, 1, countEvents(run, contract.EventAgentRevoked), "after the third time the same error")
 				requireArtifact(t, run, "handoff/planner-1.md")
@@ -201,7 +202,7 @@ func (w *healWorld) healCases() map[string]healCase {
 		"escapes": {
 			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), escape, 50)),
 			status: contract.StatusDone, heals: []string{"SAFETY_ERROR path_escape policy_correction success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, 1, countEvents(run, contract.EventAgentRevoked))
 				requireArtifact(t, run, "handoff/builder-1.md")
@@ -211,16 +212,16 @@ func (w *healWorld) healCases() map[string]healCase {
 		"quota-elsewhere": {
 			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(429, "code", "insufficient_quota"), 0)),
 			status: contract.StatusDone, heals: []string{"INFRA_ERROR quota_exhausted other_provider success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
-				require.True(t, slices.ContainsFunc(run.ModelUsage, func(u store.ModelUsage) bool { return u.Model == "safer" }), "%v", run.ModelUsage)
+				require.True(t, slices.ContainsFunc(run.ModelUsage, func(u views.ModelUsage) bool { return u.Model == "safer" }), "%v", run.ModelUsage)
 				require.Equal(t, "spare/safer", run.SelfHealEvents[0].Output().After["model"])
 			},
 		},
 		"quota-says-when": {
 			rules: first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(429, "code", "insufficient_quota", "retry_after", "2s"), 0)),
 			args:  []string{"--set", noFallback}, status: contract.StatusDone, heals: []string{"INFRA_ERROR quota_exhausted wait success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, "2s", run.SelfHealEvents[0].Output().After["wait"], "not execution.quota_wait, which is an hour")
 				require.Equal(t, "the clock", run.Interventions[0].ResolvedBy)
@@ -230,7 +231,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			rules:  first(makes("right"), rule(on("agent", "builder", "attempt", 1), status(402), 0)),
 			args:   []string{"--set", noFallback, "--set", "execution.quota_wait=1s"},
 			status: contract.StatusDone, heals: []string{"INFRA_ERROR quota_exhausted wait success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Len(t, run.Interventions, 1)
 				require.Equal(t, "the clock", run.Interventions[0].ResolvedBy)
@@ -243,7 +244,7 @@ func (w *healWorld) healCases() map[string]healCase {
 		"no-settings": {
 			rules: makes("right"), repo: unconfigured(),
 			status: contract.StatusDone, heals: []string{"CONFIG_ERROR invalid_config create_defaults success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, "greeting: hello", harness.Git(t, run.Repo, "show", run.ReleaseBranch+":settings.yaml"))
 			},
@@ -252,7 +253,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			rules: first(conflict, rule(on("agent", "repair"), calls(
 				call("edit_file", "path", "notes.txt", "old_text", "zwei", "new_text", "zwei deux"), harness.Finish("both")), 300)),
 			status: contract.StatusDone, heals: []string{"LOGIC_ERROR merge_conflict repair success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, "one\nzwei deux\nthree", harness.Git(t, run.Repo, "show", run.ReleaseBranch+":notes.txt"))
 			},
@@ -278,7 +279,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			rules: first(makes("right"), rule(on("agent", "builder"), status(401), 0)),
 			args:  []string{"--set", helpInTime}, status: contract.StatusFailed,
 			heals: []string{"CONFIG_ERROR unauthorized ask_person failed"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionRequested))
 				require.Equal(t, 1, countEvents(run, contract.EventInterventionReminded))
@@ -291,7 +292,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			rules: first(makes(wrong),
 				mends(wrong, "very wrong", "attempt", 1), mends("very wrong", "quite wrong", "attempt", 2), mends("quite wrong", "so wrong", "attempt", 3), mends(wrong, "still wrong")),
 			repo: mendable(), args: []string{"--set", helpInTime}, status: contract.StatusFailed,
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, 3, run.RetryCount, "each repair changed what failed, up to execution.max_retries")
 				require.Equal(t, contract.HealAskPerson, run.SelfHealEvents[len(run.SelfHealEvents)-1].HealAction)
@@ -304,7 +305,7 @@ func (w *healWorld) healCases() map[string]healCase {
 			rules: first(makes(wrong), mends(wrong, "still wrong", "attempt", 1), mends("still wrong", "right", "attempt", 2)), repo: mendable(),
 			status: contract.StatusDone,
 			heals:  []string{"ASSERTION_ERROR tests_failed repair failed", "ASSERTION_ERROR tests_failed repair success"},
-			check: func(t *testing.T, run store.RunDetails) {
+			check: func(t *testing.T, run views.RunDetails) {
 				t.Helper()
 				require.Equal(t, "RGPT-Step: heal-2", harness.Git(t, run.Repo, "log", "-1", "--format=RGPT-Step: %(trailers:key=RGPT-Step,valueonly)", run.ReleaseBranch))
 			},
@@ -343,7 +344,7 @@ func thrownAway() []string {
 	return []string{"ASSERTION_ERROR tests_failed repair failed", "ASSERTION_ERROR tests_failed ask_person failed"}
 }
 
-func saysThrownAway(t *testing.T, run store.RunDetails) {
+func saysThrownAway(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	require.Contains(t, run.SelfHealEvents[0].Output().Result, "takes tests away")
 	require.NotEmpty(t, run.SelfHealEvents[0].Output().Diff, "people can see what was thrown away")
@@ -355,7 +356,7 @@ func withTimes(r map[string]any, n int) map[string]any {
 	return r
 }
 
-func countEvents(run store.RunDetails, kind contract.EventType) int {
+func countEvents(run views.RunDetails, kind contract.EventType) int {
 	n := 0
 	for _, e := range run.Events {
 		if e.Type == kind {
@@ -365,15 +366,15 @@ func countEvents(run store.RunDetails, kind contract.EventType) int {
 	return n
 }
 
-func requireArtifact(t *testing.T, run store.RunDetails, name string) {
+func requireArtifact(t *testing.T, run views.RunDetails, name string) {
 	t.Helper()
 	require.True(t, slices.ContainsFunc(run.Artifacts, func(a contract.Artifact) bool { return a.Name == name }), "artifact %s; there are %v", name, run.Artifacts)
 }
 
 // repairedBy requires that a run's branch holds the repair as a commit that
 // says where it comes from, and that the repair can be read.
-func repairedBy(step string) func(*testing.T, store.RunDetails) {
-	return func(t *testing.T, run store.RunDetails) {
+func repairedBy(step string) func(*testing.T, views.RunDetails) {
+	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		message := harness.Git(t, run.Repo, "log", "-1", "--format=%B", run.ReleaseBranch)
 		require.Contains(t, message, "RGPT-Step: "+step)
@@ -388,8 +389,8 @@ func repairedBy(step string) func(*testing.T, store.RunDetails) {
 }
 
 // told requires that an agent's last attempt was told texts.
-func (w *healWorld) told(agent contract.Agent, texts ...string) func(*testing.T, store.RunDetails) {
-	return func(t *testing.T, run store.RunDetails) {
+func (w *healWorld) told(agent contract.Agent, texts ...string) func(*testing.T, views.RunDetails) {
+	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		var last int64
 		for _, e := range run.Executions {
@@ -488,7 +489,7 @@ func (w *healWorld) heals(t *testing.T, name string, c healCase) {
 }
 
 // healsOf lists a run's heals in short.
-func healsOf(run store.RunDetails) []string {
+func healsOf(run views.RunDetails) []string {
 	var out []string
 	for _, h := range run.SelfHealEvents {
 		out = append(out, fmt.Sprintf("%s %s %s %s", h.ErrorType, h.ErrorCode, h.HealAction, h.Status))
@@ -498,7 +499,7 @@ func healsOf(run store.RunDetails) []string {
 
 // explained requires that each heal says what it was about, what was done and
 // what became of it.
-func (w *healWorld) explained(t *testing.T, run store.RunDetails) {
+func (w *healWorld) explained(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	for _, h := range run.SelfHealEvents {
 		out := h.Output()

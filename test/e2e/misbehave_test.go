@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -43,8 +43,8 @@ func (w *world) misbehaviour(t *testing.T) {
 }
 
 // wrote requires a text in a file on the branch.
-func (w *world) wrote(file, text string) func(*testing.T, store.RunDetails) {
-	return func(t *testing.T, run store.RunDetails) {
+func (w *world) wrote(file, text string) func(*testing.T, views.RunDetails) {
+	return func(t *testing.T, run views.RunDetails) {
 		t.Helper()
 		require.Contains(t, w.shows(t, run.Run, file), text)
 	}

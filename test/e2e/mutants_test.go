@@ -18,6 +18,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 	"github.com/rocketgpt/orchestrator/test/mutate"
 )
@@ -227,7 +228,7 @@ func (w *world) healsBug(t *testing.T, b mutated) {
 
 // foundIn requires that the first tester was red with a finding for each test
 // that the bug makes fail, and the second was green.
-func (b *mutated) foundIn(t *testing.T, run store.RunDetails) {
+func (b *mutated) foundIn(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	testers := slices.DeleteFunc(slices.Clone(run.Executions), func(e store.Execution) bool { return e.Phase != contract.PhaseTester || e.Step != "" })
 	require.Len(t, testers, 2)
@@ -245,7 +246,7 @@ func (b *mutated) foundIn(t *testing.T, run store.RunDetails) {
 
 // takenBackBy requires that the repair is the inverse of the bug, in the row
 // and in the conversation: the Repair agent saw the red test, then the green one.
-func (b *mutated) takenBackBy(t *testing.T, run store.RunDetails) {
+func (b *mutated) takenBackBy(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	out := run.SelfHealEvents[0].Output()
 	require.Equal(t, changedLines(harness.Git(t, b.repo, "diff", "main", "main~1")), changedLines(out.Diff))
@@ -279,7 +280,7 @@ func (b *mutated) tree(t *testing.T, commit string) string {
 }
 
 // releasedIn requires that the branch is the true code and the builder's change.
-func (b *mutated) releasedIn(t *testing.T, run store.RunDetails) {
+func (b *mutated) releasedIn(t *testing.T, run views.RunDetails) {
 	t.Helper()
 	require.Equal(t, b.tree(t, "main~1"), harness.Git(t, b.repo, "rev-parse", run.ReleaseBranch+"^{tree}"))
 	require.Equal(t, b.head, harness.Git(t, b.repo, "rev-parse", "main"), "the branch main stays")

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -77,7 +77,7 @@ func TestARunIsDoneAgain(t *testing.T) {
 }
 
 // done makes a run of a scenario and waits for its good end.
-func (w *world) done(t *testing.T, scenario string, args ...string) store.RunDetails {
+func (w *world) done(t *testing.T, scenario string, args ...string) views.RunDetails {
 	t.Helper()
 	id := w.start(t, scenario, args...)
 	w.end(t, id, contract.StatusDone)
@@ -85,7 +85,7 @@ func (w *world) done(t *testing.T, scenario string, args ...string) store.RunDet
 }
 
 // again runs a command that does a run again and waits for its good end.
-func (w *world) again(t *testing.T, id int64, args ...string) store.RunDetails {
+func (w *world) again(t *testing.T, id int64, args ...string) views.RunDetails {
 	t.Helper()
 	w.OK(t, append([]string{"run", args[0], arg(id), "--wait"}, args[1:]...)...)
 	d := w.Inspect(t, id)
@@ -98,7 +98,7 @@ func (w *world) again(t *testing.T, id int64, args ...string) store.RunDetails {
 }
 
 // consistent checks what holds of every run however often it was done again.
-func consistent(t *testing.T, d store.RunDetails) {
+func consistent(t *testing.T, d views.RunDetails) {
 	t.Helper()
 	for i, e := range d.Events {
 		require.Equal(t, int64(i+1), e.Seq, "events are numbered without gaps")
@@ -128,7 +128,7 @@ func consistent(t *testing.T, d store.RunDetails) {
 }
 
 // events counts events of types, of a step where one is named.
-func events(d store.RunDetails, step string, kinds ...contract.EventType) int {
+func events(d views.RunDetails, step string, kinds ...contract.EventType) int {
 	n := 0
 	for _, e := range d.Events {
 		if slices.Contains(kinds, e.Type) && (step == "" || strings.Contains(string(e.Payload), `"`+step+`"`)) {
@@ -139,7 +139,7 @@ func events(d store.RunDetails, step string, kinds ...contract.EventType) int {
 }
 
 // executed counts the executions of a phase or of a step.
-func executed(d store.RunDetails, p contract.Phase, step string) int {
+func executed(d views.RunDetails, p contract.Phase, step string) int {
 	n := 0
 	for _, e := range d.Executions {
 		if e.Phase == p && e.Step == step {

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -37,7 +38,7 @@ func TestARunStaysWithItsBranch(t *testing.T) {
 
 // stays makes a run of a scenario that stays with its branch, and waits for its
 // release.
-func (w *world) stays(t *testing.T, scenario string, args ...string) store.RunDetails {
+func (w *world) stays(t *testing.T, scenario string, args ...string) views.RunDetails {
 	t.Helper()
 	id := w.start(t, scenario, append([]string{"--stay", "1h"}, args...)...)
 	w.AwaitRun(t, w.Store(t), id, "with its branch", longest, func(r store.Run) bool { return r.StayingUntil != nil })
@@ -46,7 +47,7 @@ func (w *world) stays(t *testing.T, scenario string, args ...string) store.RunDe
 
 // moved waits until a run has released again and requires that its branch moved
 // by exactly one commit, which the heal of that number made.
-func (w *world) moved(t *testing.T, before store.RunDetails, heal string) store.RunDetails {
+func (w *world) moved(t *testing.T, before views.RunDetails, heal string) views.RunDetails {
 	t.Helper()
 	w.AwaitRun(t, w.Store(t), before.ID, "released again", longest, func(r store.Run) bool {
 		return r.Status == contract.StatusDone && r.ReleaseCommit != before.ReleaseCommit

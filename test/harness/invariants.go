@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // CheckInvariants checks what must hold of runs whatever happened to them:
@@ -61,7 +62,7 @@ type checked struct {
 	db       *store.Store
 	temporal client.Client
 	id       int64
-	run      store.RunDetails
+	run      views.RunDetails
 	calls    []store.ModelCall
 	plan     contract.Plan
 	kept     []History
@@ -70,7 +71,7 @@ type checked struct {
 func (c *checked) read() {
 	c.Helper()
 	var err error
-	c.run, err = c.db.RunDetails(c.Context(), c.id)
+	c.run, err = views.New(c.db).RunDetails(c.Context(), c.id)
 	require.NoError(c, err)
 	c.calls, err = c.db.ModelCalls(c.Context(), c.id)
 	require.NoError(c, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
@@ -325,9 +326,9 @@ func (s *Stack) Create(tb testing.TB, args ...string) int64 {
 }
 
 // Inspect reads a whole run by the command line.
-func (s *Stack) Inspect(tb testing.TB, run int64) store.RunDetails {
+func (s *Stack) Inspect(tb testing.TB, run int64) views.RunDetails {
 	tb.Helper()
-	var d store.RunDetails
+	var d views.RunDetails
 	s.OK(tb, "run", "inspect", fmt.Sprint(run), "--json").JSON(tb, &d)
 	return d
 }

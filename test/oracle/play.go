@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Play plays one commit on a stack of its own, which is stopped at the end. Its
@@ -121,11 +121,11 @@ func (s *Stack) create(ctx context.Context, script *Script, clone string) (run i
 // details are what is read of a run. What a version of the product does not tell
 // stays empty.
 type details struct {
-	store.RunDetails
+	views.RunDetails
 	Environment *struct {
 		DurationMS *int64 `json:"duration_ms"`
 	} `json:"environment"`
-	Baseline *store.RunBaseline `json:"baseline"`
+	Baseline *views.RunBaseline `json:"baseline"`
 }
 
 // fill takes from a run's details what a result has.

@@ -8,7 +8,7 @@ import (
 	"text/template"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Statuses of results besides those of runs.
@@ -57,8 +57,8 @@ type Result struct {
 type Built struct {
 	RunID       int64                 `json:"runId"`
 	Status      contract.Status       `json:"status"`
-	Environment *store.RunEnvironment `json:"environment"`
-	Baseline    *store.RunBaseline    `json:"baseline"`
+	Environment *views.RunEnvironment `json:"environment"`
+	Baseline    *views.RunBaseline    `json:"baseline"`
 	Failure     *contract.Failure     `json:"failure"`
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server"
 )
 
@@ -30,9 +32,10 @@ func Handler(ctx context.Context, database string, blobs *artifact.Store, log *s
 		db.Close()
 		return nil, nil, fmt.Errorf("make a client of Temporal: %w", err)
 	}
+	shown, events := views.New(db), feed.New(db, feed.Options{})
 	handler := server.New(server.Options{
-		Store: db, Artifacts: blobs, Temporal: temporal, Namespace: "default", TemporalUI: "http://127.0.0.1:8233", Log: log,
-		Runs: &control.Runs{Store: db, Temporal: temporal, Artifacts: blobs, Config: Config()},
+		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: temporal, Namespace: "default", TemporalUI: "http://127.0.0.1:8233", Log: log,
+		Runs: &control.Runs{Store: db, Views: shown, Feed: events, Temporal: temporal, Artifacts: blobs, Config: Config()},
 	})
-	return handler, func() { temporal.Close(); db.Close() }, nil
+	return handler, func() { temporal.Close(); events.Close(); db.Close() }, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -77,8 +78,10 @@ func TestNoPageReadsAWholeTableThatGrows(t *testing.T) {
 	}
 	db, err := store.Open(t.Context(), url, store.Options{})
 	require.NoError(t, err)
-	require.NoError(t, db.FollowAll(t.Context(), store.FeedCursor{}, func(store.FeedEvent) error { return store.ErrStop }))
-	require.NoError(t, db.Follow(t.Context(), one, 3, func(contract.Event) error { return store.ErrStop }))
+	events := feed.New(db, feed.Options{})
+	require.NoError(t, events.FollowAll(t.Context(), feed.Cursor{}, func(feed.Event) error { return feed.ErrStop }))
+	require.NoError(t, events.Follow(t.Context(), one, 3, func(contract.Event) error { return feed.ErrStop }))
+	events.Close()
 	db.Close()
 	done()
 	stop() // all that it has to say is in its log

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -59,13 +60,13 @@ func (w world) count(t *testing.T, sql string, args ...any) (n int) {
 	return n
 }
 
-func (w world) runs(t *testing.T) map[int64]store.RunDetails {
+func (w world) runs(t *testing.T) map[int64]views.RunDetails {
 	t.Helper()
 	list, err := w.db.ListRuns(t.Context(), store.Filter{Limit: 1000})
 	require.NoError(t, err)
-	out := map[int64]store.RunDetails{}
+	out := map[int64]views.RunDetails{}
 	for _, r := range list {
-		out[r.ID], err = w.db.RunDetails(t.Context(), r.ID)
+		out[r.ID], err = views.New(w.db).RunDetails(t.Context(), r.ID)
 		require.NoError(t, err)
 	}
 	return out
@@ -133,7 +134,7 @@ func TestTheShowcaseHasRunsInEveryStateThatTheDashboardShows(t *testing.T) {
 
 // deliberations requires that there are pipelines in every status, as real ones
 // leave them.
-func (w world) deliberations(t *testing.T, runs map[int64]store.RunDetails) {
+func (w world) deliberations(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	all, err := w.db.ListPipelines(t.Context(), store.PipelineFilter{Limit: 1000})
 	require.NoError(t, err)
@@ -201,7 +202,7 @@ func (w world) deliberations(t *testing.T, runs map[int64]store.RunDetails) {
 }
 
 // tellsOneTime requires that times agree with each other and lie in the past.
-func (w world) tellsOneTime(t *testing.T, runs map[int64]store.RunDetails) {
+func (w world) tellsOneTime(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	for id, d := range runs {
 		require.False(t, d.UpdatedAt.After(w.now), "run %d was updated at %s", id, d.UpdatedAt)
@@ -237,7 +238,7 @@ func (w world) tellsOneTime(t *testing.T, runs map[int64]store.RunDetails) {
 }
 
 // extremes requires that the runs which are hard to show are there.
-func (w world) extremes(t *testing.T, runs map[int64]store.RunDetails) {
+func (w world) extremes(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	var longest, cases int
 	var tokens, dollars int64
@@ -272,7 +273,7 @@ func (w world) extremes(t *testing.T, runs map[int64]store.RunDetails) {
 	require.InDelta(t, 123.45, float64(dollars)/1e6, 0.005)
 	bars := 0
 	for id := range runs {
-		timing, err := w.db.Timing(t.Context(), id)
+		timing, err := views.New(w.db).Timing(t.Context(), id)
 		require.NoError(t, err)
 		bars = max(bars, len(timing.Executions)+len(timing.ModelCalls)+len(timing.ToolCalls)+len(timing.Checks))
 	}
@@ -292,12 +293,12 @@ func (w world) extremes(t *testing.T, runs map[int64]store.RunDetails) {
 }
 
 // regression requires that the two runs which are to be compared differ.
-func (w world) regression(t *testing.T, runs map[int64]store.RunDetails) {
+func (w world) regression(t *testing.T, runs map[int64]views.RunDetails) {
 	t.Helper()
 	require.Equal(t, runs[Baseline].GoalTitle, runs[Regressed].GoalTitle)
 	var sides []diff.Side
 	for _, id := range []int64{Baseline, Regressed} {
-		side, err := diff.Load(t.Context(), w.db, w.blobs, diff.Ref{Run: id, Phase: contract.PhaseTester})
+		side, err := diff.Load(t.Context(), w.db, views.New(w.db), w.blobs, diff.Ref{Run: id, Phase: contract.PhaseTester})
 		require.NoError(t, err)
 		sides = append(sides, side)
 	}
@@ -367,7 +368,7 @@ func TestTheScaleFillIsSpreadAsInAnInstallationThatIsAYearOld(t *testing.T) {
 	done := w.count(t, "FROM orchestrator_runs WHERE status = 'done'")
 	require.Greater(t, done, 800)
 	require.Equal(t, 40, w.count(t, "FROM orchestrator_runs WHERE finished_at IS NULL"))
-	d, err := w.db.RunDetails(t.Context(), 500)
+	d, err := views.New(w.db).RunDetails(t.Context(), 500)
 	require.NoError(t, err)
 	require.Len(t, d.Phases, 4)
 	require.Len(t, d.Events, 20)

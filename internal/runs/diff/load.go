@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // MaxPatchRead is how many bytes of a side's patch are read. A larger change is
@@ -26,8 +27,8 @@ type Blobs interface {
 
 // Load reads a side. A run or attempt that does not exist is store.ErrNotFound.
 // Code that cannot be read is no error: the side says why it is missing.
-func Load(ctx context.Context, s *store.Store, blobs Blobs, ref Ref) (Side, error) {
-	details, err := s.RecentDetails(ctx, ref.Run, 1)
+func Load(ctx context.Context, s *store.Store, v *views.Views, blobs Blobs, ref Ref) (Side, error) {
+	details, err := v.RecentDetails(ctx, ref.Run, 1)
 	if err != nil {
 		return Side{}, err
 	}
@@ -187,13 +188,13 @@ func (s *Side) loadUsage(ctx context.Context, db *store.Store, part extent) erro
 			used.Calls = 1
 		}
 		s.Usage = s.Usage.Add(used)
-		same := func(m store.ModelUsage) bool {
+		same := func(m views.ModelUsage) bool {
 			return m.Agent == c.Agent && m.Provider == c.Provider && m.Model == c.Model
 		}
 		i := slices.IndexFunc(s.Models, same)
 		if i < 0 {
 			i = len(s.Models)
-			s.Models = append(s.Models, store.ModelUsage{Agent: c.Agent, Provider: c.Provider, Model: c.Model})
+			s.Models = append(s.Models, views.ModelUsage{Agent: c.Agent, Provider: c.Provider, Model: c.Model})
 		}
 		s.Models[i].Usage = s.Models[i].Add(used)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -129,7 +130,7 @@ func (s *story) status(status contract.Status) {
 
 func (s *story) side(attempt int, phase contract.Phase) diff.Side {
 	s.tb.Helper()
-	side, err := diff.Load(s.tb.Context(), s.Store, s.blobs, diff.Ref{Run: s.id, Attempt: attempt, Phase: phase})
+	side, err := diff.Load(s.tb.Context(), s.Store, views.New(s.Store), s.blobs, diff.Ref{Run: s.id, Attempt: attempt, Phase: phase})
 	require.NoError(s.tb, err)
 	return side
 }
@@ -186,11 +187,11 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := healed(t, newHouse(t))
 	for _, ref := range []diff.Ref{{Run: 4711}, {Run: s.id, Attempt: 3}, {Run: s.id, Attempt: 1, Phase: contract.PhaseReleaser}} {
-		_, err := diff.Load(t.Context(), s.Store, s.blobs, ref)
+		_, err := diff.Load(t.Context(), s.Store, views.New(s.Store), s.blobs, ref)
 		require.ErrorIs(t, err, store.ErrNotFound)
 		require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
 	}
-	_, err := diff.Load(t.Context(), s.Store, s.blobs, diff.Ref{Run: s.id, Attempt: 3})
+	_, err := diff.Load(t.Context(), s.Store, views.New(s.Store), s.blobs, diff.Ref{Run: s.id, Attempt: 3})
 	require.ErrorContains(t, err, "has no attempt 3 of the tester, but 2 in all")
 }
 

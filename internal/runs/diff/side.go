@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Ref names a side: a run as it is now, or as it stood when an attempt of a
@@ -67,7 +68,7 @@ type Side struct {
 	Findings []store.Finding
 	Phases   []store.Execution // of whole phases, without their steps
 	Heals    []store.HealEvent
-	Models   []store.ModelUsage
+	Models   []views.ModelUsage
 	Usage    contract.Usage
 	Notes    []string // what a reader should know about where this comes from
 }

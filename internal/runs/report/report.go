@@ -11,11 +11,11 @@ import (
 	"unicode"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // JSON returns the whole run as one indented document.
-func JSON(d store.RunDetails) ([]byte, error) {
+func JSON(d views.RunDetails) ([]byte, error) {
 	raw, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write run %d as JSON: %w", d.ID, err)
@@ -26,7 +26,7 @@ func JSON(d store.RunDetails) ([]byte, error) {
 // Markdown returns the report of a run: what was asked, what was done, how it
 // was verified and what it cost. Texts of models and repositories are escaped:
 // none can become a link, an image or HTML.
-func Markdown(d store.RunDetails, changes string) string {
+func Markdown(d views.RunDetails, changes string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Run %d: %s\n\n", d.ID, escape(d.GoalTitle))
 	if d.GoalDescription != "" {
@@ -44,7 +44,7 @@ func Markdown(d store.RunDetails, changes string) string {
 	return b.String()
 }
 
-func summary(b *strings.Builder, d store.RunDetails) {
+func summary(b *strings.Builder, d views.RunDetails) {
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(b, "| %s | %s |\n", name, value)
@@ -65,7 +65,7 @@ func summary(b *strings.Builder, d store.RunDetails) {
 	b.WriteByte('\n')
 }
 
-func plan(b *strings.Builder, d store.RunDetails) {
+func plan(b *strings.Builder, d views.RunDetails) {
 	var out struct {
 		Plan contract.Plan `json:"plan"`
 	}
@@ -88,7 +88,7 @@ func plan(b *strings.Builder, d store.RunDetails) {
 // listedCases is how many test cases that are not green a report names.
 const listedCases = 50
 
-func tests(b *strings.Builder, d store.RunDetails) {
+func tests(b *strings.Builder, d views.RunDetails) {
 	var out contract.TestResult
 	if json.Unmarshal(d.TesterOutput, &out) != nil {
 		return
@@ -114,7 +114,7 @@ func tests(b *strings.Builder, d store.RunDetails) {
 	}
 }
 
-func findings(b *strings.Builder, d store.RunDetails) {
+func findings(b *strings.Builder, d views.RunDetails) {
 	if len(d.Findings) == 0 {
 		return
 	}
@@ -130,7 +130,7 @@ func findings(b *strings.Builder, d store.RunDetails) {
 }
 
 // heals tells what self-heal did, and what people were asked.
-func heals(b *strings.Builder, d store.RunDetails) {
+func heals(b *strings.Builder, d views.RunDetails) {
 	if len(d.SelfHealEvents) > 0 {
 		b.WriteString("## Self-heal\n\n| | where | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
 		for _, h := range d.SelfHealEvents {
@@ -154,7 +154,7 @@ func heals(b *strings.Builder, d store.RunDetails) {
 	b.WriteByte('\n')
 }
 
-func costs(b *strings.Builder, d store.RunDetails) {
+func costs(b *strings.Builder, d views.RunDetails) {
 	if len(d.ModelUsage) == 0 {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -38,9 +39,9 @@ func encode(tb testing.TB, v any) json.RawMessage {
 }
 
 // details is a run in which every text is made by a function.
-func details(tb testing.TB, text func(string) string) store.RunDetails {
+func details(tb testing.TB, text func(string) string) views.RunDetails {
 	tb.Helper()
-	d := store.RunDetails{Run: store.Run{
+	d := views.RunDetails{Run: store.Run{
 		ID: 42, GoalTitle: text("Add division"), GoalDescription: text("Division by zero is an error.\n\n- say so\n1. and test it"),
 		Repo: text("/repos/calculator"), BaseBranch: "main", BaseCommit: "c0ffeec0ffeec0ffeec0", ReleaseBranch: "rgpt/run-42", ReleaseCommit: "beefbeefbeefbeef",
 		Status: contract.StatusDone, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -61,7 +62,7 @@ func details(tb testing.TB, text func(string) string) store.RunDetails {
 		{Finding: contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Location: text("calc.go:7"), Message: text("got 2, want 3")}},
 		{Finding: contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Location: "calc.go:9", Message: text("unused"), Resolved: true}},
 	}
-	d.ModelUsage = []store.ModelUsage{{Agent: contract.AgentBuilder, Provider: "scripted", Model: text("m"), Usage: contract.Usage{Calls: 3, PromptTokens: 1000, CompletionTokens: 50, MicroUSD: 12345}}}
+	d.ModelUsage = []views.ModelUsage{{Agent: contract.AgentBuilder, Provider: "scripted", Model: text("m"), Usage: contract.Usage{Calls: 3, PromptTokens: 1000, CompletionTokens: 50, MicroUSD: 12345}}}
 	d.Usage = d.ModelUsage[0].Usage
 	return d
 }
@@ -75,7 +76,7 @@ func TestAReportTellsTheWholeRun(t *testing.T) {
 
 func TestAReportOfARunThatHasOnlyBegunIsShort(t *testing.T) {
 	t.Parallel()
-	golden(t, "begun.md", report.Markdown(store.RunDetails{Run: store.Run{
+	golden(t, "begun.md", report.Markdown(views.RunDetails{Run: store.Run{
 		ID: 1, GoalTitle: "Add division", Repo: "/r", Status: contract.StatusPending, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}}, ""))
 }

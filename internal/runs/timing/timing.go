@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Part is one kind of work of a run.
@@ -55,7 +56,7 @@ const (
 // Of tells where a run's time went, from its rows and from what its histories
 // say besides (git, queue). Work that overlaps is counted
 // once, for the part that stands first.
-func Of(run store.Run, plan contract.Plan, rows store.Timing, more ...Group) Timing {
+func Of(run store.Run, plan contract.Plan, rows views.Timing, more ...Group) Timing {
 	end := time.Now()
 	if run.FinishedAt != nil {
 		end = *run.FinishedAt
@@ -97,7 +98,7 @@ func preparing(events []contract.Event, end time.Time) []Group {
 	return []Group{environment, baseline}
 }
 
-func modelCalls(rows store.Timing) Group {
+func modelCalls(rows views.Timing) Group {
 	g := Group{Name: Model}
 	for _, c := range rows.ModelCalls {
 		if c.FinishedAt != nil {
@@ -107,7 +108,7 @@ func modelCalls(rows store.Timing) Group {
 	return g
 }
 
-func toolCalls(rows store.Timing) Group {
+func toolCalls(rows views.Timing) Group {
 	g := Group{Name: Tools}
 	for _, c := range rows.ToolCalls {
 		g.Spans = append(g.Spans, Span{c.StartedAt, c.FinishedAt})
@@ -115,7 +116,7 @@ func toolCalls(rows store.Timing) Group {
 	return g
 }
 
-func checks(rows store.Timing) Group {
+func checks(rows views.Timing) Group {
 	g := Group{Name: Tests}
 	for _, c := range rows.Checks {
 		g.Spans = append(g.Spans, Span{c.StartedAt, c.FinishedAt})
@@ -163,7 +164,7 @@ func attribute(whole Span, groups []Group) []Part {
 // critical returns the length of the longest chain of agents' work: the
 // planner's calls, the longest path through the step graph, and of each stage
 // of the verification the longest check. Only the last attempt of each counts.
-func critical(plan contract.Plan, rows store.Timing) time.Duration {
+func critical(plan contract.Plan, rows views.Timing) time.Duration {
 	work := map[int64]time.Duration{}
 	for _, c := range rows.ModelCalls {
 		work[c.ExecutionID] += time.Duration(c.LatencyMS) * time.Millisecond

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -40,7 +41,7 @@ func TestTheCriticalPathIsTheLongestChainOfAgentsWork(t *testing.T) {
 	check := func(category contract.Category, ms int) store.Check {
 		return store.Check{ExecutionID: 9, Result: contract.CheckResult{Check: contract.Check{Category: category}}, StartedAt: at(0), FinishedAt: at(ms)}
 	}
-	got := critical(plan, store.Timing{
+	got := critical(plan, views.Timing{
 		Executions: []store.Execution{execution(1, "planner", ""), execution(2, "builder", "a"), execution(3, "builder", "b"), execution(4, "builder", "c"), execution(9, "tester", "")},
 		ModelCalls: []store.ModelCall{{ExecutionID: 1, LatencyMS: 5}, {ExecutionID: 2, LatencyMS: 10}, {ExecutionID: 3, LatencyMS: 20}, {ExecutionID: 4, LatencyMS: 30}},
 		ToolCalls:  []store.ToolCall{{ExecutionID: 3, StartedAt: at(0), FinishedAt: at(50)}},

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+)
+
+// sender is a pool, connection or transaction.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// batch sends several generated queries in one round trip, which sqlc cannot
+// express: those without a result wait until one with a result, or flush, sends
+// all of them. Sent to a pool they are one transaction; each sees what others
+// have committed before it began.
+type batch struct {
+	pgx.Batch
+	to     sender
+	queued int
+}
+
+// queue takes the errors of generated queries that were queued. There are none:
+// what goes wrong shows when the batch is sent.
+func (b *batch) queue(...error) {}
+
+// newBatch returns queries that share a batch.
+func newBatch(to sender) (*db.Queries, *batch) {
+	b := &batch{to: to}
+	return db.New(b), b
+}
+
+// Exec queues a statement. Its result is checked when the batch is sent.
+func (b *batch) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	b.Queue(sql, args...)
+	b.queued++
+	return pgconn.CommandTag{}, nil
+}
+
+// QueryRow sends everything and returns the row of the last statement. Its Scan
+// reports the first error of all.
+func (b *batch) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	b.Queue(sql, args...)
+	results, err := b.send(ctx)
+	return &lastRow{results: results, err: err}
+}
+
+// Query sends everything and returns the rows of the last statement. Their Err
+// reports an error of the transaction's end too.
+func (b *batch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	b.Queue(sql, args...)
+	results, err := b.send(ctx)
+	if err != nil {
+		_ = results.Close() // repeats err
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		_ = results.Close() // repeats err
+		return nil, err
+	}
+	return &lastRows{Rows: rows, results: results}, nil
+}
+
+// flush sends what is queued.
+func (b *batch) flush(ctx context.Context) error {
+	results, err := b.send(ctx)
+	if err != nil {
+		_ = results.Close() // repeats err
+		return err
+	}
+	return results.Close()
+}
+
+// send sends the batch and takes the results of the queued statements.
+func (b *batch) send(ctx context.Context) (pgx.BatchResults, error) {
+	results := b.to.SendBatch(ctx, &b.Batch)
+	for range b.queued {
+		if _, err := results.Exec(); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+type lastRow struct {
+	results pgx.BatchResults
+	err     error
+}
+
+func (r *lastRow) Scan(dest ...any) error {
+	if r.err == nil {
+		r.err = r.results.QueryRow().Scan(dest...)
+	}
+	if err := r.results.Close(); r.err == nil {
+		r.err = err // the transaction may fail at its end
+	}
+	return r.err
+}
+
+type lastRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	closed  bool
+	err     error
+}
+
+func (r *lastRows) Close() {
+	r.Rows.Close()
+	if !r.closed {
+		r.closed = true
+		r.err = r.results.Close()
+	}
+}
+
+func (r *lastRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *lastRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+// planned makes Postgres plan each query for its parameters, which pgx then
+// writes into the text.
+type planned struct{ *pgxpool.Pool }
+
+func (p planned) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return p.Pool.Query(ctx, sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+}

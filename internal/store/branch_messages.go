@@ -1,0 +1,42 @@
+package store
+
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// AddBranchMessage stores a message about a released branch and counts the
+// repair that it leads to, across all runs that released a branch of this name
+// in this repository, one after the other. Repair is 0 where there have been
+// most. Asking again for the same message of a run answers the same and counts
+// nothing; Again says that another workflow run had taken it, before the run
+// was done again.
+func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakenCheck, error) {
+	doc, err := rowconv.Encode(in.Message)
+	if err != nil {
+		return contract.TakenCheck{}, err
+	}
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockBranch(ctx, rowconv.Text(in.Repo+" "+in.Branch)))
+	row, err := q.AddBranchMessage(ctx, db.AddBranchMessageParams{
+		RunID: in.RunID, MessageID: rowconv.Text(in.Message.ID), Repo: rowconv.Text(in.Repo), Branch: rowconv.Text(in.Branch),
+		WorkflowRunID: workflowRunID, Most: int32(in.Most), Message: doc,
+	})
+	if err != nil {
+		return contract.TakenCheck{}, dberr.OfRun(err, in.RunID, "store what was said about the branch of run %d", in.RunID)
+	}
+	return contract.TakenCheck{ID: row.ID, Repair: int(row.Repair), Again: row.WorkflowRunID != workflowRunID}, nil
+}
+
+// BranchMessage returns a message about a released branch by the id of its row.
+func (s *Store) BranchMessage(ctx context.Context, id int64) (contract.CheckMessage, error) {
+	doc, err := s.q.BranchMessage(ctx, id)
+	if err != nil {
+		return contract.CheckMessage{}, dberr.Explain(err, "read message %d about a branch", id)
+	}
+	return rowconv.Decode[contract.CheckMessage](doc)
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+)
+
+// KeepRequests is for how long the answer to a request under an idempotency key
+// is kept. After that the key stands for nothing.
+const KeepRequests = 24 * time.Hour
+
+// Answer is what a request was answered.
+type Answer struct {
+	Status      int
+	ContentType string
+	Body        []byte
+}
+
+// BeginRequest notes that something is asked for under a key, and returns the
+// answer if there was one already. The same key with another request is a
+// HUMAN_ERROR with CodeConflict.
+func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*Answer, error) {
+	known, err := s.q.BeginRequest(ctx, db.BeginRequestParams{Route: route, Key: key, Digest: digest, KeepSeconds: KeepRequests.Seconds()})
+	switch {
+	case err != nil:
+		return nil, dberr.Explain(err, "look for an answer under the key")
+	case known.Digest != digest:
+		return nil, keyConflict()
+	case known.Status == 0:
+		return nil, nil
+	default:
+		return &Answer{Status: int(known.Status), ContentType: known.ContentType, Body: known.Answer}, nil
+	}
+}
+
+func keyConflict() error {
+	return fault.New(contract.ClassHuman, CodeConflict, "the idempotency key was used for another request; use a new key for a new one")
+}
+
+// AnswerRequest keeps the answer to a request.
+func (s *Store) AnswerRequest(ctx context.Context, route, key string, a Answer) error {
+	return dberr.Explain(s.q.AnswerRequest(ctx, db.AnswerRequestParams{Route: route, Key: key, Status: int32(a.Status), ContentType: a.ContentType, Answer: a.Body}),
+		"keep the answer under the key")
+}
+
+// ForgetRequest forgets a request that did nothing, so that its key is free.
+func (s *Store) ForgetRequest(ctx context.Context, route, key string) error {
+	return dberr.Explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "free the key")
+}
+
+// SweepRequests removes the answers that are kept no longer, and returns how many.
+func (s *Store) SweepRequests(ctx context.Context) (int64, error) {
+	return sweep(func() (int64, error) {
+		n, err := s.q.SweepRequests(ctx, db.SweepRequestsParams{OlderThanSeconds: KeepRequests.Seconds(), Most: sweepPage})
+		return n, dberr.Explain(err, "remove old answers")
+	})
+}

@@ -1,0 +1,94 @@
+// Package dberr explains errors of the database: each becomes a fault that says
+// what was tried, with the class and code by which callers retry or give up.
+package dberr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// ErrNotFound means that there is no such run, execution or row.
+var ErrNotFound = errors.New("not found")
+
+// CodeNotFound is the code of ErrNotFound.
+const CodeNotFound contract.Code = "not_found"
+
+// Explain turns an error of the database into a fault that says what was
+// tried. Faults stay as they are.
+func Explain(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	what := fmt.Sprintf(format, args...)
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return NotFound("cannot %s: there is no such row", what)
+	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
+		return NotFound("cannot %s: %s", what, pg.Detail)
+	}
+	switch {
+	case down(err):
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database does not answer", what)
+	case pg != nil && unable(pg.Code):
+		return fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "cannot %s: the database cannot do it now: %s (SQLSTATE %s)", what, pg.Message, pg.Code)
+	}
+	f := fault.Of(err)
+	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
+}
+
+// down reports whether an error means that the database was away: it could not
+// be reached, went in mid-statement, or is only just starting. Such work is
+// tried again for as long as it takes.
+func down(err error) bool {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || strings.Contains(err.Error(), "conn closed") {
+		return !errors.Is(err, context.Canceled)
+	}
+	f := fault.Of(err)
+	return f.Class == contract.ClassInfra && (f.Code == contract.CodeUnavailable || f.Code == contract.CodeTimeout)
+}
+
+// unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
+// database runs but cannot work until somebody repairs it: it is out of space or
+// memory (class 53), its disk fails (58), it is read-only (25006) or damaged (XX001,
+// XX002). No work is given up for that.
+func unable(state string) bool {
+	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
+}
+
+// NotFound returns an error that wraps ErrNotFound.
+func NotFound(format string, args ...any) error {
+	return fault.Wrap(ErrNotFound, contract.ClassHuman, CodeNotFound, format, args...)
+}
+
+// NoRun returns the error of a run that does not exist.
+func NoRun(id int64) error {
+	return NotFound("there is no run %d; rgpt run list shows those there are", id)
+}
+
+// OfRun is Explain for a statement that finds no row if the run does not exist.
+func OfRun(err error, runID int64, format string, args ...any) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return NoRun(runID)
+	}
+	return Explain(err, format, args...)
+}
+
+// Closed returns the error of a store or feed that was closed.
+func Closed() error {
+	return fault.New(contract.ClassInfra, contract.CodeCancelled, "the store was closed")
+}

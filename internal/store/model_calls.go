@@ -1,0 +1,445 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// ScopeKind says whose money a budget is.
+type ScopeKind string
+
+// The kinds of budgets.
+const (
+	ScopeRun    ScopeKind = "run"
+	ScopeTenant ScopeKind = "tenant"
+	ScopeDay    ScopeKind = "day"
+)
+
+// Scope is a budget that a model call is paid from. A zero limit is none; what
+// is spent is counted all the same.
+type Scope struct {
+	Kind        ScopeKind
+	Key         string // run id, tenant, or day as 2006-01-02
+	LimitTokens int64
+	LimitMicros int64
+}
+
+// RunScope returns the budget of a run.
+func RunScope(runID int64, limits contract.RunBudget) Scope {
+	return Scope{Kind: ScopeRun, Key: fmt.Sprint(runID), LimitTokens: limits.Tokens, LimitMicros: limits.MicroUSD}
+}
+
+// DayScope returns the budget of the day, in UTC, of this installation.
+func DayScope(at time.Time, limitTokens, limitMicros int64) Scope {
+	return Scope{Kind: ScopeDay, Key: at.UTC().Format(time.DateOnly), LimitTokens: limitTokens, LimitMicros: limitMicros}
+}
+
+// Reservation sets tokens and money aside for a model call.
+type Reservation struct {
+	Execution     contract.ExecutionRef
+	Turn          int // from 1
+	Provider      string
+	Model         string
+	PromptVersion string
+	Tokens        int64 // estimate of prompt and answer
+	MicroUSD      int64 // estimate
+	Scopes        []Scope
+	WarnAt        float64   // part of a budget at which Reserved.Warned is set, once; default 0.8
+	Told          []Message // added to the conversation before the turn, as by TellBefore
+}
+
+// CallID names one try of a model call.
+type CallID struct {
+	Call int64 // orchestrator_model_calls.id
+	Try  int   // from 1
+}
+
+// Reserved is a model call that may be made, or one that is done already.
+type Reserved struct {
+	ID      CallID
+	Answer  *StoredAnswer // set: the call is done, nothing was reserved
+	Warned  bool          // this reservation brings a budget over its warning mark
+	Warning string        // which one, for people
+}
+
+// StoredAnswer is the answer of a model call that is done.
+type StoredAnswer struct {
+	Answer json.RawMessage
+	Usage  contract.Usage
+}
+
+// ModelCall is a model call as its row says.
+type ModelCall struct {
+	ID             int64             `json:"id"`
+	RunID          int64             `json:"run_id"`
+	ExecutionID    int64             `json:"execution_id"`
+	Turn           int               `json:"turn"`
+	Phase          contract.Phase    `json:"phase"`
+	Step           string            `json:"step,omitempty"`
+	Agent          contract.Agent    `json:"agent"`
+	Provider       string            `json:"provider"`
+	Model          string            `json:"model"`
+	PromptVersion  string            `json:"prompt_version,omitempty"`
+	Status         string            `json:"status"` // reserved, done or failed
+	Tries          int               `json:"tries"`
+	ReservedTokens int64             `json:"reserved_tokens"`
+	ReservedMicros int64             `json:"reserved_micros"`
+	Usage          contract.Usage    `json:"usage"`
+	LatencyMS      int64             `json:"latency_ms"`
+	Failure        *contract.Failure `json:"failure,omitempty"`
+	StartedAt      time.Time         `json:"started_at"`
+	FinishedAt     *time.Time        `json:"finished_at"`
+}
+
+// ReserveCall sets tokens and money for a model call aside in all its budgets,
+// or in none. A call that is done returns its answer and reserves nothing. A
+// reservation of the same (execution, turn) that is still open belonged to a
+// worker that died; it is replaced, not doubled. What the model is told before
+// the turn is kept together with the reservation.
+//
+// A call is admitted if every budget covers what is spent, what is set aside
+// and this call, or if the budget has something left and nothing is set aside:
+// so the last call may overshoot by itself and by no more. A budget that is
+// used up is a CONFIG_ERROR with CodeBudgetExceeded; one that is only held by
+// calls in flight is ErrBudgetBusy, to be tried again shortly.
+func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
+	r.Scopes = sortedScopes(r.Scopes)
+	var out Reserved
+	var refused error // committed, because an older reservation is given back with it
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		q, batch := newBatch(tx)
+		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
+			RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Phase: string(r.Execution.Phase),
+			Step: r.Execution.Step, Agent: string(r.Execution.Agent), Provider: r.Provider, Model: r.Model,
+		}))
+		call, err := q.LockCallOfTurn(ctx, db.LockCallOfTurnParams{ExecutionID: r.Execution.ID, Turn: int32(r.Turn)})
+		if err != nil {
+			return err
+		}
+		if call.Status == rowconv.CallDone {
+			out = Reserved{ID: CallID{Call: call.ID, Try: int(call.Tries)}, Answer: &StoredAnswer{Answer: call.Answer, Usage: contract.Usage{
+				Calls: 1, PromptTokens: call.PromptTokens, CompletionTokens: call.CompletionTokens, MicroUSD: call.CostMicros,
+			}}}
+			return nil
+		}
+		out, refused, err = s.admit(ctx, tx, r, call)
+		if err == nil && refused != nil && call.Status != rowconv.CallReserved {
+			return refused // nothing to keep
+		}
+		return err
+	})
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
+	}
+	return out, nil
+}
+
+// admit moves a call that is locked and not done from its old budgets to its
+// new ones. It returns as refused why the new ones do not take it.
+func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (out Reserved, refused, err error) {
+	old, err := rowconv.Decode[[]scopeKey](call.Scopes)
+	if err != nil {
+		return out, nil, err
+	}
+	if call.Status != rowconv.CallReserved {
+		old = nil
+	}
+	now := keysOf(r.Scopes)
+	budgets, err := lockBudgets(ctx, tx, append(slices.Clone(old), now...))
+	if err != nil {
+		return out, nil, err
+	}
+	for _, key := range old {
+		b := budgets[key]
+		b.ReservedTokens, b.ReservedMicros = b.ReservedTokens-call.ReservedTokens, b.ReservedMicros-call.ReservedMicros
+		budgets[key] = b
+	}
+	q, batch := newBatch(tx)
+	if len(old) > 0 {
+		batch.queue(q.AddToBudgets(ctx, addition(old, 0, 0, -call.ReservedTokens, -call.ReservedMicros)))
+	}
+	if refused = refusal(r, budgets, call.Carried); refused != nil {
+		f := fault.Of(refused)
+		batch.queue(q.DropCall(ctx, db.DropCallParams{
+			ID: call.ID, ErrorClass: string(f.Class), ErrorCode: string(f.Code), ErrorMessage: f.Message,
+		}))
+		return out, refused, batch.flush(ctx)
+	}
+	scopes, err := rowconv.Encode(now)
+	if err != nil {
+		return out, nil, err
+	}
+	if len(r.Told) > 0 { // only now: a call that waits for its budget comes here again and again
+		told, err := rowconv.Encode(r.Told)
+		if err != nil {
+			return out, nil, err
+		}
+		batch.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
+	}
+	if near := nearing(r, budgets); len(near) > 0 {
+		out.Warned, out.Warning = true, warning(near, r, budgets, call.Carried)
+		kinds, keys := split(keysOf(near))
+		batch.queue(q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}))
+		payload, err := rowconv.Encode(map[string]any{"warning": out.Warning, "agent": r.Execution.Agent, "step": r.Execution.Step})
+		if err != nil {
+			return out, nil, err
+		}
+		// Nobody who holds a run's lock waits for its budgets.
+		batch.queue(
+			q.LockRun(ctx, r.Execution.RunID),
+			q.AddEvent(ctx, db.AddEventParams{RunID: r.Execution.RunID, EventType: string(contract.EventBudgetWarning), Payload: payload}),
+		)
+	}
+	batch.queue(
+		q.AddToBudgets(ctx, addition(now, 0, 0, r.Tokens, r.MicroUSD)),
+		q.HoldCall(ctx, db.HoldCallParams{
+			ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion,
+			Scopes: scopes, ReservedTokens: r.Tokens, ReservedMicros: r.MicroUSD,
+		}),
+	)
+	out.ID = CallID{Call: call.ID, Try: int(call.Tries) + 1}
+	return out, nil, batch.flush(ctx)
+}
+
+// SettleCall books what a model call used instead of what was set aside, and
+// stores its answer and the messages that it adds to the conversation as its
+// turn, all or nothing. The same try settled twice is booked once. A try that
+// was taken over is booked too, because the provider has to be paid; if it
+// comes second, its answer is dropped and it gets ErrSuperseded.
+func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
+	answer, err := rowconv.Document(answer)
+	if err != nil {
+		return err
+	}
+	added, err := rowconv.Encode(NotNil(messages))
+	if err != nil {
+		return err
+	}
+	superseded := false
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		call, err := db.New(tx).LockCall(ctx, id.Call)
+		if err != nil {
+			return err
+		}
+		superseded = call.Status == rowconv.CallDone && int(call.AnswerTry) != id.Try
+		if slices.Contains(call.Settled, int32(id.Try)) {
+			return nil
+		}
+		q, batch, err := book(ctx, tx, call, usage, call.Status == rowconv.CallReserved)
+		if err != nil {
+			return err
+		}
+		if superseded {
+			batch.queue(q.BookLateCall(ctx, late(id, usage)))
+			return batch.flush(ctx)
+		}
+		batch.queue(
+			q.SettleCall(ctx, db.SettleCallParams{
+				ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
+				CostMicros: usage.MicroUSD, LatencyMs: latency.Milliseconds(), Answer: answer,
+			}),
+			q.AppendMessages(ctx, db.AppendMessagesParams{ExecutionID: call.ExecutionID, Turn: call.Turn, Messages: added}),
+		)
+		return batch.flush(ctx)
+	})
+	if err == nil && superseded {
+		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
+			"model call %d was answered by another worker meanwhile; its answer counts", id.Call)
+	}
+	return dberr.Explain(err, "settle model call %d", id.Call)
+}
+
+// FailCall gives back what a model call had set aside and books what it used
+// all the same, such as a truncated answer. The row stays as failed and can be
+// reserved again. A repeat changes nothing, and neither does a try that was
+// taken over, but for the booking.
+func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failure, usage contract.Usage) error {
+	if failure == nil {
+		failure = &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: "the model call failed"}
+	}
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		call, err := db.New(tx).LockCall(ctx, id.Call)
+		if err != nil || slices.Contains(call.Settled, int32(id.Try)) {
+			return err
+		}
+		current := call.Status == rowconv.CallReserved && int(call.Tries) == id.Try
+		q, batch, err := book(ctx, tx, call, usage, current)
+		if err != nil {
+			return err
+		}
+		if !current {
+			batch.queue(q.BookLateCall(ctx, late(id, usage)))
+			return batch.flush(ctx)
+		}
+		batch.queue(q.FailCall(ctx, db.FailCallParams{
+			ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
+		}))
+		return batch.flush(ctx)
+	})
+	return dberr.Explain(err, "end model call %d", id.Call)
+}
+
+// GiveUpCalls gives back what model calls that were reserved longer than
+// olderThan ago still hold, at most limit of them, and returns how many there
+// were. Such calls belonged to workers that died and runs that nobody went on
+// with. One that is answered all the same is booked then.
+func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
+	rows, err := s.q.OpenCallsBefore(ctx, db.OpenCallsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
+	if err != nil {
+		return 0, dberr.Explain(err, "look for model calls that were given up")
+	}
+	for i, r := range rows {
+		if err := s.giveUp(ctx, r.ID, r.Tries); err != nil {
+			return i, err
+		}
+	}
+	return len(rows), nil
+}
+
+// giveUpCalls gives up the open calls of an execution that has ended.
+func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
+	rows, err := s.q.OpenCallsOfExecution(ctx, executionID)
+	if err != nil {
+		return dberr.Explain(err, "look for open model calls of execution %d", executionID)
+	}
+	for _, r := range rows {
+		if err := s.giveUp(ctx, r.ID, r.Tries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveUp releases what one call holds unless something has happened to it. It
+// does not count as the end of the try, whose usage may still come.
+func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		call, err := db.New(tx).LockCall(ctx, id)
+		if err != nil || call.Status != rowconv.CallReserved || call.Tries != tries {
+			return err
+		}
+		q, batch, err := book(ctx, tx, call, contract.Usage{}, true)
+		if err != nil {
+			return err
+		}
+		batch.queue(q.DropCall(ctx, db.DropCallParams{
+			ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call was never finished",
+		}))
+		return batch.flush(ctx)
+	})
+	return dberr.Explain(err, "give up model call %d", id)
+}
+
+// book locks the budgets of a call that is locked and queues what changes in
+// them: usage is spent and, if release is set, what the call holds is free.
+func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *batch, error) {
+	scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
+	if err != nil {
+		return nil, nil, err
+	}
+	var tokens, micros int64
+	if release {
+		tokens, micros = -call.ReservedTokens, -call.ReservedMicros
+	}
+	kinds, keys := split(scopes)
+	q, batch := newBatch(tx)
+	batch.queue(
+		q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}),
+		q.AddToBudgets(ctx, addition(scopes, usage.Tokens(), usage.MicroUSD, tokens, micros)),
+	)
+	return q, batch, nil
+}
+
+func late(id CallID, usage contract.Usage) db.BookLateCallParams {
+	return db.BookLateCallParams{
+		ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD,
+	}
+}
+
+// Answer returns the stored answer of a model call, or ErrNotFound while there
+// is none.
+func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.RawMessage, error) {
+	answer, err := s.q.AnswerOfTurn(ctx, db.AnswerOfTurnParams{ExecutionID: executionID, Turn: int32(turn)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, dberr.NotFound("execution %d has no answer for turn %d", executionID, turn)
+	}
+	return answer, dberr.Explain(err, "read the answer to turn %d of execution %d", turn, executionID)
+}
+
+// Usage returns what the model calls of a run have used so far.
+func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) {
+	row, err := s.q.Usage(ctx, runID)
+	if err != nil {
+		return contract.Usage{}, dberr.Explain(err, "add up the model calls of run %d", runID)
+	}
+	return contract.Usage{
+		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
+	}, nil
+}
+
+// ModelCalls returns the model calls of a run in the order in which they were
+// first reserved.
+func (s *Store) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
+	rows, err := s.q.ModelCalls(ctx, runID)
+	return rowconv.Convert(rows, modelCallOf), dberr.Explain(err, "read the model calls of run %d", runID)
+}
+
+// ModelCall returns a model call of a run, or ErrNotFound.
+func (s *Store) ModelCall(ctx context.Context, runID, id int64) (ModelCall, error) {
+	r, err := s.q.CallOfRun(ctx, db.CallOfRunParams{ID: id, RunID: runID})
+	return modelCallOf(r), dberr.Explain(err, "read model call %d of run %d", id, runID)
+}
+
+func modelCallOf(r db.ModelCall) ModelCall {
+	call := ModelCall{
+		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step,
+		Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Status: r.Status,
+		Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
+		Usage:     contract.Usage{PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
+		LatencyMS: r.LatencyMs, Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
+	if r.Status == rowconv.CallDone {
+		call.Usage.Calls = 1
+	}
+	return call
+}
+
+// Budget is the state of a budget.
+type Budget struct {
+	Kind           ScopeKind `json:"kind"`
+	Key            string    `json:"key"`
+	SpentTokens    int64     `json:"spent_tokens"`
+	SpentMicros    int64     `json:"spent_micros"`
+	ReservedTokens int64     `json:"reserved_tokens"`
+	ReservedMicros int64     `json:"reserved_micros"`
+	Warned         bool      `json:"warned"`
+}
+
+// Budget returns what a budget has spent and holds; nothing if it was never used.
+func (s *Store) Budget(ctx context.Context, kind ScopeKind, key string) (Budget, error) {
+	row, err := s.q.Budget(ctx, db.BudgetParams{ScopeKind: string(kind), ScopeKey: key})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Budget{Kind: kind, Key: key}, nil
+	}
+	return Budget{
+		Kind: kind, Key: key, SpentTokens: row.SpentTokens, SpentMicros: row.SpentMicros,
+		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Warned: row.Warned,
+	}, dberr.Explain(err, "read the budget of %s %s", kind, key)
+}

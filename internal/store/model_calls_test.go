@@ -1,0 +1,367 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+// reservation is one of 100 tokens and 10 millionths, for a run of 1000 tokens.
+func reservation(execution contract.ExecutionRef, turn int) store.Reservation {
+	return store.Reservation{
+		Execution: execution, Turn: turn, Provider: "scripted", Model: "m", PromptVersion: "v1", Tokens: 100, MicroUSD: 10,
+		Scopes: []store.Scope{store.RunScope(execution.RunID, contract.RunBudget{Tokens: 1000})},
+	}
+}
+
+func used(tokens int64) contract.Usage {
+	return contract.Usage{PromptTokens: tokens - 1, CompletionTokens: 1, MicroUSD: tokens / 10}
+}
+
+func (b *bundle) requireBudget(tb testing.TB, spent, reserved int64) {
+	tb.Helper()
+	budget, err := b.Budget(tb.Context(), store.ScopeRun, "1")
+	require.NoError(tb, err)
+	require.Equal(tb, []int64{spent, reserved}, []int64{budget.SpentTokens, budget.ReservedTokens}, "spent and reserved tokens")
+}
+
+func TestParallelReservationsOvershootByNoMoreThanCallsInFlight(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const workers, limit, estimate, cost = 20, 1000, 100, 130 // each call costs more than was thought
+	var g errgroup.Group
+	for w := range workers {
+		execution := b.begin(t, contract.PhaseBuilder, string(rune('a'+w)))
+		g.Go(func() error {
+			for turn := 1; ; {
+				r := reservation(execution, turn)
+				r.Scopes = append(r.Scopes, store.DayScope(time.Now(), 0, 0), store.Scope{Kind: store.ScopeTenant, Key: "local"})
+				reserved, err := b.ReserveCall(t.Context(), r)
+				switch {
+				case errors.Is(err, store.ErrBudgetBusy):
+					continue
+				case fault.Is(err, contract.CodeBudgetExceeded):
+					return nil
+				case err != nil:
+					return err
+				}
+				if err := b.SettleCall(t.Context(), reserved.ID, used(cost), 0, raw(`{}`), nil); err != nil {
+					return err
+				}
+				turn++
+			}
+		})
+	}
+	require.NoError(t, g.Wait())
+	budget, err := b.Budget(t.Context(), store.ScopeRun, "1")
+	require.NoError(t, err)
+	require.Zero(t, budget.ReservedTokens)
+	require.GreaterOrEqual(t, budget.SpentTokens, int64(limit))
+	require.LessOrEqual(t, budget.SpentTokens, int64(limit+limit/estimate*(cost-estimate)+cost), "by the error of the estimates and one call")
+	usage, err := b.Usage(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, budget.SpentTokens, usage.Tokens(), "what is booked is what was served")
+	tenant, err := b.Budget(t.Context(), store.ScopeTenant, "local")
+	require.NoError(t, err)
+	require.Equal(t, budget.SpentTokens, tenant.SpentTokens)
+	require.Equal(t, budget.SpentMicros, tenant.SpentMicros)
+}
+
+func TestTakenOverReservationIsNotDoubled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	first, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, first.ID.Try)
+	r := reservation(execution, 1)
+	r.Tokens = 150
+	r.Scopes = append(r.Scopes, store.DayScope(time.Now(), 0, 0)) // a day may begin in between
+	second, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, store.CallID{Call: first.ID.Call, Try: 2}, second.ID)
+	b.requireBudget(t, 0, 150)
+
+	// The first worker was only slow. Both calls cost money, one answer counts.
+	messages := func(text string) []store.Message {
+		return []store.Message{{Role: "assistant", Content: raw("%q", text)}}
+	}
+	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), messages("first")))
+	b.requireBudget(t, 40, 0)
+	err = b.SettleCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), messages("second"))
+	require.ErrorIs(t, err, store.ErrSuperseded)
+	require.ErrorIs(t, b.SettleCall(t.Context(), second.ID, used(50), time.Second, raw(`"second"`), nil), store.ErrSuperseded, "a repeat hears the same")
+	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(40), time.Second, raw(`"first"`), nil))
+	b.requireBudget(t, 90, 0)
+	done, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	require.Equal(t, `"first"`, string(done.Answer.Answer))
+	conversation, err := b.Conversation(t.Context(), execution.ID)
+	require.NoError(t, err)
+	require.Len(t, conversation, 1)
+	require.Equal(t, `"first"`, string(conversation[0].Content))
+}
+
+func TestSettledTwiceIsSettledOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	reserved, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	b.requireBudget(t, 0, 100)
+	var g errgroup.Group
+	for range 20 {
+		g.Go(func() error {
+			return b.SettleCall(t.Context(), reserved.ID, used(60), 1500*time.Millisecond, raw(`{"text":"hi"}`),
+				[]store.Message{{Role: "assistant", Content: raw(`"hi"`)}, {Role: "user", Content: raw(`"go on"`)}})
+		})
+	}
+	require.NoError(t, g.Wait())
+	b.requireBudget(t, 60, 0)
+	transcript, err := b.Transcript(t.Context(), execution.ID)
+	require.NoError(t, err)
+	require.Len(t, transcript, 2)
+	require.Equal(t, []int{1, 1}, []int{transcript[1].Turn, transcript[1].Position})
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	require.Equal(t, "done", calls[0].Status)
+	require.EqualValues(t, 1500, calls[0].LatencyMS)
+	require.NotNil(t, calls[0].FinishedAt)
+
+	again, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	require.Equal(t, &store.StoredAnswer{Answer: raw(`{"text": "hi"}`), Usage: contract.Usage{Calls: 1, PromptTokens: 59, CompletionTokens: 1, MicroUSD: 6}}, again.Answer)
+	b.requireBudget(t, 60, 0)
+}
+
+func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	first, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	failure := &contract.Failure{Class: contract.ClassLLM, Code: contract.CodeTruncated, Message: "cut"}
+	for range 2 {
+		require.NoError(t, b.FailCall(t.Context(), first.ID, failure, used(20)))
+		b.requireBudget(t, 20, 0)
+	}
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, "failed", calls[0].Status)
+	require.Equal(t, failure, calls[0].Failure)
+	second, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	b.requireBudget(t, 20, 100)
+	require.NoError(t, b.FailCall(t.Context(), first.ID, failure, used(20)), "a late repeat")
+	b.requireBudget(t, 20, 100)
+	require.NoError(t, b.SettleCall(t.Context(), second.ID, used(30), 0, raw(`{}`), nil))
+	require.NoError(t, b.FailCall(t.Context(), second.ID, failure, used(30)), "settled is settled")
+	b.requireBudget(t, 50, 0)
+	usage, err := b.Usage(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 48, CompletionTokens: 2, MicroUSD: 5}, usage, "the failed try was paid for too")
+}
+
+func TestABudgetThatAPipelineUsedUpIsNotToldAsThatOfARunNobodyKnows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.spawn(t, "o")
+	opened, err := b.Record(t.Context(), pipelineSource(p), contract.Record{
+		RunID: p.RunID, Seq: 1, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentAlpha},
+	})
+	require.NoError(t, err)
+	r := reservation(opened.Execution, 1)
+	r.Tokens = 5000
+	first, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err)
+	require.Contains(t, first.Warning, "the budget of this pipeline and those that recover it is nearly used up")
+	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(1200), 0, raw(`{}`), nil))
+	r.Turn = 2
+	_, err = b.ReserveCall(t.Context(), r)
+	require.ErrorContains(t, err, "the budget of this pipeline and those that recover it is used up: 1200 tokens of 1000 tokens spent; raise execution.run.tokens and spawn the pipeline again")
+}
+
+func TestBudgetThatIsUsedUpNamesTheSettingToRaise(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	r := reservation(execution, 1)
+	r.Tokens, r.MicroUSD = 5000, 5
+	r.Scopes[0].LimitMicros = 3_000_000
+	first, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err, "the last call may overshoot by itself")
+	require.True(t, first.Warned)
+	require.Contains(t, first.Warning, "5000 tokens of 1000 tokens")
+
+	_, err = b.ReserveCall(t.Context(), reservation(execution, 2))
+	require.ErrorIs(t, err, store.ErrBudgetBusy, "the call in flight may cost less")
+	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
+	require.NoError(t, b.SettleCall(t.Context(), first.ID, used(10), 0, raw(`{}`), nil))
+	second, err := b.ReserveCall(t.Context(), reservation(execution, 2))
+	require.NoError(t, err, "it did")
+	require.False(t, second.Warned, "a budget warns once")
+	events, err := b.Events(t.Context(), b.First.ID, 0, 100)
+	require.NoError(t, err)
+	events = slices.DeleteFunc(events, func(e contract.Event) bool { return e.Type != contract.EventBudgetWarning })
+	require.Len(t, events, 1)
+	require.Contains(t, string(events[0].Payload), "5000 tokens of 1000 tokens")
+	require.NoError(t, b.SettleCall(t.Context(), second.ID, contract.Usage{PromptTokens: 10, MicroUSD: 4_200_000}, 0, raw(`{}`), nil))
+
+	_, err = b.ReserveCall(t.Context(), reservation(execution, 3))
+	require.NoError(t, err, "this one has no limit of money")
+	r.Turn = 4
+	_, err = b.ReserveCall(t.Context(), r)
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
+	require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
+	require.ErrorContains(t, err, "the budget of run 1 is used up: 4.2000 USD of 3.0000 USD spent; raise execution.run.cost_usd")
+	r.Turn, r.Scopes = 5, []store.Scope{store.DayScope(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), 1, 0)}
+	reserved, err := b.ReserveCall(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(2), 0, raw(`{}`), nil))
+	r.Turn = 6
+	_, err = b.ReserveCall(t.Context(), r)
+	require.ErrorContains(t, err, "the day 2026-01-02 is used up: 2 tokens of 1 tokens spent; raise models.budgets.day_tokens")
+	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Len(t, calls, 4, "what was refused leaves nothing behind")
+}
+
+func TestWhatAModelIsToldBeforeATurnIsKeptWithTheReservationAndStays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
+	telling := func(execution contract.ExecutionRef, text string) store.Reservation {
+		r := reservation(execution, 2)
+		r.Told = []store.Message{{Role: "user", Content: raw("%q", text)}}
+		return r
+	}
+	for _, text := range []string{"news", "other news"} { // the second try is of another worker
+		_, err := b.ReserveCall(t.Context(), telling(one, text))
+		require.NoError(t, err)
+	}
+	all, err := b.Transcript(t.Context(), one.ID)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.JSONEq(t, `"news"`, string(all[0].Content))
+	require.True(t, all[0].ToldBefore(2))
+	require.False(t, all[0].ToldBefore(1))
+	require.False(t, all[0].ToldBefore(3))
+
+	full := telling(two, "news")
+	full.Tokens = 5000
+	_, err = b.ReserveCall(t.Context(), full)
+	require.ErrorIs(t, err, store.ErrBudgetBusy)
+	all, err = b.Transcript(t.Context(), two.ID)
+	require.NoError(t, err)
+	require.Empty(t, all, "a call that may not be made tells nothing")
+}
+
+func TestRefusedTakeoverGivesTheOldReservationBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
+	dead, err := b.ReserveCall(t.Context(), reservation(one, 1))
+	require.NoError(t, err)
+	other, err := b.ReserveCall(t.Context(), reservation(two, 1))
+	require.NoError(t, err)
+	require.NoError(t, b.SettleCall(t.Context(), other.ID, used(1000), 0, raw(`{}`), nil))
+	_, err = b.ReserveCall(t.Context(), reservation(one, 1))
+	require.True(t, fault.Is(err, contract.CodeBudgetExceeded))
+	b.requireBudget(t, 1000, 0)
+	require.NoError(t, b.SettleCall(t.Context(), dead.ID, used(70), 0, raw(`{}`), nil), "it was alive after all")
+	b.requireBudget(t, 1070, 0)
+}
+
+func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ended, lost := b.begin(t, contract.PhaseBuilder, "ended"), b.begin(t, contract.PhaseBuilder, "lost")
+	call, err := b.ReserveCall(t.Context(), reservation(ended, 1))
+	require.NoError(t, err)
+	_, err = b.ReserveCall(t.Context(), reservation(lost, 1))
+	require.NoError(t, err)
+	b.requireBudget(t, 0, 200)
+	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: ended.ID, Status: contract.ExecutionCancelled}})
+	b.requireBudget(t, 0, 100)
+	n, err := b.GiveUpCalls(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = b.GiveUpCalls(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	b.requireBudget(t, 0, 0)
+	require.NoError(t, b.SettleCall(t.Context(), call.ID, used(30), 0, raw(`{}`), nil), "it is paid for all the same")
+	b.requireBudget(t, 30, 0)
+}
+
+func TestAnExecutionThatEndsSaysWhatWasPaidInIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhasePlanner, "alpha")
+	for turn := 1; turn <= 3; turn++ {
+		reserved, err := b.ReserveCall(t.Context(), reservation(execution, turn))
+		require.NoError(t, err)
+		if turn < 3 { // the last one is cancelled
+			require.NoError(t, b.SettleCall(t.Context(), reserved.ID, used(40), 0, raw(`{}`), nil))
+		}
+	}
+	end := contract.Record{RunID: b.First.ID, Seq: 2, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCancelled}}
+	for range 2 {
+		ended, err := b.Record(t.Context(), b.Source(), end)
+		require.NoError(t, err)
+		require.Equal(t, contract.Usage{Calls: 2, PromptTokens: 78, CompletionTokens: 2, MicroUSD: 8}, ended.Usage)
+	}
+	other, err := b.Record(t.Context(), b.Source(), contract.Record{RunID: b.First.ID, Seq: 3, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Agent: contract.AgentBuilder}})
+	require.NoError(t, err)
+	require.Zero(t, other.Usage)
+}
+
+func TestTakeoversAndSettlementsInAnyOrderKeepTheBooks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	var g errgroup.Group
+	for range 16 {
+		g.Go(func() error {
+			for turn := 1; turn <= 5; turn++ {
+				r := reservation(execution, turn)
+				r.Scopes[0].LimitTokens = 0
+				r.Scopes = append([]store.Scope{{Kind: store.ScopeTenant, Key: "local"}}, r.Scopes...)
+				reserved, err := b.ReserveCall(t.Context(), r)
+				if err != nil {
+					return err
+				}
+				if reserved.Answer != nil {
+					continue
+				}
+				err = b.SettleCall(t.Context(), reserved.ID, used(10), 0, raw(`{}`), nil)
+				if err != nil && !errors.Is(err, store.ErrSuperseded) {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	usage, err := b.Usage(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, 5, usage.Calls)
+	b.requireBudget(t, usage.Tokens(), 0)
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
+		var booked int64
+		require.NoError(t, conn.QueryRow(ctx, "SELECT 10 * sum(cardinality(settled)) FROM orchestrator_model_calls").Scan(&booked))
+		require.Equal(t, booked, usage.Tokens(), "every try that was settled is booked, each once")
+	})
+}

@@ -1,0 +1,101 @@
+package views
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+)
+
+// Agent is a worker's agent as it last reported itself, and as its silence since
+// then shows it.
+type Agent struct {
+	Name          string          `json:"name" doc:"unique: builder@host:1234:3f9a"`
+	Type          string          `json:"type" doc:"its role: builder"`
+	Version       string          `json:"version"`
+	HealthStatus  contract.Health `json:"health_status" doc:"healthy, degraded, unknown, unhealthy or offline"`
+	Detail        string          `json:"detail,omitempty" doc:"why it is not healthy"`
+	CPUUsage      float64         `json:"cpu_usage" doc:"cores that its process uses, with all its agents"`
+	MemoryUsage   int64           `json:"memory_usage" doc:"bytes that its process uses, with all its agents"`
+	LastHeartbeat *time.Time      `json:"last_heartbeat"`
+	Silent        float64         `json:"silent_seconds" doc:"time since its last heartbeat"`
+	Worker        string          `json:"worker" doc:"its process: host:1234:3f9a"`
+	Work          []contract.Work `json:"work" doc:"what it works on; empty for one that is silent"`
+	TasksDone     int64           `json:"tasks_done" doc:"activities that it carried out since it started"`
+	TasksFailed   int64           `json:"tasks_failed" doc:"activities that failed since it started"`
+	StartedAt     *time.Time      `json:"started_at"`
+}
+
+// mostAgents is how many agents are shown, those that are not offline first, and
+// of each role as many.
+const mostAgents = 1000
+
+// Agents returns the agents that reported themselves, those that are offline
+// last. Whether they are well is decided now, by the database's clock.
+func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
+	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedBeats, Most: mostAgents})
+	if err != nil {
+		return nil, dberr.Explain(err, "read the agents")
+	}
+	agents := make([]Agent, len(rows))
+	for i, r := range rows {
+		agents[i] = Agent{
+			Name: r.Name, Type: r.Type, Version: r.Version, HealthStatus: contract.Health(r.Health), Detail: r.Detail, CPUUsage: r.CpuUsage,
+			MemoryUsage: r.MemoryUsage, LastHeartbeat: r.LastHeartbeat, Silent: r.Silent, Worker: r.Worker,
+			TasksDone: r.TasksDone, TasksFailed: r.TasksFailed, StartedAt: r.StartedAt,
+		}
+		if err := json.Unmarshal(r.Work, &agents[i].Work); err != nil {
+			return nil, fmt.Errorf("read what agent %s works on: %w", r.Name, err)
+		}
+	}
+	return agents, nil
+}
+
+// Unfinished is what is not over.
+type Unfinished struct {
+	Runs          map[contract.Status]int64 // by status; those without runs are 0
+	Interventions int64                     // that wait for a person
+
+	Pipelines map[contract.PipelineStatus]int64 // by status; those without pipelines are 0
+	Waiting   int64                             // pipelines that wait for a person
+}
+
+// Unfinished counts what is not over.
+func (v *Views) Unfinished(ctx context.Context) (Unfinished, error) {
+	out := Unfinished{Runs: map[contract.Status]int64{}}
+	for _, status := range contract.Statuses() {
+		if !status.Terminal() {
+			out.Runs[status] = 0
+		}
+	}
+	rows, err := v.q.UnfinishedRuns(ctx)
+	if err != nil {
+		return out, dberr.Explain(err, "count the runs that are not over")
+	}
+	for _, r := range rows {
+		out.Runs[contract.Status(r.Status)] = r.Runs
+	}
+	if out.Interventions, err = v.q.CountInterventions(ctx); err != nil {
+		return out, dberr.Explain(err, "count what waits for a person")
+	}
+	return out, v.unfinishedPipelines(ctx, &out)
+}
+
+func (v *Views) unfinishedPipelines(ctx context.Context, out *Unfinished) error {
+	out.Pipelines = map[contract.PipelineStatus]int64{}
+	for _, status := range contract.PipelineStatuses() {
+		if !status.Terminal() {
+			out.Pipelines[status] = 0
+		}
+	}
+	rows, err := v.q.UnfinishedPipelines(ctx)
+	for _, r := range rows {
+		out.Pipelines[contract.PipelineStatus(r.Status)] = r.Pipelines
+		out.Waiting += r.Waiting
+	}
+	return dberr.Explain(err, "count the pipelines that are not over")
+}

@@ -1,0 +1,88 @@
+package views
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// MadeArtifact is an artifact with what made it.
+type MadeArtifact struct {
+	contract.Artifact
+	Phase   contract.Phase
+	Step    string
+	Attempt int
+	Agent   contract.Agent
+}
+
+// ArtifactFilter selects artifacts of a run. What is zero selects all.
+type ArtifactFilter struct {
+	Type  contract.ArtifactType
+	Phase contract.Phase
+	Text  string // in the name, whatever the case
+	After int64  // the last one that is known
+	Limit int    // default and most 1000
+}
+
+// ArtifactsOf returns artifacts of a run with what made them, in the order in
+// which they came.
+func (v *Views) ArtifactsOf(ctx context.Context, runID int64, f ArtifactFilter) ([]MadeArtifact, error) {
+	rows, err := v.lists.ArtifactsOf(ctx, db.ArtifactsOfParams{
+		RunID: runID, AfterID: f.After, Type: string(f.Type), Phase: string(f.Phase), Text: f.Text, Most: rowconv.Limit(f.Limit, 1000),
+	})
+	return rowconv.Convert(rows, func(r db.ArtifactsOfRow) MadeArtifact { return madeOf(runID, r) }), dberr.Explain(err, "read artifacts of run %d", runID)
+}
+
+func madeOf(runID int64, r db.ArtifactsOfRow) MadeArtifact {
+	return MadeArtifact{
+		Artifact: contract.Artifact{
+			ID: r.ID, RunID: runID, ExecutionID: r.ExecutionID, Name: r.Name, Type: contract.ArtifactType(r.Type), Size: r.Size, Digest: r.Hash, CreatedAt: r.CreatedAt,
+		},
+		Phase: contract.Phase(r.Phase), Step: r.Step, Attempt: int(r.Attempt), Agent: contract.Agent(r.Agent),
+	}
+}
+
+// Artifact returns an artifact of a run, and the numbers of those before and
+// after it, 0 for none. It is ErrNotFound that the run has none of that number.
+func (v *Views) Artifact(ctx context.Context, runID, id int64) (a MadeArtifact, before, after int64, err error) {
+	r, err := v.q.ArtifactOf(ctx, db.ArtifactOfParams{RunID: runID, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return a, 0, 0, dberr.NotFound("run %d has no artifact %d", runID, id)
+	}
+	a = madeOf(runID, db.ArtifactsOfRow{
+		ID: r.ID, ExecutionID: r.ExecutionID, Name: r.Name, Type: r.Type, Size: r.Size, Hash: r.Hash, CreatedAt: r.CreatedAt,
+		Phase: r.Phase, Step: r.Step, Attempt: r.Attempt, Agent: r.Agent,
+	})
+	return a, r.Before, r.After, dberr.Explain(err, "read artifact %d of run %d", id, runID)
+}
+
+// ArtifactNamed returns the artifact of a run, or of the row that carries
+// pipelines, that has a name, or ErrNotFound.
+func (v *Views) ArtifactNamed(ctx context.Context, runID int64, name string) (contract.Artifact, error) {
+	row, err := v.q.ArtifactNamed(ctx, db.ArtifactNamedParams{RunID: runID, Name: rowconv.Text(name)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return contract.Artifact{}, dberr.NotFound("run %d has no artifact %q", runID, name)
+	}
+	return rowconv.Artifact(db.ArtifactsRow(row)), dberr.Explain(err, "read artifact %q of run %d", name, runID)
+}
+
+// ArtifactsOfExecution returns the files that one execution of a run left, at
+// most as many as given.
+func (v *Views) ArtifactsOfExecution(ctx context.Context, runID, executionID int64, most int) ([]contract.Artifact, error) {
+	rows, err := v.q.ArtifactsOfExecution(ctx, db.ArtifactsOfExecutionParams{RunID: runID, ExecutionID: &executionID, Most: int32(most)})
+	return rowconv.Convert(rows, func(r db.ArtifactsOfExecutionRow) contract.Artifact { return rowconv.Artifact(db.ArtifactsRow(r)) }),
+		dberr.Explain(err, "read the artifacts of execution %d", executionID)
+}
+
+// Patches returns the patches among a run's artifacts.
+func (v *Views) Patches(ctx context.Context, runID int64) ([]contract.Artifact, error) {
+	rows, err := v.q.Patches(ctx, runID)
+	return rowconv.Convert(rows, func(r db.PatchesRow) contract.Artifact { return rowconv.Artifact(db.ArtifactsRow(r)) }),
+		dberr.Explain(err, "read the patches of run %d", runID)
+}

@@ -1,0 +1,59 @@
+package views
+
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+)
+
+// Card is what a list shows of a run beside its row.
+type Card struct {
+	Steps     int                  `json:"steps"`      // of the plan that counts
+	StepsDone int                  `json:"steps_done"` // whose latest execution went through
+	Tests     contract.TestSummary `json:"tests"`      // of the latest verification
+	Heals     int                  `json:"heals"`
+	Tokens    int64                `json:"tokens"`    // spent
+	MicroUSD  int64                `json:"micro_usd"` // spent, in millionths of a US dollar
+}
+
+// Cards returns the cards of runs. A run that does not exist has none.
+func (v *Views) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) {
+	rows, err := v.q.RunCards(ctx, ids)
+	if err != nil {
+		return nil, dberr.Explain(err, "read what came of %d runs", len(ids))
+	}
+	cards := make(map[int64]Card, len(rows))
+	for _, r := range rows {
+		cards[r.ID] = Card{
+			Steps: int(r.Steps), StepsDone: int(r.StepsDone), Heals: int(r.Heals), Tokens: r.Tokens, MicroUSD: r.Micros,
+			Tests: contract.TestSummary{Passed: int(r.Passed), Failed: int(r.Failed), Skipped: int(r.Skipped), Flaky: int(r.Flaky)},
+		}
+	}
+	return cards, nil
+}
+
+// Projects returns the projects that have runs, at most as many as given.
+func (v *Views) Projects(ctx context.Context, most int) ([]string, error) {
+	names, err := v.q.Projects(ctx, int32(most))
+	return names, dberr.Explain(err, "read the projects")
+}
+
+// Counts is how much there is of a run.
+type Counts struct {
+	Findings  int // that are not resolved
+	Artifacts int
+}
+
+// Counts returns how much there is of a run.
+func (v *Views) Counts(ctx context.Context, runID int64) (Counts, error) {
+	row, err := v.q.RunCounts(ctx, runID)
+	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count what run %d has", runID)
+}
+
+// Neighbour returns the run of the same project that came before a run; of the
+// first one that after it; 0 where there is no other.
+func (v *Views) Neighbour(ctx context.Context, runID int64) (int64, error) {
+	id, err := v.q.NeighbourRun(ctx, runID)
+	return id, dberr.OfRun(err, runID, "look for a run beside run %d", runID)
+}

@@ -1,0 +1,89 @@
+package views
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+)
+
+// Outputs are what a run's phases last gave, as JSON; nil: nothing yet.
+type Outputs struct {
+	Planner, Builder, Tester, Releaser json.RawMessage
+}
+
+// Outputs returns what a run's phases last gave.
+func (v *Views) Outputs(ctx context.Context, runID int64) (Outputs, error) {
+	row, err := v.q.RunOutputs(ctx, runID)
+	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, dberr.OfRun(err, runID, "read the outputs of run %d", runID)
+}
+
+// outputs completes what phases put out with what lies in tables of its own:
+// the plan, the test cases and the names of the tester's artifacts.
+func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
+	plan, err := v.store.Plan(ctx, d.ID)
+	switch {
+	case err == nil:
+		if d.PlannerOutput, err = with(d.PlannerOutput, map[string]any{"plan": plan}); err != nil {
+			return err
+		}
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	result, ran, err := v.testResult(ctx, d)
+	if err != nil || !ran {
+		return err
+	}
+	d.TesterOutput, err = with(d.TesterOutput, map[string]any{"summary": result.Summary, "results": result.Results, "artifacts": result.Artifacts})
+	return err
+}
+
+// testResult sums up the last execution of the tester. It reports false while
+// there is none.
+func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestResult, bool, error) {
+	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
+	var last int64
+	for _, e := range d.Executions {
+		if e.Phase == contract.PhaseTester && e.Step == "" {
+			last = e.ID
+		}
+	}
+	if last == 0 {
+		return out, false, nil
+	}
+	checks, err := v.store.Checks(ctx, last)
+	if err != nil {
+		return out, false, err
+	}
+	for _, c := range checks {
+		if !c.Result.Counts() {
+			continue
+		}
+		out.Summary = out.Summary.Add(c.Result.Summary)
+		out.Results = append(out.Results, c.Cases...)
+	}
+	for _, a := range d.Artifacts {
+		if a.ExecutionID == last && strings.HasPrefix(a.Name, "tester/") {
+			out.Artifacts = append(out.Artifacts, a.Name)
+		}
+	}
+	return out, true, nil
+}
+
+// with adds keys to a JSON object, which may be missing.
+func with(doc json.RawMessage, more map[string]any) (json.RawMessage, error) {
+	all := map[string]any{}
+	if len(doc) > 0 && string(doc) != "null" {
+		if err := json.Unmarshal(doc, &all); err != nil {
+			return doc, err
+		}
+	}
+	for k, v := range more {
+		all[k] = v
+	}
+	return json.Marshal(all)
+}

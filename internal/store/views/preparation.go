@@ -1,0 +1,163 @@
+package views
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// PreparationState is how far a run's environment or baseline is.
+type PreparationState string
+
+// The states of an environment or a baseline.
+const (
+	PreparationRunning PreparationState = "running"
+	PreparationReady   PreparationState = "ready"
+	PreparationFailed  PreparationState = "failed"
+)
+
+// RunEnvironment is what became of the environment of a run's base commit.
+type RunEnvironment struct {
+	State      PreparationState  `json:"state" enum:"running,ready,failed"`
+	Digest     string            `json:"digest" doc:"empty: there is none, or none yet"`
+	Kept       bool              `json:"kept" doc:"it was there already"`
+	Bytes      int64             `json:"bytes" doc:"on disk, unpacked"`
+	Files      int64             `json:"files"`
+	DurationMS int64             `json:"duration_ms" doc:"of the set-up, or of fetching what was kept"`
+	Summary    string            `json:"summary" doc:"what was set up, such as: go, node (pnpm)"`
+	Missing    []string          `json:"missing,omitempty" doc:"tools that the repository asks for and the worker lacks"`
+	SetupID    int64             `json:"setup_id,omitempty" doc:"the stored setup that it was made by"`
+	Failure    *contract.Failure `json:"failure,omitempty" doc:"why it failed; absent where the run ended before"`
+	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
+}
+
+// RunBaseline is what the project's own checks came to on a run's base commit.
+type RunBaseline struct {
+	State       PreparationState `json:"state" enum:"running,ready,failed"`
+	Key         string           `json:"key"`
+	Passed      int              `json:"passed"`
+	Failed      int              `json:"failed"`
+	Skipped     int              `json:"skipped"`
+	Red         []string         `json:"red,omitempty" doc:"names of the checks that fail"`
+	Unavailable []string         `json:"unavailable,omitempty" doc:"checks that could not start, with the reason"`
+	DurationMS  int64            `json:"duration_ms" doc:"of all checks, as they ran"`
+	Advice      string           `json:"advice,omitempty" doc:"what a person can do about checks that could not start"`
+
+	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not be carried out; absent where the run ended before"`
+}
+
+// Preparation is what a run had before its first phase; a part is nil where it
+// has none.
+type Preparation struct {
+	Environment *RunEnvironment `json:"environment,omitempty"`
+	Baseline    *RunBaseline    `json:"baseline,omitempty"`
+}
+
+// preparationEvents bounds how many events of a run's preparation are read. Each
+// try of a person adds at most five.
+const preparationEvents = 1000
+
+// PreparationEvents returns the events of a run's environment and baseline, in
+// order.
+func (v *Views) PreparationEvents(ctx context.Context, runID int64) ([]contract.Event, error) {
+	rows, err := v.q.EventsOf(ctx, db.EventsOfParams{RunID: runID, Most: preparationEvents, Types: []string{
+		string(contract.EventEnvironmentStarted), string(contract.EventEnvironmentReady), string(contract.EventEnvironmentError),
+		string(contract.EventBaselineStarted), string(contract.EventBaselineReady),
+	}})
+	return rowconv.Convert(rows, func(r db.EventsOfRow) contract.Event {
+		return contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: r.CreatedAt}
+	}), dberr.Explain(err, "read the events of run %d", runID)
+}
+
+// Preparation returns what became of a run's environment and baseline.
+func (v *Views) Preparation(ctx context.Context, run store.Run) (Preparation, error) {
+	events, err := v.PreparationEvents(ctx, run.ID)
+	p := PreparationOf(events, run.Status.Terminal())
+	if p.Environment != nil {
+		p.Environment.SetupID = run.SetupID
+	}
+	return p, err
+}
+
+// PreparationOf reads what events say of a run's environment and baseline. The
+// last ones count; others are passed over. What still runs when the run has ended
+// failed with it.
+func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
+	for _, e := range events {
+		switch e.Type {
+		case contract.EventEnvironmentStarted:
+			p = Preparation{Environment: &RunEnvironment{State: PreparationRunning}}
+		case contract.EventEnvironmentReady:
+			var payload struct {
+				Digest string `json:"environment"`
+			}
+			p.Environment = &RunEnvironment{}
+			readPayload(e, &payload)
+			readPayload(e, p.Environment)
+			p.Environment.State, p.Environment.Digest = PreparationReady, payload.Digest
+		case contract.EventEnvironmentError:
+			p.fail(e)
+		case contract.EventBaselineStarted:
+			p.Baseline = &RunBaseline{State: PreparationRunning}
+		case contract.EventBaselineReady:
+			var payload struct {
+				Summary contract.TestSummary `json:"summary"`
+				Key     string               `json:"baseline"`
+			}
+			p.Baseline = &RunBaseline{}
+			readPayload(e, &payload)
+			readPayload(e, p.Baseline)
+			p.Baseline.State, p.Baseline.Key = PreparationReady, payload.Key
+			p.Baseline.Passed, p.Baseline.Failed, p.Baseline.Skipped = payload.Summary.Passed, payload.Summary.Failed, payload.Summary.Skipped
+		default: // of something else
+		}
+	}
+	if ended {
+		p.end()
+	}
+	return p
+}
+
+// fail reads an event of a failure. Once the environment is ready, it is one of the
+// baseline, which has no such event of its own.
+func (p *Preparation) fail(e contract.Event) {
+	if p.Environment != nil && p.Environment.State == PreparationReady {
+		p.Baseline = &RunBaseline{State: PreparationFailed, Failure: failureIn(e)}
+		return
+	}
+	p.Environment = &RunEnvironment{}
+	readPayload(e, p.Environment)
+	p.Environment.State, p.Environment.Failure = PreparationFailed, failureIn(e)
+}
+
+// end says of what still runs that it failed, as its run has ended.
+func (p *Preparation) end() {
+	if p.Environment != nil && p.Environment.State == PreparationRunning {
+		p.Environment.State = PreparationFailed
+	}
+	if p.Baseline != nil && p.Baseline.State == PreparationRunning {
+		p.Baseline.State = PreparationFailed
+	}
+}
+
+// failureIn reads why something failed, of an event that says so.
+func failureIn(e contract.Event) *contract.Failure {
+	var payload struct {
+		Code contract.Code `json:"error_code"`
+	}
+	failure := &contract.Failure{}
+	readPayload(e, &payload)
+	readPayload(e, failure)
+	failure.Code = payload.Code
+	return failure
+}
+
+// readPayload reads what an event says; what is of another kind is left out.
+func readPayload(e contract.Event, into any) {
+	_ = json.Unmarshal(e.Payload, into) // written from these very fields
+}

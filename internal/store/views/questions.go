@@ -1,0 +1,98 @@
+package views
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// Question is what a run asks a person: an approval, which has an id, or help,
+// which has the number of its intervention.
+type Question struct {
+	RunID          int64          `json:"runId"`
+	Project        string         `json:"project"`
+	GoalTitle      string         `json:"goal_title"`
+	Phase          contract.Phase `json:"phase"`
+	Kind           string         `json:"kind"` // plan, release, intervention or quota
+	ApprovalID     string         `json:"approval_id,omitempty"`
+	Intervention   int            `json:"intervention,omitempty"`
+	Reason         string         `json:"reason,omitempty"`
+	ActionRequired string         `json:"action_required,omitempty"`
+	Deadline       *time.Time     `json:"deadline"` // unanswered until then is a no
+	Since          time.Time      `json:"since"`
+}
+
+// Questions returns what runs ask people, the next deadline first, at most as
+// many as given; of one run where its number is not 0.
+func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Question, error) {
+	params := db.QuestionsParams{Most: int32(most)}
+	if runID != 0 {
+		params.RunID = &runID
+	}
+	rows, err := v.lists.Questions(ctx, params)
+	return rowconv.Convert(rows, func(r db.QuestionsRow) Question {
+		return Question{
+			RunID: r.ID, Project: r.Project, GoalTitle: r.GoalTitle, Phase: contract.Phase(r.Phase), Kind: r.WaitingFor,
+			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
+			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
+		}
+	}), dberr.Explain(err, "read what waits for people")
+}
+
+// Waiting returns how many runs wait for a person.
+func (v *Views) Waiting(ctx context.Context) (int, error) {
+	n, err := v.q.CountWaiting(ctx)
+	return int(n), dberr.Explain(err, "count what waits for people")
+}
+
+// WaitingPipelines returns how many pipelines wait for a person.
+func (v *Views) WaitingPipelines(ctx context.Context) (int, error) {
+	n, err := v.q.CountWaitingPipelines(ctx)
+	return int(n), dberr.Explain(err, "count the pipelines that wait for a person")
+}
+
+// Intervention is something that a person has to do.
+type Intervention struct {
+	ID             int64          `json:"id"`
+	RunID          int64          `json:"runId"`
+	Number         int            `json:"number"`         // of the run's interventions, from 1; a replay counts on from where it began
+	Kind           string         `json:"kind,omitempty"` // intervention, quota, or the approval that was not given: plan or release
+	Phase          contract.Phase `json:"phase,omitempty"`
+	Reason         string         `json:"reason"`
+	ActionRequired string         `json:"action_required"`
+	Status         string         `json:"status"` // open, resolved or expired
+	Deadline       *time.Time     `json:"deadline"`
+	CreatedAt      time.Time      `json:"created_at"`
+	ResolvedAt     *time.Time     `json:"resolved_at"`
+	ResolvedBy     string         `json:"resolved_by,omitempty"`
+	Answer         string         `json:"answer,omitempty"` // retry or give_up
+	Words          string         `json:"words,omitempty"`  // of who answered
+}
+
+// Interventions returns what a run ever asked people beside approvals, in the
+// order in which it asked. What kind each was is not among it.
+func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention, error) {
+	rows, err := v.q.Interventions(ctx, runID)
+	return rowconv.Convert(rows, func(r db.ManualIntervention) Intervention { return interventionOf(r, "") }),
+		dberr.Explain(err, "read the interventions of run %d", runID)
+}
+
+// OpenInterventions returns what waits for a person over all runs, the oldest
+// first, at most as many as given.
+func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
+	rows, err := v.q.OpenInterventions(ctx, int32(most))
+	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read what waits for a person")
+}
+
+func interventionOf(m db.ManualIntervention, kind string) Intervention {
+	return Intervention{
+		Kind: kind, ID: m.ID, RunID: m.RunID, Number: int(m.Number), Phase: contract.Phase(m.Phase), Reason: m.Reason, ActionRequired: m.ActionRequired,
+		Status: m.Status, Deadline: m.Deadline, CreatedAt: m.CreatedAt, ResolvedAt: m.ResolvedAt, ResolvedBy: m.ResolvedBy,
+		Answer: m.Answer, Words: m.Words,
+	}
+}

@@ -1,0 +1,60 @@
+package views
+
+import (
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// Replayed is a time that a run was done again.
+type Replayed struct {
+	ID          int64
+	Phase       contract.Phase
+	Order       contract.ReplayOrder // without what was kept
+	Kept        []string             // steps whose work was taken over
+	ExecutionID int64                // that it led to; 0: not begun
+	Attempt     int                  // of the phase
+	Status      contract.ExecutionStatus
+	CreatedAt   time.Time
+}
+
+// Replays returns how a run was done again, the last time first, at most as
+// many as given.
+func (v *Views) Replays(ctx context.Context, runID int64, most int) ([]Replayed, error) {
+	rows, err := v.q.ReplaysOf(ctx, db.ReplaysOfParams{RunID: runID, Most: int32(most)})
+	if err != nil {
+		return nil, dberr.Explain(err, "read the replays of run %d", runID)
+	}
+	return rowconv.ConvertAll(rows, func(r db.ReplaysOfRow) (p Replayed, err error) {
+		p = Replayed{
+			ID: r.ID, Phase: contract.Phase(r.Phase), ExecutionID: r.ExecutionID, Attempt: int(r.Attempt), Status: contract.ExecutionStatus(r.Status), CreatedAt: r.CreatedAt,
+		}
+		if p.Order, err = rowconv.Decode[contract.ReplayOrder](r.ReplayOrder); err != nil {
+			return p, err
+		}
+		p.Kept, err = rowconv.Decode[[]string](r.Kept)
+		return p, err
+	})
+}
+
+// Replay marks a replay of a run.
+type Replay struct {
+	ID          int64
+	Phase       contract.Phase
+	Step        string
+	By          string
+	ExecutionID int64 // that it led to; 0: not begun yet
+	At          time.Time
+}
+
+// ReplayMarks returns when a run was replayed, in that order.
+func (v *Views) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
+	rows, err := v.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: mostReplays})
+	return rowconv.Convert(rows, func(r db.TimelineReplaysRow) Replay {
+		return Replay{ID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, By: r.AskedBy, ExecutionID: rowconv.Deref(r.ExecutionID), At: r.CreatedAt}
+	}), dberr.Explain(err, "read the replays of run %d", runID)
+}

@@ -1,0 +1,191 @@
+package views
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// PhaseAttempt is one attempt of a phase in a run's timeline.
+type PhaseAttempt struct {
+	Phase       contract.Phase           `json:"phase"`
+	Attempt     int                      `json:"attempt"`
+	ExecutionID int64                    `json:"execution_id"`
+	Status      contract.ExecutionStatus `json:"status"`
+	StartedAt   time.Time                `json:"started_at"`
+	FinishedAt  *time.Time               `json:"finished_at"`
+}
+
+// Approval is a question to a person.
+type Approval struct {
+	ID        string     `json:"id"`
+	Kind      string     `json:"kind"`   // plan or release
+	Status    string     `json:"status"` // pending, granted, rejected or expired: not answered in time, or before the run ended
+	By        string     `json:"by,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Deadline  *time.Time `json:"deadline"`
+	CreatedAt time.Time  `json:"created_at"`
+	DecidedAt *time.Time `json:"decided_at"`
+}
+
+// RunDetails is the whole run. It marshals to the JSON that the specification
+// gives.
+type RunDetails struct {
+	store.Run
+	// Environment and Baseline stand in JSON where a run has only their digest and
+	// key; Run has these.
+	Environment    *RunEnvironment     `json:"environment,omitempty"`
+	Baseline       *RunBaseline        `json:"baseline,omitempty"`
+	PlannerOutput  json.RawMessage     `json:"planner_output"`
+	BuilderOutput  json.RawMessage     `json:"builder_output"`
+	TesterOutput   json.RawMessage     `json:"tester_output"`
+	ReleaserOutput json.RawMessage     `json:"releaser_output"`
+	Phases         []PhaseAttempt      `json:"phases"`
+	Executions     []store.Execution   `json:"executions"`
+	Events         []contract.Event    `json:"events"`
+	SelfHealEvents []store.HealEvent   `json:"self_heal_events"`
+	Findings       []store.Finding     `json:"findings"`
+	Artifacts      []contract.Artifact `json:"artifacts"`
+	Approvals      []Approval          `json:"approvals"`
+	Interventions  []Intervention      `json:"manual_interventions"`
+	Usage          contract.Usage      `json:"usage"`
+	ModelUsage     []ModelUsage        `json:"model_usage"`
+}
+
+// RunDetails returns the whole run as of one moment, or ErrNotFound.
+func (v *Views) RunDetails(ctx context.Context, id int64) (RunDetails, error) {
+	return v.snapshot(ctx, id, allEvents)
+}
+
+// RecentDetails is RunDetails with the last events only, at most 1000: what a
+// page shows of a long run.
+func (v *Views) RecentDetails(ctx context.Context, id int64, events int) (RunDetails, error) {
+	return v.snapshot(ctx, id, func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {
+		return st.Events(ctx, run.ID, max(0, run.EventSeq-int64(events)), events)
+	})
+}
+
+type eventReader func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error)
+
+// snapshot reads a run as of one moment, with events as the caller wants them.
+func (v *Views) snapshot(ctx context.Context, id int64, events eventReader) (d RunDetails, err error) {
+	err = v.store.Snapshot(ctx, func(st *store.Store) error {
+		d, err = New(st).details(ctx, id, events)
+		return err
+	})
+	return d, dberr.OfRun(err, id, "read run %d", id)
+}
+
+// details reads one thing after the other; the transaction makes them one moment.
+func (v *Views) details(ctx context.Context, id int64, events eventReader) (d RunDetails, err error) {
+	if d.Run, err = v.store.Run(ctx, id); err != nil {
+		return d, err
+	}
+	outputs, err := v.Outputs(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	d.PlannerOutput, d.BuilderOutput, d.TesterOutput, d.ReleaserOutput = outputs.Planner, outputs.Builder, outputs.Tester, outputs.Releaser
+	if d.Executions, err = v.store.Executions(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Events, err = events(ctx, v.store, d.Run); err != nil {
+		return d, err
+	}
+	prepared, err := v.Preparation(ctx, d.Run)
+	if err != nil {
+		return d, err
+	}
+	d.Environment, d.Baseline = prepared.Environment, prepared.Baseline
+	if d.Findings, err = v.store.Findings(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Artifacts, err = v.store.Artifacts(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Usage, err = v.store.Usage(ctx, id); err != nil {
+		return d, err
+	}
+	if err := v.people(ctx, id, &d); err != nil {
+		return d, err
+	}
+	return d, v.outputs(ctx, &d)
+}
+
+// people reads what concerns phases, heals, people and money.
+func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
+	var err error
+	if d.Phases, err = v.Phases(ctx, id); err != nil {
+		return err
+	}
+	if d.SelfHealEvents, err = v.store.Heals(ctx, id); err != nil {
+		return err
+	}
+	approvals, err := v.q.Approvals(ctx, id)
+	if err != nil {
+		return err
+	}
+	d.Approvals = rowconv.Convert(approvals, func(a db.Approval) Approval {
+		return Approval{
+			ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: a.Reason,
+			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt,
+		}
+	})
+	interventions, err := v.q.ManualInterventions(ctx, id)
+	if err != nil {
+		return err
+	}
+	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
+	d.ModelUsage, err = v.ModelUsage(ctx, id)
+	return err
+}
+
+func allEvents(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {
+	all := []contract.Event{}
+	for {
+		var after int64
+		if len(all) > 0 {
+			after = all[len(all)-1].Seq
+		}
+		page, err := st.Events(ctx, run.ID, after, 1000)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+	}
+}
+
+// Phases returns a run's attempts at its phases, in the order in which they began.
+func (v *Views) Phases(ctx context.Context, runID int64) ([]PhaseAttempt, error) {
+	rows, err := v.q.Phases(ctx, runID)
+	return rowconv.Convert(rows, func(p db.Phase) PhaseAttempt {
+		return PhaseAttempt{
+			Phase: contract.Phase(p.Phase), Attempt: int(p.Attempt), ExecutionID: p.ExecutionID,
+			Status: contract.ExecutionStatus(p.Status), StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
+		}
+	}), dberr.Explain(err, "read the phases of run %d", runID)
+}
+
+// PlanVersion is a plan of a run without its steps.
+type PlanVersion struct {
+	ID          int64
+	Author      string
+	Steps       int
+	ExecutionID int64 // of the planner; 0: a person gave or edited it
+	CreatedAt   time.Time
+}
+
+// Plans returns the versions of a run's plan, the newest first, at most as many
+// as given.
+func (v *Views) Plans(ctx context.Context, runID int64, most int) ([]PlanVersion, error) {
+	rows, err := v.q.PlansOfRun(ctx, db.PlansOfRunParams{RunID: runID, Most: int32(most)})
+	return rowconv.Convert(rows, func(r db.PlansOfRunRow) PlanVersion {
+		return PlanVersion{ID: r.ID, Author: r.Author, Steps: int(r.StepCount), ExecutionID: r.ExecutionID, CreatedAt: r.CreatedAt}
+	}), dberr.Explain(err, "read the plans of run %d", runID)
+}

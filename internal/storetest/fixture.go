@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+)
+
+// Fixture is a store with a run in it, what pages read of it, and a feed that polls
+// so seldom that a missed notification shows.
+type Fixture struct {
+	*store.Store
+	*views.Views
+	*feed.Feed
+	URL   string    // of its database
+	First store.Run // the run
+	seq   atomic.Int64
+}
+
+// Setup returns a fixture on a database of the test's own.
+func Setup(tb testing.TB) *Fixture {
+	tb.Helper()
+	f := &Fixture{URL: URL(tb)}
+	f.Store = Open(tb, f.URL)
+	f.Views, f.Feed = views.New(f.Store), Feed(tb, f.Store, feed.Options{PollEvery: time.Minute})
+	f.First = f.Create(tb, store.NewRun{})
+	return f
+}
+
+// Create makes a run of what a test cares about.
+func (f *Fixture) Create(tb testing.TB, n store.NewRun) store.Run {
+	tb.Helper()
+	run, created, err := f.CreateRun(tb.Context(), Filled(n))
+	if err != nil || !created {
+		tb.Fatalf("create a run: created %t, %v", created, err)
+	}
+	return run
+}
+
+// Filled completes a run to be created.
+func Filled(n store.NewRun) store.NewRun {
+	if n.Project == "" {
+		n.Project = "calculator"
+	}
+	if n.GoalTitle == "" {
+		n.GoalTitle = "Add division"
+	}
+	n.MaxRetries = 3
+	n.Settings.Repo = contract.Repo{URL: "/repos/calculator", Base: "c0ffee", Tree: "beef", Branch: "main"}
+	return n
+}
+
+// Source is the workflow of the fixture's run.
+func (f *Fixture) Source() store.Source {
+	return store.Source{WorkflowID: contract.RunWorkflowID(f.First.ID), WorkflowRunID: "first"}
+}
+
+// NextSeq returns the number of the next record of the fixture's run.
+func (f *Fixture) NextSeq() int64 { return f.seq.Add(1) }
+
+// Apply applies a record as the run's workflow, numbered for it.
+func (f *Fixture) Apply(tb testing.TB, r contract.Record) contract.ExecutionRef {
+	tb.Helper()
+	r.RunID, r.Seq = f.First.ID, f.NextSeq()
+	result, err := f.Record(tb.Context(), f.Source(), r)
+	if err != nil {
+		tb.Fatalf("apply a record: %v", err)
+	}
+	return result.Execution
+}
+
+// Drafts returns n events.
+func Drafts(n int) []contract.EventDraft {
+	out := make([]contract.EventDraft, n)
+	for i := range out {
+		out[i] = contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]int{"n": i}}
+	}
+	return out
+}
+
+// Query runs statements on a connection of the test's own.
+func Query(tb testing.TB, url string, do func(ctx context.Context, conn *pgx.Conn)) {
+	tb.Helper()
+	ctx := context.WithoutCancel(tb.Context())
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		tb.Fatalf("connect to the test's database: %v", err)
+	}
+	defer func() {
+		if err := conn.Close(ctx); err != nil {
+			tb.Errorf("close the test's connection: %v", err)
+		}
+	}()
+	do(ctx, conn)
+}
