@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
@@ -149,10 +149,10 @@ func TestWhatIsRefusedAfterALostAnswerMayBeWhatTheCommandDid(t *testing.T) {
 	t.Parallel()
 	var keys []string
 	c, _ := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if keys = append(keys, r.Header.Get(api.KeyHeader)); len(keys) == 1 {
+		if keys = append(keys, r.Header.Get(apitypes.KeyHeader)); len(keys) == 1 {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
 		}
-		w.Header().Set("Content-Type", api.ProblemType)
+		w.Header().Set("Content-Type", apitypes.ProblemType)
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"title": "x", "status": 409, "detail": "run 7 is at work", "error_type": "HUMAN_ERROR", "code": "rejected"}`)
 	}), quietly)
@@ -181,7 +181,7 @@ func TestAServerOfAnotherMajorVersionIsWarnedOfOnce(t *testing.T) {
 		}
 		require.Len(t, said, warnings, "server %q", server)
 	}
-	require.Equal(t, "v2.1.0", b.get(t, "/healthz").Header().Get(api.VersionHeader))
+	require.Equal(t, "v2.1.0", b.get(t, "/healthz").Header().Get(apitypes.VersionHeader))
 }
 
 // versioned is an answer of a server of another version.
@@ -191,7 +191,7 @@ type versioned struct {
 }
 
 func (v versioned) WriteHeader(status int) {
-	v.Header().Set(api.VersionHeader, v.version)
+	v.Header().Set(apitypes.VersionHeader, v.version)
 	v.ResponseWriter.WriteHeader(status)
 }
 
@@ -256,7 +256,7 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 		case n == 1:
 			panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
 		case n <= apiclient.Tries+1: // the first try is still at work
-			w.Header().Set("Content-Type", api.ProblemType)
+			w.Header().Set("Content-Type", apitypes.ProblemType)
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, `{"title": "The same request is being carried out", "status": 409, "detail": "Ask again shortly", "code": "conflict"}`)
@@ -293,7 +293,7 @@ func TestARunThatAnEarlierCallMadeIsNotNew(t *testing.T) {
 				panic(http.ErrAbortHandler) //nolint:forbidigo // as net/http has it: the connection ends
 			}
 			if c.replayed {
-				w.Header().Set(api.ReplayedHeader, "true")
+				w.Header().Set(apitypes.ReplayedHeader, "true")
 			}
 			w.WriteHeader(http.StatusCreated)
 			_, _ = fmt.Fprintf(w, `{"runId": %d, "status": "pending", "created": true}`, id)

@@ -38,6 +38,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server"
+	"github.com/rocketgpt/orchestrator/server/middleware"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
@@ -272,7 +273,7 @@ func requireProblem(tb testing.TB, w *httptest.ResponseRecorder) {
 	require.EqualValues(tb, w.Code, p["status"])
 	require.NotEmpty(tb, p["title"])
 	require.NotEmpty(tb, p["instance"], w.Body)
-	require.Equal(tb, w.Header().Get(server.RequestIDHeader), p["instance"])
+	require.Equal(tb, w.Header().Get(middleware.RequestIDHeader), p["instance"])
 	switch w.Code {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
 		require.NotEmpty(tb, p["error_type"], w.Body)
@@ -556,7 +557,7 @@ func TestTheLogTellsOfEachRequestThatSomebodyMade(t *testing.T) {
 	b.get(t, "/api/runs/999")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	require.Len(t, lines, 2)
-	require.Contains(t, lines[0], fmt.Sprintf("level=INFO msg=\"A request was answered\" request=%s method=GET path=/runs/%d status=200 bytes=%d", answer.Header().Get(server.RequestIDHeader), id, answer.Body.Len()))
+	require.Contains(t, lines[0], fmt.Sprintf("level=INFO msg=\"A request was answered\" request=%s method=GET path=/runs/%d status=200 bytes=%d", answer.Header().Get(middleware.RequestIDHeader), id, answer.Body.Len()))
 	require.Contains(t, lines[1], "path=/api/runs/999 status=404")
 	require.NotContains(t, log.String(), "hunter2")
 }

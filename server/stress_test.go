@@ -36,6 +36,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/server"
+	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
 // storm is how much happens to the readers of streams.
@@ -306,7 +307,7 @@ func (r *reader) socket(ctx context.Context, client *http.Client, url string) er
 func serve(tb testing.TB, h *server.Handler) *httptest.Server {
 	tb.Helper()
 	site := httptest.NewUnstartedServer(h)
-	site.Config.ConnContext = server.Connection
+	site.Config.ConnContext = middleware.Connection
 	site.Start()
 	tb.Cleanup(site.Close)
 	return site

@@ -28,6 +28,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
+	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
 // newServer serves the HTTP API and the dashboard.
@@ -179,7 +180,7 @@ func listen(ctx context.Context, s config.Server, handler http.Handler, stop fun
 		return fault.Wrap(err, contract.ClassHuman, contract.CodeInvalidConfig, "cannot listen on %s; choose another address or port", s.Address)
 	}
 	srv := &http.Server{
-		Handler: handler, ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout, IdleTimeout: s.IdleTimeout, ConnContext: server.Connection,
+		Handler: handler, ReadHeaderTimeout: s.ReadHeaderTimeout, ReadTimeout: s.ReadTimeout, IdleTimeout: s.IdleTimeout, ConnContext: middleware.Connection,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()

@@ -22,7 +22,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/version"
@@ -126,8 +126,8 @@ func runPath(id int64, rest ...string) []string {
 	return append([]string{"api", "runs", fmt.Sprint(id)}, rest...)
 }
 
-// patience is how long the answer to a call may take.
-func (r call) patience() time.Duration { return cmp.Or(r.time, answerTime) }
+// timeout is how long the answer to a call may take.
+func (r call) timeout() time.Duration { return cmp.Or(r.time, answerTime) }
 
 // ask makes a call and reads its answer. What fails on the way, and what a server
 // cannot do just now, is tried again, at most Tries times: the key makes a command
@@ -143,13 +143,13 @@ func ask[T any](ctx context.Context, c *Client, r call) (out T, err error) {
 				return out, nil
 			}
 			if err = json.Unmarshal(raw, &out); err != nil {
-				err = c.stranger("its answer is none of this API")
+				err = c.notThisAPI("its answer is none of this API")
 			}
 			return out, err
 		}
 		var again retriable
-		if !errors.As(err, &again) || !again.busy && try == Tries || again.busy && time.Since(began) > r.patience() {
-			return out, c.judged(err, r, lost)
+		if !errors.As(err, &again) || !again.busy && try == Tries || again.busy && time.Since(began) > r.timeout() {
+			return out, c.explainRefusal(err, r, lost)
 		}
 		lost, r.known = lost || again.sent, nil // from now on it may be the answer to this very call
 		if again.busy {
@@ -186,9 +186,9 @@ type retriable struct {
 
 func (r retriable) Unwrap() error { return r.error }
 
-// judged says of a command that is refused, after an answer to it was lost, that
+// explainRefusal says of a command that is refused, after an answer to it was lost, that
 // it may be its own work that it met.
-func (c *Client) judged(err error, r call, lost bool) error {
+func (c *Client) explainRefusal(err error, r call, lost bool) error {
 	f := fault.Of(err)
 	if r.key == "" || !lost || f.Class != contract.ClassHuman {
 		return err
@@ -198,14 +198,14 @@ func (c *Client) judged(err error, r call, lost bool) error {
 
 // attempt makes a call once and returns the body of its answer.
 func (c *Client) attempt(ctx context.Context, r call) ([]byte, error) {
-	most := r.patience()
+	most := r.timeout()
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	resp, err := c.send(limited, r, nil)
 	if err == nil {
 		defer resp.Body.Close()
 		if r.known != nil {
-			*r.known = resp.Header.Get(api.ReplayedHeader) != ""
+			*r.known = resp.Header.Get(apitypes.ReplayedHeader) != ""
 		}
 		var raw []byte
 		if raw, err = io.ReadAll(io.LimitReader(resp.Body, answerMost)); err == nil {
@@ -243,7 +243,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if r.key != "" {
-		req.Header.Set(api.KeyHeader, r.key)
+		req.Header.Set(apitypes.KeyHeader, r.key)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *Client) send(ctx context.Context, r call, header http.Header) (*http.Re
 		never := errors.As(err, &dial) && dial.Op == "dial"
 		return nil, retriable{error: c.unreachable(err), sent: !never}
 	}
-	c.compare(resp.Header.Get(api.VersionHeader))
+	c.checkVersion(resp.Header.Get(apitypes.VersionHeader))
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
@@ -269,13 +269,13 @@ func (c *Client) unreachable(err error) error {
 		"the server at %s does not answer; see that it runs (rgpt dev status, rgpt server) and that --server or RGPT_SERVER names it", c.Address())
 }
 
-// stranger says that something else than this API answers.
-func (c *Client) stranger(what string) error {
+// notThisAPI is the error that something else than this API answers.
+func (c *Client) notThisAPI(what string) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "what answers at %s is no server of rgpt: %s; see --server or RGPT_SERVER", c.Address(), what)
 }
 
-// compare warns once of a server of another major version.
-func (c *Client) compare(server string) {
+// checkVersion warns once of a server of another major version.
+func (c *Client) checkVersion(server string) {
 	theirs, ours := major(server), major(version.Version)
 	if theirs == "" || ours == "" || theirs == ours {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 )
@@ -15,7 +15,7 @@ import (
 // Create makes and starts a run. Without a key of its own the request gets one,
 // so that a lost answer makes no second run.
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
-	r := command(api.CreateRequest{
+	r := command(apitypes.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		PrepareOnly: n.PrepareOnly, Environment: n.Environment,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
@@ -31,7 +31,7 @@ func (c *Client) Create(ctx context.Context, n control.Creation) (control.Create
 func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Created, error) {
 	var known bool
 	r.known = &known
-	made, err := ask[api.CreatedRun](ctx, c, r)
+	made, err := ask[apitypes.CreatedRun](ctx, c, r)
 	if err != nil {
 		return control.Created{}, err
 	}
@@ -46,8 +46,8 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 // Fork makes and starts a new run that goes on from a step of an old one, with
 // another model where one is named.
 func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error) {
-	body := api.ForkRequest{
-		OtherModel: api.OtherModel{Model: model, Temperature: temperature},
+	body := apitypes.ForkRequest{
+		OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature},
 		Step:       o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,
 	}
 	if o.Turn >= 0 {
@@ -59,22 +59,22 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkOrder, model string, temp
 // Replay does a finished run again from a phase on, with another model where one
 // is named.
 func (c *Client) Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error) {
-	return ask[rerun.Result](ctx, c, command(api.ReplayRequest{
-		Why: api.Why{By: o.By, Reason: o.Reason}, OtherModel: api.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
+	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{
+		Why: apitypes.Why{By: o.By, Reason: o.Reason}, OtherModel: apitypes.OtherModel{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
 	}, runPath(o.RunID, "replay")...))
 }
 
 // why says who gives a command and why.
-func why(w contract.Command) api.Why { return api.Why{By: w.By, Reason: w.Reason} }
+func why(w contract.Command) apitypes.Why { return apitypes.Why{By: w.By, Reason: w.Reason} }
 
 // Steer sends a command, by the name of an update, to a run and returns its answer.
 func (c *Client) Steer(ctx context.Context, id int64, name string, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(api.AnswerRequest{Why: why(w), Answered: api.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
+	return ask[contract.Ack](ctx, c, command(apitypes.AnswerRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
 }
 
 // ApproveEdited approves a plan as a person edited it.
 func (c *Client) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(api.ApproveRequest{Why: why(w), Answered: api.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
+	return ask[contract.Ack](ctx, c, command(apitypes.ApproveRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Plan: &plan}, runPath(id, "approve")...))
 }
 
 // Advance lets a paused run go on as far as the next phase.
@@ -84,7 +84,7 @@ func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (con
 
 // SwitchModel lets a run use another model from the next call on.
 func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(api.SwitchModelRequest{Why: why(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
+	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Why: why(w), Model: model, Temperature: temperature, Agent: w.Agent}, runPath(id, "models")...))
 }
 
 // Check tells a run that stays with its branch what a check or a review says.
@@ -100,13 +100,13 @@ func (c *Client) Resume(ctx context.Context, id int64, w contract.Command) (cont
 
 // Heal answers a run that asks a person for help; a failed one goes on.
 func (c *Client) Heal(ctx context.Context, id int64, w contract.Command) (control.Again, error) {
-	return c.again(ctx, command(api.HealRequest{Why: why(w), Answered: api.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
+	return c.again(ctx, command(apitypes.HealRequest{Why: why(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}, Action: w.Action}, runPath(id, "heal")...))
 }
 
 func (c *Client) again(ctx context.Context, r call) (control.Again, error) {
-	went, err := ask[api.WentOn](ctx, c, r)
+	went, err := ask[apitypes.WentOn](ctx, c, r)
 	if err == nil && went.Answer == nil && went.Replay == nil {
-		err = c.stranger("it does not say how the run went on")
+		err = c.notThisAPI("it does not say how the run went on")
 	}
 	return control.Again{Ack: went.Answer, Replay: went.Replay}, err
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -19,7 +19,7 @@ const outputMost = 500
 func (c *Client) Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error) {
 	r := read("api", "environments")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
-	list, err := ask[api.EnvironmentList](ctx, c, r)
+	list, err := ask[apitypes.EnvironmentList](ctx, c, r)
 	return list.Environments, err
 }
 
@@ -42,7 +42,7 @@ func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.
 
 // FindEnvironment says how a commit would be set up, from its files.
 func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error) {
-	r := command(api.FindRequest{Repo: repo, Base: base}, "api", "environments", "find")
+	r := command(apitypes.FindRequest{Repo: repo, Base: base}, "api", "environments", "find")
 	r.time = createTime // its repository may have to be fetched first
 	return ask[control.FoundEnvironment](ctx, c, r)
 }
@@ -52,7 +52,7 @@ func (c *Client) FindEnvironment(ctx context.Context, repo, base string) (contro
 func (c *Client) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	r := read("api", "setups")
 	r.query = parameters("repo", repo, "limit", strconv.Itoa(min(limit, pageMost)))
-	list, err := ask[api.SetupList](ctx, c, r)
+	list, err := ask[apitypes.SetupList](ctx, c, r)
 	return list.Setups, err
 }
 
@@ -74,6 +74,6 @@ func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Set
 func (c *Client) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	r := read(runPath(id, "output")...)
 	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, outputMost)))
-	list, err := ask[api.OutputList](ctx, c, r)
+	list, err := ask[apitypes.OutputList](ctx, c, r)
 	return list.Output, err
 }

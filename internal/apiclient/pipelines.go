@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
@@ -20,12 +20,12 @@ func pipelinePath(id int64, rest ...string) []string {
 // Spawn makes and starts a pipeline. Without a key of its own the request gets
 // one, so that a lost answer makes no second pipeline.
 func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
-	r := command(api.SpawnRequest{
+	r := command(apitypes.SpawnRequest{
 		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project,
 	}, "api", "spawn")
 	var known bool
 	r.key, r.known = cmp.Or(s.Key, r.key), &known
-	made, err := ask[api.SpawnedPipeline](ctx, c, r)
+	made, err := ask[apitypes.SpawnedPipeline](ctx, c, r)
 	if err != nil {
 		return control.Spawned{}, err
 	}
@@ -53,7 +53,7 @@ func (c *Client) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]s
 	if f.Limit > 0 {
 		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
 	}
-	page, err := ask[api.PipelineList](ctx, c, r)
+	page, err := ask[apitypes.PipelineList](ctx, c, r)
 	return page.Pipelines, err
 }
 
@@ -75,33 +75,33 @@ func (c *Client) Orchestration(ctx context.Context, id int64, every bool) (contr
 func (c *Client) PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error) {
 	r := read("api", "pipeline", "logs")
 	r.query = url.Values{"pipeline_id": {strconv.FormatInt(id, 10)}, "after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(min(limit, pageMost))}}
-	logs, err := ask[api.PipelineLogs](ctx, c, r)
+	logs, err := ask[apitypes.PipelineLogs](ctx, c, r)
 	return logs.Entries, err
 }
 
 // ContinuePipeline lets a pipeline go on after its report.
 func (c *Client) ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error) {
-	return ask[contract.PipelineAck](ctx, c, command(api.ContinueRequest{
-		OfPipeline: api.OfPipeline{PipelineID: id, By: n.By}, Mode: n.Mode, Model: n.Model, Timeout: n.Timeout,
+	return ask[contract.PipelineAck](ctx, c, command(apitypes.ContinueRequest{
+		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: n.By}, Mode: n.Mode, Model: n.Model, Timeout: n.Timeout,
 	}, "api", "pipeline", "continue"))
 }
 
 // StopPipeline stops a pipeline.
 func (c *Client) StopPipeline(ctx context.Context, id int64, w contract.PipelineCommand) (contract.PipelineAck, error) {
-	return ask[contract.PipelineAck](ctx, c, command(api.Why{By: w.By, Reason: w.Reason}, "api", "pipeline", fmt.Sprint(id), "stop"))
+	return ask[contract.PipelineAck](ctx, c, command(apitypes.Why{By: w.By, Reason: w.Reason}, "api", "pipeline", fmt.Sprint(id), "stop"))
 }
 
 // RevokeMember takes an agent out of a pipeline.
 func (c *Client) RevokeMember(ctx context.Context, id int64, m contract.Member, w contract.PipelineCommand) (contract.PipelineAck, error) {
-	return ask[contract.PipelineAck](ctx, c, command(api.RevokeRequest{
-		OfPipeline: api.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Reason: w.Reason,
+	return ask[contract.PipelineAck](ctx, c, command(apitypes.RevokeRequest{
+		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Reason: w.Reason,
 	}, "api", "pipeline", "revoke"))
 }
 
 // SwitchPipelineModel lets an agent of a pipeline, or all of them, use another model.
 func (c *Client) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, w contract.PipelineCommand) (contract.PipelineAck, error) {
-	return ask[contract.PipelineAck](ctx, c, command(api.SwitchModelsRequest{
-		OfPipeline: api.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Reason: w.Reason,
+	return ask[contract.PipelineAck](ctx, c, command(apitypes.SwitchModelsRequest{
+		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: w.By}, Agent: m, Model: model, Temperature: temperature, Reason: w.Reason,
 	}, "api", "pipeline", "models"))
 }
 

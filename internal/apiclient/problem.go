@@ -9,34 +9,34 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // problem turns an answer that is no success into the error that it stands for.
 func (c *Client) problem(resp *http.Response) error {
-	var p api.Problem
+	var p apitypes.Problem
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, problemMost))
-	known := kind == api.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
+	known := kind == apitypes.ProblemType && err == nil && json.Unmarshal(raw, &p) == nil
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		return retriable{error: c.away(resp, p), sent: true}
+		return retriable{error: c.unavailable(resp, p), sent: true}
 	case http.StatusServiceUnavailable:
 		if known && p.Code == contract.CodeTimeout { // the server has waited for all the time there is
-			return fault.New(p.Class, p.Code, "%s", said(p))
+			return fault.New(p.Class, p.Code, "%s", textOf(p))
 		}
-		return retriable{error: c.away(resp, p), sent: !known}
+		return retriable{error: c.unavailable(resp, p), sent: !known}
 	case http.StatusConflict:
 		if resp.Header.Get("Retry-After") != "" { // of all conflicts this one alone passes
-			return retriable{error: c.away(resp, p), sent: true, busy: true}
+			return retriable{error: c.unavailable(resp, p), sent: true, busy: true}
 		}
 	}
 	if !known {
-		return c.stranger("it answered " + resp.Status)
+		return c.notThisAPI("it answered " + resp.Status)
 	}
-	f := contract.Failure{Class: p.Class, Code: p.Code, Message: said(p)}
+	f := contract.Failure{Class: p.Class, Code: p.Code, Message: textOf(p)}
 	switch {
 	case f.Class != "":
 	case resp.StatusCode == http.StatusNotFound:
@@ -59,17 +59,17 @@ func (c *Client) problem(resp *http.Response) error {
 	return fault.Restore(f)
 }
 
-// away says that a part of the server's system does not answer.
-func (c *Client) away(resp *http.Response, p api.Problem) error {
-	what := said(p)
+// unavailable says that a part of the server's system does not answer.
+func (c *Client) unavailable(resp *http.Response, p apitypes.Problem) error {
+	what := textOf(p)
 	if what == "" {
 		what = resp.Status
 	}
 	return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the server at %s cannot do this now: %s", c.Address(), what)
 }
 
-// said is what a problem says to people.
-func said(p api.Problem) string {
+// textOf is what a problem says to people.
+func textOf(p apitypes.Problem) string {
 	text := p.Detail
 	if text == "" {
 		text = p.Title

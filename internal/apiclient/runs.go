@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/health"
@@ -55,7 +55,7 @@ func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, err
 	if f.Limit > 0 {
 		r.query.Set("limit", strconv.Itoa(min(f.Limit, pageMost)))
 	}
-	page, err := ask[api.RunList](ctx, c, r)
+	page, err := ask[apitypes.RunList](ctx, c, r)
 	return page.Runs, err
 }
 
@@ -86,7 +86,7 @@ func (c *Client) RunDetails(ctx context.Context, id int64) (views.RunDetails, er
 func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
 	r := read(runPath(id, "events")...)
 	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, pageMost)))
-	list, err := ask[api.EventList](ctx, c, r)
+	list, err := ask[apitypes.EventList](ctx, c, r)
 	return list.Events, err
 }
 
@@ -94,14 +94,14 @@ func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]cont
 func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error) {
 	r := read(runPath(id, "logs")...)
 	r.query = parameters("phase", string(phase), "step", step)
-	logs, err := ask[api.Logs](ctx, c, r)
+	logs, err := ask[apitypes.Logs](ctx, c, r)
 	return logs.Conversations, err
 }
 
 // File opens a file of a run. The caller closes it. One that stands still for too
 // long, or ends early, ends with an error.
 func (c *Client) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error) {
-	resp, err := c.flow(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
+	resp, err := c.openStream(ctx, read(runPath(f.RunID, "artifacts", strconv.FormatInt(f.ID, 10))...), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (c *Client) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, err
 
 // OpenInterventions returns what waits for people, the oldest first, at most limit.
 func (c *Client) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
-	list, err := ask[api.Interventions](ctx, c, read("api", "interventions"))
+	list, err := ask[apitypes.Interventions](ctx, c, read("api", "interventions"))
 	return list.Interventions[:min(limit, len(list.Interventions))], err
 }
 
@@ -147,6 +147,6 @@ func (c *Client) Agents(ctx context.Context) (health.Report, error) {
 
 // Links returns where else a run can be looked at.
 func (c *Client) Links(ctx context.Context, id int64) (dashboard, temporal string, err error) {
-	links, err := ask[api.Links](ctx, c, read(runPath(id, "links")...))
+	links, err := ask[apitypes.Links](ctx, c, read(runPath(id, "links")...))
 	return fmt.Sprintf("%s/runs/%d", c.Address(), id), links.Temporal, err
 }

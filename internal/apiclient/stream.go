@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/api"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
@@ -27,9 +27,9 @@ const (
 	lineMost = 16 << 20
 )
 
-// flowing is the body of an answer that may take as long as it likes, but may
+// streamBody is the body of an answer that may take as long as it likes, but may
 // not stand still.
-type flowing struct {
+type streamBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 	ctx    context.Context
@@ -39,10 +39,10 @@ type flowing struct {
 // errSilent ends what stands still.
 var errSilent = fmt.Errorf("nothing came for %s", silence)
 
-// flow makes a call whose answer is read as it comes. It is not tried again.
-func (c *Client) flow(ctx context.Context, r call, header http.Header) (*flowing, error) {
+// openStream makes a call whose answer is read as it comes. It is not tried again.
+func (c *Client) openStream(ctx context.Context, r call, header http.Header) (*streamBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	f := &flowing{cancel: cancel, ctx: ctx, idle: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	f := &streamBody{cancel: cancel, ctx: ctx, idle: time.AfterFunc(silence, func() { cancel(errSilent) })}
 	resp, err := c.send(ctx, r, header) //nolint:bodyclose // whoever reads it closes it
 	if err != nil {
 		f.idle.Stop()
@@ -54,7 +54,7 @@ func (c *Client) flow(ctx context.Context, r call, header http.Header) (*flowing
 }
 
 // Read reads what came. What stands still for too long ends with an error.
-func (f *flowing) Read(p []byte) (int, error) {
+func (f *streamBody) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	f.idle.Reset(silence)
 	if err != nil && err != io.EOF && errors.Is(context.Cause(f.ctx), errSilent) {
@@ -64,7 +64,7 @@ func (f *flowing) Read(p []byte) (int, error) {
 }
 
 // Close ends the answer, read or not.
-func (f *flowing) Close() error {
+func (f *streamBody) Close() error {
 	f.idle.Stop()
 	f.cancel(nil)
 	return f.ReadCloser.Close()
@@ -128,8 +128,8 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 	r := read(s.path...)
 	header := http.Header{}
 	header.Set("Accept", "text/event-stream")
-	header.Set(api.LastEventHeader, strconv.FormatInt(*after, 10))
-	body, err := c.flow(ctx, r, header)
+	header.Set(apitypes.LastEventHeader, strconv.FormatInt(*after, 10))
+	body, err := c.openStream(ctx, r, header)
 	if err != nil {
 		return false, err
 	}
@@ -147,7 +147,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 		}
 		var e contract.Event
 		if err := json.Unmarshal([]byte(data), &e); err != nil || !s.ours(e) {
-			return true, c.stranger("its stream has something else than the events that were asked for")
+			return true, c.notThisAPI("its stream has something else than the events that were asked for")
 		}
 		data = ""
 		switch {
@@ -163,7 +163,7 @@ func (c *Client) follow(ctx context.Context, s streamed, after *int64, fn func(c
 	}
 	err = lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		return true, c.stranger(fmt.Sprintf("its stream has a line of more than %d MiB", lineMost>>20))
+		return true, c.notThisAPI(fmt.Sprintf("its stream has a line of more than %d MiB", lineMost>>20))
 	}
 	if err == nil {
 		err = io.ErrUnexpectedEOF

@@ -22,7 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/server"
+	"github.com/rocketgpt/orchestrator/server/middleware"
 	"github.com/rocketgpt/orchestrator/server/ui"
 	"github.com/rocketgpt/orchestrator/test/showcase"
 )
@@ -165,7 +165,7 @@ func serveDashboard(ctx context.Context, database string) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ConnContext: server.Connection}
+	srv := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ConnContext: middleware.Connection}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		handler.Stop(ctx)

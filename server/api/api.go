@@ -1,0 +1,190 @@
+// Package api serves the operations of the HTTP API, one file for each resource,
+// and their OpenAPI document. Errors are problems (RFC 9457).
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/version"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
+	"github.com/rocketgpt/orchestrator/server/respond"
+)
+
+// Server serves the operations.
+type Server struct {
+	*respond.Responder
+	Store      *store.Store
+	Views      *views.Views
+	Artifacts  *artifact.Store
+	Runs       *control.Runs
+	Hooks      *webhook.Hooks
+	Health     *health.Board
+	TemporalUI string // address of the Temporal Web UI, for links; may be empty
+	Namespace  string // of Temporal
+}
+
+// Register adds the routes below /api, but those of streams. The OpenAPI document
+// is made from the types of the operations, so it says what they do.
+func (s *Server) Register(mux *http.ServeMux) {
+	config := huma.DefaultConfig("RocketGPT Orchestrator", version.Version)
+	config.Info.Description = "Runs turn a goal and a git repository into a tested branch. Errors are problem+json (RFC 9457)."
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.CreateHooks = nil // answers hold what was asked for, and no links to schemas
+	config.RejectUnknownQueryParameters = true
+	config.Tags = []*huma.Tag{
+		{Name: "runs", Description: "Make, read and compare runs"},
+		{Name: "steering", Description: "Commands to a run; each waits for the run's answer"},
+		{Name: "pipelines", Description: "Deliberations of ALPHA, BETA and GAMMA; commands wait for the pipeline's answer"},
+		{Name: "environments", Description: "What repositories are set up with, and how"},
+		{Name: "webhooks", Description: "Who is sent events, and what came of it"},
+		{Name: "system", Description: "Agents, models and what waits for people"},
+	}
+	api := humago.New(mux, config)
+	s.runOperations(api)
+	s.commandOperations(api)
+	s.pipelineOperations(api)
+	s.environmentOperations(api)
+	s.webhookOperations(api)
+	s.systemOperations(api)
+	for path, item := range api.OpenAPI().Paths {
+		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
+	}
+	s.Get(mux, "/api/runs/{id}/artifacts/{artifact}", s.Handle(s.getArtifact))
+	s.Get(mux, "/api/runs/{id}/zip", s.Handle(s.getZip))
+}
+
+// schemaName names the schema of a type. Comparisons have findings, tests and
+// the like of their own: the names of theirs, and of rows, begin with the package.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for _, pkg := range []string{"diff", "store"} {
+		if strings.Contains(t.PkgPath()+"/", "/"+pkg+"/") && !strings.Contains(t.Name(), "[") {
+			return strings.ToUpper(pkg[:1]) + pkg[1:] + name
+		}
+	}
+	return name
+}
+
+// special reports whether a path is one of those that another path stands for, as
+// /things/find is one of /things/{id}.
+func special(path string, all map[string]*huma.PathItem) bool {
+	parts := strings.Split(path, "/")
+	for other := range all {
+		others := strings.Split(other, "/")
+		if other == path || len(others) != len(parts) {
+			continue
+		}
+		same := true
+		for i, p := range others {
+			same = same && (p == parts[i] || strings.HasPrefix(p, "{"))
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseOthers answers methods that a path does not know. A special path refuses
+// the usual ones by name, as the mux wants it; the general one refuses the rest.
+func (s *Server) refuseOthers(mux *http.ServeMux, path string, item *huma.PathItem, special bool) {
+	var allowed []string
+	for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
+		if op != nil {
+			allowed = append(allowed, method)
+		}
+	}
+	if item.Get != nil {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		s.Error(w, r, apitypes.Problem{
+			Title: "This method is not known here", Status: http.StatusMethodNotAllowed, Detail: "Use " + strings.Join(allowed, " or ") + ".",
+		})
+	}
+	if !special {
+		mux.HandleFunc(path, refuse)
+		return
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if !slices.Contains(allowed, method) {
+			mux.HandleFunc(method+" "+path, refuse)
+		}
+	}
+}
+
+// operation describes one operation of the API.
+func operation(method, path, id, tag, summary string, more ...int) huma.Operation {
+	known := []int{http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable}
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag},
+		Errors: append(known, more...), BodyReadTimeout: -1, MaxBodyBytes: -1, // it has been read already, in its time and size
+	}
+}
+
+// body is a response with a body.
+type body[T any] struct{ Body T }
+
+// answered returns a response, unless there is an error.
+func answered[T any](v T, err error) (*body[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[T]{v}, nil
+}
+
+// handle registers an operation whose errors are answered as problems.
+func handle[I, O any](s *Server, api huma.API, op huma.Operation, do func(context.Context, *I) (*O, error)) {
+	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, s.Problem(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// given returns a body that may be left out.
+func given[T any](body *T) (b T) {
+	if body != nil {
+		b = *body
+	}
+	return b
+}
+
+// Keyed is a request that is carried out once under a key (middleware.Idempotency).
+type Keyed struct {
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key and body are one request, however often it is sent, and get one answer for 24 h"`
+}
+
+// id returns what names the thing that a request makes, the same for the same
+// key; empty without one.
+func (k Keyed) id(what string, of ...int64) string {
+	if k.Key == "" {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v %s", what, of, k.Key))
+	return what + "/" + hex.EncodeToString(sum[:16])
+}

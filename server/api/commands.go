@@ -1,0 +1,192 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+)
+
+// RunCommand is what every command to a run carries.
+type RunCommand struct {
+	OfRun
+	Keyed
+}
+
+// command makes a command of a request. Its id comes from the key, so that what
+// is sent twice counts once.
+func (in RunCommand) command(name string, w apitypes.Why) contract.Command {
+	c := contract.Command{By: w.By, Reason: w.Reason}
+	if c.By == "" {
+		c.By = contract.ByAPI
+	}
+	c.ID = in.id(name, in.ID)
+	return c
+}
+
+func (s *Server) commandOperations(api huma.API) {
+	post := func(name, summary string) huma.Operation {
+		return operation(http.MethodPost, "/api/runs/{id}/"+name, name+"-run", "steering", summary, http.StatusConflict, http.StatusUnprocessableEntity)
+	}
+	for _, c := range []struct{ path, update, summary string }{
+		{"reject", contract.UpdateReject, "Say no to what a run waits for"},
+		{"pause", contract.UpdatePause, "Let what is under way finish, and start nothing new"},
+		{"stop", contract.UpdateStop, "Stop a run; its partial results are kept"},
+	} {
+		handle(s, api, post(c.path, c.summary), func(ctx context.Context, in *struct {
+			RunCommand
+			Body *apitypes.AnswerRequest
+		}) (*body[contract.Ack], error) {
+			b := given(in.Body)
+			cmd := in.command(c.path, b.Why)
+			if err := s.answers(ctx, in.ID, b.Answered, &cmd); err != nil {
+				return nil, err
+			}
+			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
+		})
+	}
+	handle(s, api, post("approve", "Say yes to what a run waits for, also to a plan as edited"), s.approve)
+	handle(s, api, post("advance", "Let a paused run go on as far as the next phase; start one that never started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
+		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
+	})
+	handle(s, api, post("resume", "Let a paused run go on, or a failed or stopped one from where it ended"), func(ctx context.Context, in *bareCommand) (*body[apitypes.WentOn], error) {
+		return resumed(s.Runs.Resume(ctx, in.ID, in.command("resume", given(in.Body))))
+	})
+	handle(s, api, post("heal", "Answer a run that asks for help; let a failed one go on"), s.heal)
+	handle(s, api, post("replay", "Do a finished run again from a phase on"), s.replay)
+	fork := post("fork", "Start a new run from a step of an old one")
+	fork.DefaultStatus = http.StatusCreated
+	handle(s, api, fork, s.fork)
+	handle(s, api, post("models", "Let a run use another model from the next call on"), s.switchModel)
+	handle(s, api, post("checks", "Tell a run that stays with its branch what a check or a review says"), s.check)
+}
+
+// bareCommand is a command with nothing but a reason.
+type bareCommand struct {
+	RunCommand
+	Body *apitypes.Why
+}
+
+func resumed(a control.Again, err error) (*body[apitypes.WentOn], error) {
+	return answered(apitypes.WentOn{Answer: a.Ack, Replay: a.Replay}, err)
+}
+
+// answers makes a command the answer to the question that somebody saw, or says
+// that it is no longer the open one. A run asks for its release under one id,
+// however often its work changed meanwhile: when it asked tells those apart.
+func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered, c *contract.Command) error {
+	c.ApprovalID = seen.ApprovalID
+	if seen.Asked == nil {
+		return nil
+	}
+	if _, err := s.Store.Run(ctx, run); err != nil {
+		return err
+	}
+	open, err := s.Views.Questions(ctx, run, 1)
+	if err != nil {
+		return err
+	}
+	if len(open) == 0 || !open[0].Since.Equal(*seen.Asked) {
+		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d no longer asks what was answered; look at it again", run)
+	}
+	return nil
+}
+
+func (s *Server) approve(ctx context.Context, in *struct {
+	RunCommand
+	Body *apitypes.ApproveRequest
+}) (*body[contract.Ack], error) {
+	b := given(in.Body)
+	c := in.command("approve", b.Why)
+	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
+		return nil, err
+	}
+	if b.Plan != nil {
+		return answered(s.Runs.ApproveEdited(ctx, in.ID, *b.Plan, c))
+	}
+	return answered(s.Runs.Steer(ctx, in.ID, contract.UpdateApprove, c))
+}
+
+func (s *Server) heal(ctx context.Context, in *struct {
+	RunCommand
+	Body *apitypes.HealRequest
+}) (*body[apitypes.WentOn], error) {
+	b := given(in.Body)
+	c := in.command("heal", b.Why)
+	if err := s.answers(ctx, in.ID, b.Answered, &c); err != nil {
+		return nil, err
+	}
+	if c.Action = b.Action; c.Action != "" && !c.Action.Valid() {
+		return nil, apitypes.BadRequest(fmt.Sprintf("action %q is none of %v", c.Action, contract.HealActions()))
+	}
+	return resumed(s.Runs.Heal(ctx, in.ID, c))
+}
+
+func (s *Server) replay(ctx context.Context, in *struct {
+	RunCommand
+	Body apitypes.ReplayRequest
+}) (*body[rerun.Result], error) {
+	b := in.Body
+	o := rerun.Order{RunID: in.ID, Phase: b.Phase, Step: b.Step, By: in.command("replay", b.Why).By, Reason: b.Reason, Key: in.id("replay", in.ID)}
+	switch {
+	case o.Phase == "" && o.Step != "":
+		o.Phase = contract.PhaseBuilder
+	case o.Phase == "":
+		return nil, apitypes.BadRequest("phase: say from which phase on")
+	case o.Step != "" && o.Phase != contract.PhaseBuilder:
+		return nil, apitypes.BadRequest("step: steps are the builder's; leave the phase out")
+	}
+	run, err := s.Store.Run(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if o.Model, err = s.Runs.ModelFor(run, contract.AgentOf(o.Phase), b.Model, b.Temperature); err != nil {
+		return nil, err
+	}
+	return answered(s.Runs.Replay(ctx, o))
+}
+
+func (s *Server) fork(ctx context.Context, in *struct {
+	RunCommand
+	Body *apitypes.ForkRequest
+}) (*body[apitypes.CreatedRun], error) {
+	b := given(in.Body)
+	o := rerun.ForkOrder{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
+	if b.Turn != nil {
+		o.Turn = *b.Turn
+	}
+	run, err := s.Store.Run(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if o.Model, err = s.Runs.ModelFor(run, contract.AgentBuilder, b.Model, b.Temperature); err != nil {
+		return nil, err
+	}
+	made, err := s.Runs.Fork(ctx, o)
+	return answered(createdOf(made), err)
+}
+
+func (s *Server) switchModel(ctx context.Context, in *struct {
+	RunCommand
+	Body apitypes.SwitchModelRequest
+}) (*body[contract.Ack], error) {
+	c := in.command("models", in.Body.Why)
+	c.Agent = in.Body.Agent
+	return answered(s.Runs.SwitchModel(ctx, in.ID, in.Body.Model, in.Body.Temperature, c))
+}
+
+func (s *Server) check(ctx context.Context, in *struct {
+	RunCommand
+	Body contract.CheckMessage
+}) (*body[contract.Ack], error) {
+	in.Body.ID = cmp.Or(in.Body.ID, in.id("check", in.ID))
+	return answered(s.Runs.Check(ctx, in.ID, in.Body))
+}

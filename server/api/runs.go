@@ -1,0 +1,225 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/server/param"
+)
+
+// OfRun is a request about one run.
+type OfRun struct {
+	ID int64 `path:"id" minimum:"1" doc:"the run's number"`
+}
+
+func (s *Server) runOperations(api huma.API) {
+	get := func(path, id, summary string) huma.Operation {
+		return operation(http.MethodGet, path, id, "runs", summary)
+	}
+	handle(s, api, get("/api/runs", "list-runs", "List runs, the newest first"), s.listRuns)
+	create := operation(http.MethodPost, "/api/runs", "create-run", "runs", "Make and start a run", http.StatusConflict, http.StatusUnprocessableEntity)
+	create.DefaultStatus = http.StatusCreated
+	handle(s, api, create, s.createRun)
+	handle(s, api, get("/api/runs/{id}", "get-run", "The whole run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
+		return answered(s.Views.RunDetails(ctx, in.ID))
+	})
+	handle(s, api, get("/api/runs/{id}/events", "list-events", "A run's events, in order, without gaps"), s.listEvents)
+	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "What agents said and did, by execution and turn"), s.getLogs)
+	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "What verification found"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
+		if _, err := s.Store.Run(ctx, in.ID); err != nil {
+			return nil, err
+		}
+		list, err := s.Store.Findings(ctx, in.ID)
+		return answered(findings{store.NotNil(list)}, err)
+	})
+	handle(s, api, get("/api/runs/{id}/artifacts", "list-artifacts", "The files of a run"), func(ctx context.Context, in *OfRun) (*body[artifacts], error) {
+		if _, err := s.Store.Run(ctx, in.ID); err != nil {
+			return nil, err
+		}
+		list, err := s.Store.Artifacts(ctx, in.ID)
+		return answered(artifacts{store.NotNil(list)}, err)
+	})
+	handle(s, api, get("/api/runs/{id}/interventions", "list-interventions-of-run", "What a run ever asked people"), func(ctx context.Context, in *OfRun) (*body[apitypes.Interventions], error) {
+		d, err := s.Views.RecentDetails(ctx, in.ID, 1)
+		return answered(apitypes.Interventions{Interventions: store.NotNil(d.Interventions)}, err)
+	})
+	handle(s, api, get("/api/runs/{id}/diff/{other}", "diff-runs", "Compare two runs, or attempts of one: what is worse in the second first"), s.diffRuns)
+	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Where a run's time went"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
+		return answered(s.Runs.Timing(ctx, in.ID))
+	})
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Judge a run's recorded plans and test results by other rules; changes nothing", http.StatusUnprocessableEntity)
+	handle(s, api, rejudge, func(ctx context.Context, in *struct {
+		OfRun
+		Body *control.Rules
+	}) (*body[control.Retrials], error) {
+		return answered(s.Runs.Rejudge(ctx, in.ID, given(in.Body)))
+	})
+	handle(s, api, get("/api/runs/{id}/links", "get-links", "Where else a run can be looked at"), s.getLinks)
+}
+
+func (s *Server) getLinks(ctx context.Context, in *OfRun) (*body[apitypes.Links], error) {
+	run, err := s.Store.Run(ctx, in.ID)
+	return answered(apitypes.Links{Temporal: devstack.WorkflowURL(s.TemporalUI, s.Namespace, run.WorkflowID, run.WorkflowRunID)}, err)
+}
+
+type (
+	findings struct {
+		Findings []store.Finding `json:"findings"`
+	}
+	artifacts struct {
+		Artifacts []contract.Artifact `json:"artifacts"`
+	}
+)
+
+// filters select runs, for the API and for pages.
+type filters struct {
+	Status  []string `query:"status,explode" maxItems:"20" doc:"only with one of these statuses; may be given several times"`
+	Phase   string   `query:"phase" doc:"only in this phase"`
+	Project string   `query:"project" doc:"only of this project"`
+	Error   string   `query:"error" doc:"only those that failed with this class"`
+	Text    string   `query:"text" doc:"only with this text in the goal"`
+	Waiting bool     `query:"waiting" doc:"true: only those that wait for a person"`
+	Since   string   `query:"since" doc:"only those created then or later, as 2026-01-31T08:00:00Z (RFC 3339)"`
+	Until   string   `query:"until" doc:"only those created before, in the same form"`
+	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
+	Cursor  string   `query:"cursor" doc:"next of the page before"`
+}
+
+// filter reads what the filters say, or refuses what no run can match.
+func (in *filters) filter() (f store.Filter, err error) {
+	f = store.Filter{Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Text: in.Text, Limit: in.Limit}
+	for _, status := range in.Status {
+		for one := range strings.SplitSeq(status, ",") {
+			if one != "" {
+				f.Status = append(f.Status, contract.Status(one))
+			}
+		}
+	}
+	if in.Waiting {
+		if len(f.Status) > 0 && !slices.Contains(f.Status, contract.StatusWaitingForApproval) {
+			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only a run that is %s waits for a person", contract.StatusWaitingForApproval))
+		}
+		f.Status = []contract.Status{contract.StatusWaitingForApproval}
+	}
+	if f.Since, err = moment("since", in.Since); err != nil {
+		return f, err
+	}
+	if f.Until, err = moment("until", in.Until); err != nil {
+		return f, err
+	}
+	if f.Before, err = param.ReadCursor[store.Cursor](in.Cursor); err != nil {
+		return f, err
+	}
+	return f, param.CheckFilter(f)
+}
+
+// moment reads a time; an empty one is the zero value.
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, apitypes.BadRequest(name + ": this is no time such as 2026-01-31T08:00:00Z (RFC 3339)")
+	}
+	return at, nil
+}
+
+func (s *Server) listRuns(ctx context.Context, in *filters) (*body[apitypes.RunList], error) {
+	f, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	runs, err := s.Store.ListRuns(ctx, f)
+	page := apitypes.RunList{Runs: store.NotNil(runs)}
+	if err == nil && len(runs) == f.Limit {
+		page.Next = param.WriteCursor(runs[len(runs)-1].Cursor())
+	}
+	return answered(page, err)
+}
+
+// newRun is a request for a run.
+type newRun struct {
+	Keyed
+	Body apitypes.CreateRequest
+}
+
+func createdOf(c control.Created) apitypes.CreatedRun {
+	out := apitypes.CreatedRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes}
+	if c.Waiting != "" {
+		out.Notes = append(out.Notes, "it was made but not started yet; a worker will start it")
+	}
+	return out
+}
+
+func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.CreatedRun], error) {
+	b := in.Body
+	texts := []string{"repo", b.Repo, "base", b.Base, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "Idempotency-Key", in.Key}
+	for key, value := range b.Settings {
+		texts = append(texts, "settings", key+value)
+	}
+	if err := param.CheckText(texts...); err != nil {
+		return nil, err
+	}
+	made, err := s.Runs.Create(ctx, control.Creation{
+		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
+		PrepareOnly: b.PrepareOnly, Environment: b.Environment,
+		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
+	})
+	return answered(createdOf(made), err)
+}
+
+// eventPage asks for events of a run.
+type eventPage struct {
+	OfRun
+	After int64 `query:"after" minimum:"0" doc:"number of the last event that is known; 0: from the first on"`
+	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+}
+
+func (s *Server) listEvents(ctx context.Context, in *eventPage) (*body[apitypes.EventList], error) {
+	if _, err := s.Store.Run(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	events, err := s.Store.Events(ctx, in.ID, in.After, in.Limit)
+	return answered(apitypes.EventList{Events: store.NotNil(events)}, err)
+}
+
+// logQuery selects conversations.
+type logQuery struct {
+	OfRun
+	Phase string `query:"phase" enum:"planner,builder,tester,releaser" doc:"only of this phase"`
+	Step  string `query:"step" doc:"only of this step"`
+}
+
+func (s *Server) getLogs(ctx context.Context, in *logQuery) (*body[apitypes.Logs], error) {
+	list, err := s.Runs.Conversations(ctx, in.ID, contract.Phase(in.Phase), in.Step)
+	return answered(apitypes.Logs{Conversations: list}, err)
+}
+
+// twoRuns asks for a comparison.
+type twoRuns struct {
+	OfRun
+	Other        int64  `path:"other" minimum:"1" doc:"the run that it is compared with: the second one"`
+	Attempt      int    `query:"attempt" minimum:"0" doc:"of the first run; 0: the run as it is now"`
+	OtherAttempt int    `query:"other_attempt" minimum:"0"`
+	Phase        string `query:"phase" enum:"planner,builder,tester,releaser" default:"tester" doc:"whose attempts are counted"`
+}
+
+func (s *Server) diffRuns(ctx context.Context, in *twoRuns) (*body[diff.Diff], error) {
+	phase := contract.Phase(cmp.Or(in.Phase, string(contract.PhaseTester)))
+	return answered(s.Runs.Diff(ctx, diff.Ref{Run: in.ID, Attempt: in.Attempt, Phase: phase}, diff.Ref{Run: in.Other, Attempt: in.OtherAttempt, Phase: phase}))
+}

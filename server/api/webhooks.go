@@ -1,0 +1,136 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
+	"github.com/rocketgpt/orchestrator/server/param"
+)
+
+// OfWebhook is a request about one webhook.
+type OfWebhook struct {
+	ID int64 `path:"id" minimum:"1" doc:"the webhook's number"`
+}
+
+type webhooks struct {
+	Webhooks []store.Webhook `json:"webhooks"`
+}
+
+// madeWebhook is a webhook with its secret, which no other answer has.
+type madeWebhook struct {
+	store.Webhook
+	Secret string `json:"secret" doc:"signs what is sent; told in this answer alone"`
+}
+
+// deliveryPlace is a place in the list of deliveries.
+type deliveryPlace struct {
+	ID int64 `json:"delivery"`
+}
+
+// Valid reports whether it may be the place of a delivery.
+func (p deliveryPlace) Valid() bool { return p.ID > 0 }
+
+type deliveryList struct {
+	Deliveries []store.Delivery `json:"deliveries"`
+	Next       string           `json:"next,omitempty" doc:"cursor of the next page; absent on the last one"`
+}
+
+func (s *Server) webhookOperations(api huma.API) {
+	op := func(method, path, id, summary string, more ...int) huma.Operation {
+		return operation(method, "/api/webhooks"+path, id, "webhooks", summary, more...)
+	}
+	handle(s, api, op(http.MethodGet, "", "list-webhooks", "Where events are sent to"), func(ctx context.Context, _ *struct{}) (*body[webhooks], error) {
+		list, err := s.Store.Webhooks(ctx)
+		return answered(webhooks{store.NotNil(list)}, err)
+	})
+	create := op(http.MethodPost, "", "create-webhook", "Have events sent to a URL, from now on", http.StatusConflict, http.StatusUnprocessableEntity)
+	create.DefaultStatus = http.StatusCreated
+	handle(s, api, create, s.createWebhook)
+	handle(s, api, op(http.MethodGet, "/{id}", "get-webhook", "A webhook and how it is"), func(ctx context.Context, in *OfWebhook) (*body[store.Webhook], error) {
+		return answered(s.Store.Webhook(ctx, in.ID))
+	})
+	handle(s, api, op(http.MethodPatch, "/{id}", "change-webhook", "Change what is given; enable one that was disabled", http.StatusConflict, http.StatusUnprocessableEntity), s.changeWebhook)
+	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and the log of its deliveries"), func(ctx context.Context, in *struct {
+		OfWebhook
+		Keyed
+	}) (*struct{}, error) {
+		return nil, s.Store.DeleteWebhook(ctx, in.ID)
+	})
+	handle(s, api, op(http.MethodPost, "/{id}/test", "test-webhook", "Send a test, once, and say what came of it", http.StatusConflict), func(ctx context.Context, in *struct {
+		OfWebhook
+		Keyed
+	}) (*body[store.Delivery], error) {
+		return answered(s.Hooks.Test(ctx, in.ID, in.id("test", in.ID)))
+	})
+	handle(s, api, op(http.MethodGet, "/{id}/deliveries", "list-deliveries", "What was sent, the newest first, with each attempt"), s.listDeliveries)
+	again := op(http.MethodPost, "/{id}/deliveries/{delivery}/redeliver", "redeliver", "Send a delivery again, with all its attempts", http.StatusConflict)
+	again.DefaultStatus = http.StatusAccepted
+	handle(s, api, again, func(ctx context.Context, in *struct {
+		OfWebhook
+		Keyed
+		Delivery int64 `path:"delivery" minimum:"1" doc:"the delivery's number"`
+	}) (*body[store.Delivery], error) {
+		return answered(s.Store.Redeliver(ctx, in.ID, in.Delivery, in.id("redeliver", in.ID, in.Delivery)))
+	})
+}
+
+func (s *Server) createWebhook(ctx context.Context, in *struct {
+	Keyed
+	Body struct {
+		URL         string   `json:"url" minLength:"1" doc:"http or https; without user and password"`
+		Events      []string `json:"events,omitempty" doc:"event types, or patterns such as run.* and *.failed; none: all"`
+		Project     string   `json:"project,omitempty" doc:"events of this project's runs only"`
+		Description string   `json:"description,omitempty"`
+		Secret      string   `json:"secret,omitempty" doc:"whsec_ and 24 to 64 random bytes in base64; default: one is made"`
+		Enabled     *bool    `json:"enabled,omitempty" doc:"default: true"`
+	}
+}) (*body[madeWebhook], error) {
+	b := in.Body
+	made, err := s.Hooks.Register(ctx, webhook.Registration{
+		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Secret: store.Secret(b.Secret),
+		Disabled: b.Enabled != nil && !*b.Enabled, Key: in.id("webhook"),
+	})
+	return answered(madeWebhook{made.Webhook, made.Secret.Reveal()}, err)
+}
+
+func (s *Server) changeWebhook(ctx context.Context, in *struct {
+	OfWebhook
+	Body struct {
+		URL         *string       `json:"url,omitempty"`
+		Events      []string      `json:"events,omitempty" doc:"instead of those there are; [] and [\"*\"]: all"`
+		Project     *string       `json:"project,omitempty" doc:"empty: all projects"`
+		Description *string       `json:"description,omitempty"`
+		Secret      *store.Secret `json:"secret,omitempty" doc:"signs from now on"`
+		Enabled     *bool         `json:"enabled,omitempty" doc:"true gives one that was disabled another chance"`
+	}
+}) (*body[store.Webhook], error) {
+	b := in.Body
+	return answered(s.Hooks.Change(ctx, in.ID, store.WebhookChange{
+		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Secret: b.Secret, Enabled: b.Enabled,
+	}))
+}
+
+func (s *Server) listDeliveries(ctx context.Context, in *struct {
+	OfWebhook
+	Status string `query:"status" enum:"pending,sending,delivered,failed" doc:"only with this status"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many"`
+	Before int64  `query:"before" minimum:"0" doc:"only those older than this delivery; a cursor is stronger"`
+	Cursor string `query:"cursor" doc:"next of the page before"`
+}) (*body[deliveryList], error) {
+	from, err := param.ReadCursor[deliveryPlace](in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	from.ID = cmp.Or(from.ID, in.Before)
+	list, err := s.Store.Deliveries(ctx, in.ID, store.DeliveryFilter{Status: store.DeliveryStatus(in.Status), Before: from.ID, Limit: in.Limit})
+	page := deliveryList{Deliveries: store.NotNil(list)}
+	if err == nil && len(list) == in.Limit {
+		page.Next = param.WriteCursor(deliveryPlace{list[len(list)-1].ID})
+	}
+	return answered(page, err)
+}

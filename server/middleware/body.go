@@ -1,0 +1,90 @@
+package middleware
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
+)
+
+// bodyTimeout is how long a client may take to send a body.
+const bodyTimeout = 10 * time.Second
+
+// LimitBody refuses requests whose body has more bytes than the limit.
+func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > limit {
+			fail(w, r, tooLarge(fmt.Sprintf("Its body has %d bytes, more than the %d allowed (server.max_body).", r.ContentLength, limit)))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ReadBody reads a request whole before anything is done: its body within its
+// time and size. It refuses paths, queries and bodies that are not text.
+func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !param.IsText(r.URL.Path) {
+			fail(w, r, apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: "The path is no text in UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
+			return
+		}
+		for name, values := range r.URL.Query() {
+			if !param.IsText(name) || !param.IsText(strings.Join(values, "")) {
+				fail(w, r, apitypes.BadRequest("the query is no text: it holds bytes that are not UTF-8, or NUL"))
+				return
+			}
+		}
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		// While the request is carried out there is no deadline: it would end the request.
+		conn := http.NewResponseController(w)
+		logDeadline(log, r, conn.SetReadDeadline(time.Now().Add(bodyTimeout)))
+		body, err := readBody(w, r)
+		if err != nil {
+			fail(w, r, err)
+			return
+		}
+		logDeadline(log, r, conn.SetReadDeadline(time.Time{}))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readBody reads a body, or returns the problem with it.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case err == nil && !utf8.Valid(body):
+		return nil, apitypes.BadRequest("the body is no text: it holds bytes that are not UTF-8")
+	case err == nil:
+		return body, nil
+	case errors.As(err, &large):
+		return nil, tooLarge(fmt.Sprintf("Its body has more than the %d bytes allowed (server.max_body).", large.Limit))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		return nil, apitypes.Problem{Title: "The request came too slowly", Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("Its body was not there after %s.", bodyTimeout)}
+	default:
+		w.Header().Set("Connection", "close")
+		return nil, apitypes.BadRequest("Its body ended early.")
+	}
+}
+
+func tooLarge(detail string) apitypes.Problem {
+	return apitypes.Problem{Title: "The request is too large", Status: http.StatusRequestEntityTooLarge, Detail: detail}
+}

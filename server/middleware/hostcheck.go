@@ -1,0 +1,41 @@
+package middleware
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+)
+
+// HostCheck refuses requests whose Host header names another server (DNS rebinding).
+func HostCheck(next http.Handler, hosts []string, fail Fail) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowedHost(r, hosts) {
+			fail(w, r, apitypes.Problem{
+				Title: "This server is not asked for by this name", Status: http.StatusMisdirectedRequest,
+				Detail: "Use localhost, or add the name to server.allowed_hosts.",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// allowedHost reports whether a request's Host, with or without a port, names this
+// server: as the loopback, as the address at which the request came in, or by
+// one of its names.
+func allowedHost(r *http.Request, hosts []string) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	if ip := net.ParseIP(host); strings.EqualFold(host, "localhost") || (ip != nil && ip.IsLoopback()) {
+		return true
+	} else if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && ip != nil && ip.Equal(at.IP) {
+		return true
+	}
+	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), host) })
+}

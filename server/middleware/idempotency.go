@@ -1,0 +1,154 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/param"
+)
+
+const (
+	maxKey = 200 // bytes
+	// maxKeyedPath is the longest path that a key is kept with, in bytes: more would
+	// fit into no index, and no path of ours is half as long.
+	maxKeyedPath = 1000
+	// keyWait is how long a request waits for another one under the same key.
+	keyWait = 10 * time.Second
+	// keyRetryAfter is after how many seconds it may ask again then.
+	keyRetryAfter = "2"
+	// keepTimeout bounds the time for keeping an answer: the client may be gone.
+	keepTimeout = 10 * time.Second
+)
+
+// idempotency carries out requests under a key once.
+type idempotency struct {
+	next  http.Handler
+	Store *store.Store
+	log   *slog.Logger
+	fail  Fail
+}
+
+// Idempotency carries out a POST or DELETE under an idempotency key once, and
+// gives the same answer for store.KeepRequests. It keeps the answers of what
+// changed something: a refusal changed nothing, so its key may be used again.
+// A server that dies in between leaves a request without an answer. It is carried
+// out again then, by commands whose ids come from the key, so that nothing is
+// done twice.
+func Idempotency(next http.Handler, requests *store.Store, log *slog.Logger, fail Fail) http.Handler {
+	return &idempotency{next, requests, log, fail}
+}
+
+func (s *idempotency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get(apitypes.KeyHeader)
+	if key == "" || (r.Method != http.MethodPost && r.Method != http.MethodDelete) || !strings.HasPrefix(r.URL.Path, "/api/") {
+		s.next.ServeHTTP(w, r)
+		return
+	}
+	if !param.IsText(key) || len(key) > maxKey {
+		s.fail(w, r, apitypes.BadRequest(fmt.Sprintf("header.%s: this is no text of at most %d bytes", apitypes.KeyHeader, maxKey)))
+		return
+	}
+	if len(r.URL.Path) > maxKeyedPath {
+		s.fail(w, r, store.ErrNotFound)
+		return
+	}
+	release, owned, err := s.Store.LeaseRequest(r.Context(), r.URL.Path, key, keyWait)
+	defer release()
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if !owned {
+		w.Header().Set("Retry-After", keyRetryAfter)
+		s.fail(w, r, apitypes.Problem{Title: "The same request is being carried out", Status: http.StatusConflict, Detail: "Ask again shortly; you get its answer then.", Code: store.CodeConflict})
+		return
+	}
+	s.serveOnce(w, r, key)
+}
+
+// requestDigest distinguishes the requests to one path.
+func requestDigest(r *http.Request, body []byte) string {
+	text := fmt.Appendf(nil, "%s\n%s", r.URL.RawQuery, body)
+	if r.Method != http.MethodPost { // POST is not named: keys that were used before this are still known
+		text = fmt.Appendf(nil, "%s %s", r.Method, text)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// serveOnce carries out a request under a key that no other request has now, or
+// repeats the answer that it got before.
+func (s *idempotency) serveOnce(w http.ResponseWriter, r *http.Request, key string) {
+	body, err := readBody(w, r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	known, err := s.Store.BeginRequest(r.Context(), r.URL.Path, key, requestDigest(r, body))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if known != nil {
+		w.Header().Set(apitypes.ReplayedHeader, "true")
+		if known.Status != http.StatusNoContent { // as to DELETE: without content, so without a type
+			w.Header().Set("Content-Type", known.ContentType)
+			w.Header().Set("Content-Length", strconv.Itoa(len(known.Body)))
+		}
+		s.send(w, r, known.Status, known.Body)
+		return
+	}
+	out := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	s.next.ServeHTTP(out, r)
+	s.keep(r, key, out)
+	s.send(w, r, out.status, out.body.Bytes())
+}
+
+func (s *idempotency) send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	w.WriteHeader(status)
+	if _, err := w.Write(body); err != nil {
+		s.log.InfoContext(r.Context(), "A client went away", "error", err)
+	}
+}
+
+// keep keeps an answer before it is sent, or frees the key where nothing was done.
+func (s *idempotency) keep(r *http.Request, key string, a *bufferedResponse) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keepTimeout)
+	defer cancel()
+	var err error
+	switch {
+	case a.status < http.StatusMultipleChoices:
+		err = s.Store.AnswerRequest(ctx, r.URL.Path, key, store.Answer{Status: a.status, ContentType: a.Header().Get("Content-Type"), Body: a.body.Bytes()})
+	case a.status < http.StatusInternalServerError:
+		err = s.Store.ForgetRequest(ctx, r.URL.Path, key)
+	default: // nobody knows what was done: the key stays with this request
+	}
+	if err != nil {
+		s.log.ErrorContext(ctx, "The answer to a request under a key could not be kept", "request", RequestID(ctx), "error", err)
+	}
+}
+
+// bufferedResponse holds a response back until it is kept.
+type bufferedResponse struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (b *bufferedResponse) WriteHeader(status int)         { b.status = status }
+func (b *bufferedResponse) Write(part []byte) (int, error) { return b.body.Write(part) }
+
+// Unwrap lets http.ResponseController set deadlines.
+func (b *bufferedResponse) Unwrap() http.ResponseWriter { return b.ResponseWriter }

@@ -1,0 +1,76 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+)
+
+const (
+	// WriteTimeout is how long a client may take to read what it is sent, Chunk by Chunk.
+	WriteTimeout = 10 * time.Second
+	// Chunk is how many bytes a client has to read within WriteTimeout.
+	Chunk = 16 << 10
+)
+
+// errTimeout is the cause of the end of the context of a request that took too long.
+var errTimeout = apitypes.Problem{
+	Title: "It took too long", Status: http.StatusServiceUnavailable,
+	Detail: "Nothing says how far it came; look, or ask again under the same Idempotency-Key. (server.request_timeout)",
+}
+
+type timerKey struct{}
+
+// Timeout bounds what a request may take: until it has a response, and
+// WriteTimeout more until the client has read that.
+func Timeout(next http.Handler, limit time.Duration, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		timer := time.AfterFunc(limit, func() { cancel(errTimeout) })
+		defer timer.Stop()
+		logDeadline(log, r, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit+WriteTimeout)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, timerKey{}, timer)))
+	})
+}
+
+// logDeadline logs that a connection takes no deadline. Those of tests do not.
+func logDeadline(log *slog.Logger, r *http.Request, err error) {
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		log.InfoContext(r.Context(), "A connection takes no deadline", "request", RequestID(r.Context()), "error", err)
+	}
+}
+
+// LiftTimeout lifts the limit that Timeout set on a request whose response lasts
+// for as long as its client reads it. The returned writer gives the client
+// WriteTimeout for each Chunk.
+func LiftTimeout(w http.ResponseWriter, r *http.Request, log *slog.Logger) http.ResponseWriter {
+	if timer, ok := r.Context().Value(timerKey{}).(*time.Timer); ok {
+		timer.Stop()
+	}
+	logDeadline(log, r, http.NewResponseController(w).SetReadDeadline(time.Time{}))
+	return &chunkWriter{w}
+}
+
+// chunkWriter sets a deadline for each chunk that it writes.
+type chunkWriter struct{ http.ResponseWriter }
+
+func (c *chunkWriter) Write(b []byte) (n int, err error) {
+	out := http.NewResponseController(c.ResponseWriter)
+	for err == nil && n < len(b) {
+		if err = out.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return n, err
+		}
+		var written int
+		written, err = c.ResponseWriter.Write(b[n:min(len(b), n+Chunk)])
+		n += written
+	}
+	return n, err
+}
+
+// Unwrap lets http.ResponseController flush and set deadlines.
+func (c *chunkWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -1,0 +1,24 @@
+package pages
+
+import (
+	"net/http"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// lookEvery is how often, in seconds, a page looks again at what changes without
+// events.
+const lookEvery = 5
+
+// agentsPage is how the workers' agents and the task queues are.
+func (s *Server) agentsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
+	shell.Section, shell.Title, shell.Live = "agents", "Agents", "/api/stream"
+	shell.Every = lookEvery
+	report, err := s.Health.Report(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return ui.Agents(ui.AgentsPage{Shell: shell, Report: report}), nil
+}

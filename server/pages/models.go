@@ -1,0 +1,181 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// stateTimeout bounds the question to a run for its state.
+const stateTimeout = 2 * time.Second
+
+// today is when the day began by which budgets count: in UTC.
+func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
+
+func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
+	ctx := r.Context()
+	shell.Section, shell.Title, shell.Live = "models", "Models", "/api/stream"
+	p := ui.ModelsPage{Shell: shell, Limit: s.Runs.Config.Models.Budgets.DayCostUSD.Int64()}
+	known, err := s.knownModels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range known {
+		p.Known = append(p.Known, *k)
+		if k.Today != nil {
+			p.Spent += k.Today.Usage.MicroUSD
+		}
+	}
+	slices.SortFunc(p.Known, func(a, b ui.KnownModel) int {
+		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+	})
+	models, settings, missing := setup.EveryModel(s.Runs.Config)
+	if missing != nil {
+		p.Missing = fault.Of(missing).Message
+	}
+	for _, agent := range contract.Agents() {
+		if choice, ok := models[agent]; ok {
+			p.Agents = append(p.Agents, ui.AgentModel{Agent: agent, Choice: choice, Setting: settings[agent], Known: known[choice.Provider+"/"+choice.Model]})
+		}
+	}
+	for _, v := range setup.Providers(s.Runs.Config) {
+		p.Providers = append(p.Providers, providerRow(v.Name, string(v.Kind), v.KeySource(), p.Known))
+	}
+	return ui.Models(p), nil
+}
+
+func calls(m ui.KnownModel) int {
+	if m.Today == nil {
+		return 0
+	}
+	return m.Today.Calls
+}
+
+// knownModels returns the models of the catalogue and those that were asked
+// today, by provider/model.
+func (s *Server) knownModels(ctx context.Context) (map[string]*ui.KnownModel, error) {
+	known := map[string]*ui.KnownModel{}
+	for _, e := range setup.Catalogue(s.Runs.Config) {
+		known[e.Provider+"/"+e.Model] = &ui.KnownModel{
+			Provider: e.Provider, Model: e.Model, Context: e.ContextWindow, MaxOutput: e.MaxOutput, PriceIn: e.PriceIn, PriceOut: e.PriceOut,
+		}
+	}
+	activity, err := s.Views.ModelActivity(ctx, today())
+	for i, a := range activity {
+		name := a.Provider + "/" + a.Model
+		if known[name] == nil {
+			known[name] = &ui.KnownModel{Provider: a.Provider, Model: a.Model}
+		}
+		known[name].Today = &activity[i]
+	}
+	return known, err
+}
+
+// providerRow says how a provider does by the last call of today.
+func providerRow(name, kind, key string, known []ui.KnownModel) ui.ProviderRow {
+	row := ui.ProviderRow{Name: name, Kind: kind, Key: key, State: ui.Queued, Word: "Not asked today"}
+	var last *views.ModelActivity
+	for _, k := range known {
+		if k.Provider == name && k.Today != nil && (last == nil || k.Today.LastAt.After(last.LastAt)) {
+			last = k.Today
+		}
+	}
+	switch {
+	case last == nil:
+	case last.LastStatus == "failed":
+		row.State, row.Word = ui.Failed, "Last call failed"
+	default:
+		row.State, row.Word = ui.Done, "Answers"
+	}
+	return row
+}
+
+// modelsTab is which agent of a run asks which model, and lets it be switched.
+func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
+	m := ui.RunModels{Head: *h, Live: !h.Run.Status.Terminal()}
+	usage, err := s.Views.ModelUsage(ctx, h.Run.ID)
+	if err != nil {
+		return nil, err
+	}
+	var now map[contract.Agent]contract.ModelChoice
+	if m.Live {
+		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		if view, err := s.Runs.State(ctx, h.Run.ID); err == nil {
+			now = view.Models
+		} else {
+			m.Live, m.Told = false, "The run's workflow does not answer just now, so what is shown is what the run began with. Nothing is lost; look again shortly."
+			if errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+		}
+	} else {
+		m.Told = "The run has ended. A replay or a fork may use another model."
+	}
+	for _, agent := range contract.Agents() {
+		at, ok := h.Run.Settings.Models[agent]
+		if !ok {
+			continue
+		}
+		m.Agents = append(m.Agents, modelOf(agent, at, now, usage))
+	}
+	m.Members = membersOf(h.Run, now, usage)
+	for _, e := range setup.Catalogue(s.Runs.Config) {
+		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
+			m.Known = append(m.Known, e.Provider+"/"+e.Model)
+		}
+	}
+	return ui.RunModelsTab(m), nil
+}
+
+// modelOf says which model an agent of a run asks now, if that is known, and which
+// it asked. Of a run that has ended, where an agent asked a single one, it is that.
+func modelOf(agent contract.Agent, at contract.ModelChoice, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) ui.RunModel {
+	row := ui.RunModel{Agent: agent, At: at, Now: cmp.Or(now[agent], at)}
+	var asked []contract.ModelChoice
+	for _, u := range usage {
+		if u.Agent == agent {
+			row.Usage = row.Usage.Add(u.Usage)
+			asked = append(asked, contract.ModelChoice{Provider: u.Provider, Model: u.Model})
+		}
+	}
+	if _, known := now[agent]; !known && len(asked) == 1 {
+		row.Now = asked[0]
+	}
+	for _, a := range asked {
+		if a.Provider != row.Now.Provider || a.Model != row.Now.Model {
+			row.Also = append(row.Also, a.Provider+"/"+a.Model)
+		}
+	}
+	return row
+}
+
+// membersOf are those who plan a run by deliberating, if any do or did.
+func membersOf(run store.Run, now map[contract.Agent]contract.ModelChoice, usage []views.ModelUsage) (out []ui.RunModel) {
+	d := run.Settings.Deliberation
+	if d == nil {
+		return nil
+	}
+	took := run.Settings.PlanBy == contract.PlanByDeliberation
+	for _, m := range contract.Members() {
+		row := modelOf(m.Agent(), d.Models[m.Agent()], now, usage)
+		took = took || row.Usage.Calls > 0
+		out = append(out, row)
+	}
+	if !took {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// runHead reads what every page of a run begins with.
+func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab string) (h ui.RunHead, err error) {
+	h.Shell, h.Tab = shell, tab
+	if h.Run, err = s.Store.Run(ctx, id); err != nil {
+		return h, err
+	}
+	h.Title = fmt.Sprintf("#%d %s", id, ui.Cut(h.Run.GoalTitle, 80))
+	h.Live = streamOf(id, h.Run.EventSeq)
+	h.Temporal = devstack.WorkflowURL(s.TemporalUI, s.Namespace, h.Run.WorkflowID, h.Run.WorkflowRunID)
+	cards, err := s.Views.Cards(ctx, []int64{id})
+	if err != nil {
+		return h, err
+	}
+	h.Card = cards[id]
+	attempts, err := s.Views.Phases(ctx, id)
+	if err != nil {
+		return h, err
+	}
+	h.Phases = stripOf(attempts)
+	counts, err := s.Views.Counts(ctx, id)
+	if err != nil {
+		return h, err
+	}
+	h.Counts = map[string]int{"findings": counts.Findings, "artifacts": counts.Artifacts, "heals": h.Card.Heals, "plan": h.Card.Steps, "events": int(h.Run.EventSeq)}
+	if h.Run.Status == contract.StatusWaitingForApproval {
+		questions, err := s.Views.Questions(ctx, id, 1)
+		if err != nil {
+			return h, err
+		}
+		if len(questions) > 0 {
+			h.Question = &questions[0]
+		}
+	}
+	return h, nil
+}
+
+// stripOf returns the last attempt of each phase.
+func stripOf(attempts []views.PhaseAttempt) []ui.PhaseStrip {
+	var out []ui.PhaseStrip
+	for _, phase := range contract.Phases() {
+		strip := ui.PhaseStrip{Phase: phase}
+		for i, a := range attempts {
+			if a.Phase == phase {
+				strip.Attempt = &attempts[i]
+				strip.Tries++
+			}
+		}
+		out = append(out, strip)
+	}
+	return out
+}
+
+// What the first tab of a run shows at most.
+const (
+	shownWork      = 40
+	shownRed       = 5
+	shownFindings  = 6
+	shownHeals     = 5
+	shownArtifacts = 8
+	shownEvents    = 14
+)
+
+// overviewTab is what a run's phases came to.
+func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
+	o, id := ui.Overview{Head: *h}, h.Run.ID
+	var err error
+	if o.Plan, err = s.Store.Plan(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if o.Planning, err = s.planning(ctx, id); err != nil {
+		return nil, err
+	}
+	executions, err := s.Store.Executions(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	o.Executions, o.Omitted = latestWork(executions)
+	if o.Red, err = s.redTests(ctx, executions); err != nil {
+		return nil, err
+	}
+	findings, err := s.Store.Findings(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	findings = slices.DeleteFunc(findings, func(f store.Finding) bool { return f.Resolved })
+	slices.SortStableFunc(findings, func(a, b store.Finding) int { return severityRank(a.Severity) - severityRank(b.Severity) })
+	o.Findings = firstOf(findings, shownFindings)
+	heals, err := s.Store.Heals(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(heals)
+	o.Heals = firstOf(heals, shownHeals)
+	files, err := s.Store.Artifacts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	o.Artifacts = firstOf(files, shownArtifacts)
+	if o.Events, err = s.Store.Events(ctx, id, max(0, h.Run.EventSeq-shownEvents), shownEvents); err != nil {
+		return nil, err
+	}
+	slices.Reverse(o.Events)
+	if h.Question != nil {
+		o.Ask = &ui.Ask{Run: h.Run, Question: *h.Question, Plan: o.Plan, Tests: h.Card.Tests, Findings: findings, Failure: lastFailure(executions)}
+		if h.Question.Kind == "release" {
+			spec, err := setup.ReadRunSpec(h.Run)
+			if err != nil {
+				return nil, err
+			}
+			o.Ask.Branch = spec.Branch(id)
+			s.fillChange(ctx, o.Ask, executions, heals)
+		}
+	}
+	if o.Work, err = s.Views.Work(ctx, id); err != nil {
+		return nil, err
+	}
+	if o.Pauses, err = s.Views.Pauses(ctx, id); err != nil {
+		return nil, err
+	}
+	return ui.OverviewTab(o), nil
+}
+
+// fillChange shows what would be released: the work as it is now, whatever was
+// released before.
+func (s *Server) fillChange(ctx context.Context, a *ui.Ask, executions []store.Execution, heals []store.HealEvent) {
+	patch, err := s.workSoFar(executions, heals).load(ctx)
+	if err != nil {
+		a.Problem = s.patchProblem(ctx, a.Run.ID, err)
+		return
+	}
+	a.Patch = ui.CutLines(patch.text, shownDiffBytes)
+	a.Cut, a.Digest = patch.cut || len(a.Patch) < len(patch.text), digestOf(a.Patch)
+}
+
+// lastFailure returns how the last execution that failed did so; nil: none did.
+func lastFailure(executions []store.Execution) *contract.Failure {
+	for _, e := range slices.Backward(executions) {
+		if e.Failure != nil {
+			return e.Failure
+		}
+	}
+	return nil
+}
+
+// latestWork returns the latest execution of each phase and step, the last
+// ones of them, and how many executions that leaves out.
+func latestWork(all []store.Execution) (shown []store.Execution, omitted int) {
+	type work struct {
+		phase contract.Phase
+		step  string
+	}
+	latest := map[work]int{}
+	for i, e := range all {
+		latest[work{e.Phase, e.Step}] = i
+	}
+	for i, e := range all {
+		if latest[work{e.Phase, e.Step}] == i {
+			shown = append(shown, e)
+		}
+	}
+	shown = shown[max(0, len(shown)-shownWork):]
+	return shown, len(all) - len(shown)
+}
+
+// redTests returns the first tests of the last verification that are not green.
+func (s *Server) redTests(ctx context.Context, executions []store.Execution) (red []contract.TestCase, err error) {
+	var last int64
+	for _, e := range executions {
+		if e.Phase == contract.PhaseTester && e.Step == "" {
+			last = e.ID
+		}
+	}
+	if last == 0 {
+		return nil, nil
+	}
+	checks, err := s.Store.Checks(ctx, last)
+	for _, c := range checks {
+		for _, t := range c.Cases {
+			if c.Result.Counts() && (t.Status == contract.TestFailed || t.Status == contract.TestFlaky) {
+				red = append(red, t)
+			}
+		}
+	}
+	slices.SortStableFunc(red, func(a, b contract.TestCase) int { return strings.Compare(string(a.Status), string(b.Status)) })
+	return firstOf(red, shownRed), err
+}
+
+func severityRank(s contract.Severity) int {
+	return slices.Index([]contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, s)
+}
+
+// firstOf returns the beginning of a list.
+func firstOf[T any](all []T, most int) []T { return all[:min(len(all), most)] }

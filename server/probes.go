@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/server/respond"
+)
+
+// readyTimeout bounds the questions of /readyz.
+const readyTimeout = 2 * time.Second
+
+// probes answers whether the server runs and is ready.
+type probes struct {
+	*respond.Responder
+	Views    *views.Views
+	Temporal client.Client
+}
+
+func (s *probes) register(mux *http.ServeMux) {
+	s.Get(mux, "/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		s.JSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	s.Get(mux, "/readyz", s.ready)
+}
+
+// readiness is what /readyz says.
+type readiness struct {
+	// Status is ready, degraded (the server works, some agents do not) or
+	// unavailable.
+	Status   string `json:"status"`
+	Database string `json:"database"`
+	Temporal string `json:"temporal"`
+	// Roles says for each role ok, or what it lacks; absent without the database.
+	Roles map[string]string `json:"roles,omitempty"`
+}
+
+// ready says whether the server can do its work: database and Temporal answer.
+// Where nobody does the work of a role, runs wait, and the server is as able as
+// ever to say so: a balancer must not take it out of service.
+func (s *probes) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	is, status := readiness{Status: "ready", Database: health.OK, Temporal: health.OK}, http.StatusOK
+	unavailable := func(part *string) {
+		*part, is.Status, status = "does not answer", "unavailable", http.StatusServiceUnavailable
+	}
+	if agents, err := s.Views.Agents(ctx); err != nil {
+		unavailable(&is.Database)
+	} else {
+		is.Roles = health.Roles(agents)
+	}
+	if _, err := s.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
+		unavailable(&is.Temporal)
+	}
+	for _, words := range is.Roles {
+		if words != health.OK && is.Status == "ready" {
+			is.Status = "degraded"
+		}
+	}
+	s.JSON(w, status, is)
+}

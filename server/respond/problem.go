@@ -1,0 +1,61 @@
+package respond
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/server/middleware"
+)
+
+// Problem returns the problem that a client gets for an error, and logs what it
+// does not get. A context that ended for a problem (middleware.Timeout) is
+// answered with that.
+func (res *Responder) Problem(ctx context.Context, err error) apitypes.Problem {
+	var p apitypes.Problem
+	if !errors.As(err, &p) && !errors.As(context.Cause(ctx), &p) {
+		p = problemOf(err)
+	}
+	p.Instance = middleware.RequestID(ctx)
+	if p.Status >= http.StatusInternalServerError && ctx.Err() == nil {
+		res.Log.ErrorContext(ctx, "A request failed", "request", p.Instance, "error", err)
+	}
+	return p
+}
+
+// problemOf returns what an error means to a client.
+func problemOf(err error) apitypes.Problem {
+	f := fault.Of(err)
+	switch {
+	case errors.Is(err, store.ErrNotFound), f.Code == store.CodeNotFound:
+		return apitypes.Problem{Title: "There is no such thing", Status: http.StatusNotFound, Detail: missing(f), Class: contract.ClassHuman, Code: store.CodeNotFound}
+	case errors.Is(err, artifact.ErrNotFound):
+		return apitypes.Problem{Title: "The file is no longer kept", Status: http.StatusGone, Class: contract.ClassHuman, Code: store.CodeNotFound}
+	case f.Code == store.CodeConflict:
+		return apitypes.Problem{Title: "The key was used for another request", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+	case f.Code == contract.CodeRejected, f.Code == contract.CodeForbidden:
+		return apitypes.Problem{Title: "This is not taken now", Status: http.StatusConflict, Detail: f.Message, Class: f.Class, Code: f.Code}
+	case f.Class == contract.ClassHuman, f.Class == contract.ClassConfig, f.Class == contract.ClassLogic, f.Class == contract.ClassSafety:
+		return apitypes.Problem{Title: "This cannot be done", Status: http.StatusUnprocessableEntity, Detail: f.Message, Class: f.Class, Code: f.Code}
+	case errors.Is(err, control.ErrSilent):
+		return apitypes.Problem{Title: "No answer came", Status: http.StatusServiceUnavailable, Detail: f.Message, Class: f.Class, Code: f.Code}
+	case f.Class == contract.ClassInfra:
+		return apitypes.Problem{Title: "A part of the system does not answer", Status: http.StatusServiceUnavailable, Detail: "Nothing is lost; try again shortly.", Class: f.Class}
+	default:
+		return apitypes.Problem{Title: "Something went wrong here", Status: http.StatusInternalServerError, Detail: "The server's log says more."}
+	}
+}
+
+// missing says what was not found, where that is known.
+func missing(f *contract.Failure) string {
+	if f.Code == store.CodeNotFound {
+		return f.Message
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+// Package respond writes responses: JSON, pages, files, and errors as problems.
+// What an error holds inside stays in the log.
+package respond
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/server/middleware"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// Responder writes responses, and logs those that fail.
+type Responder struct{ Log *slog.Logger }
+
+// Handler answers a request, or returns an error to answer it with.
+type Handler func(http.ResponseWriter, *http.Request) error
+
+// Handle makes a handler one of net/http's.
+func (res *Responder) Handle(h Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			res.Error(w, r, err)
+		}
+	}
+}
+
+// Get routes GET requests to a handler and refuses other methods.
+func (res *Responder) Get(mux *http.ServeMux, path string, h http.HandlerFunc) {
+	mux.HandleFunc("GET "+path, h)
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", "GET, HEAD")
+		res.Error(w, r, apitypes.Problem{Title: "This can only be read", Status: http.StatusMethodNotAllowed, Detail: "Runs are started and steered with rgpt run."})
+	})
+}
+
+// Error answers with an error: people get a page, programs problem+json.
+func (res *Responder) Error(w http.ResponseWriter, r *http.Request, err error) {
+	p := res.Problem(r.Context(), err)
+	if !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		shell := Shell(r)
+		shell.Title = p.Title
+		res.Page(w, r, p.Status, ui.Problem(shell, p.Title, p.Detail, p.Instance))
+		return
+	}
+	res.encode(w, p.Status, apitypes.ProblemType, p)
+}
+
+// JSON answers with a value as JSON.
+func (res *Responder) JSON(w http.ResponseWriter, status int, v any) {
+	res.encode(w, status, "application/json", v)
+}
+
+// encode makes the whole answer before it sends any of it.
+func (res *Responder) encode(w http.ResponseWriter, status int, kind string, v any) {
+	var out bytes.Buffer
+	if err := json.NewEncoder(&out).Encode(v); err != nil {
+		res.Log.Error("An answer could not be written as JSON", "error", err)
+		status, kind = http.StatusInternalServerError, apitypes.ProblemType
+		out.Reset()
+		out.WriteString(`{"title":"Something went wrong here","status":500}`)
+	}
+	res.Write(w, status, kind, out.Bytes())
+}
+
+// Page answers with a page, which it renders whole before it sends any of it.
+func (res *Responder) Page(w http.ResponseWriter, r *http.Request, status int, content templ.Component) {
+	var out bytes.Buffer
+	if err := content.Render(r.Context(), &out); err != nil {
+		res.Log.ErrorContext(r.Context(), "A page could not be rendered", "request", middleware.RequestID(r.Context()), "error", err)
+		http.Error(w, "The page could not be rendered; the server's log says more.", http.StatusInternalServerError)
+		return
+	}
+	res.Write(w, status, "text/html; charset=utf-8", out.Bytes())
+}
+
+// Write answers with content of a type.
+func (res *Responder) Write(w http.ResponseWriter, status int, kind string, content []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	w.WriteHeader(status)
+	if _, err := w.Write(content); err != nil {
+		res.Log.Info("A client went away", "error", err)
+	}
+}
+
+// Shell is what a page has around its content without a look at the database.
+// Theme and rail are chosen by hand and kept in cookies, so that a page arrives
+// as it was chosen.
+func Shell(r *http.Request) ui.Shell {
+	shell := ui.Shell{Title: "RocketGPT"}
+	if c, err := r.Cookie("theme"); err == nil && (c.Value == "light" || c.Value == "dark") {
+		shell.Theme = c.Value
+	}
+	if c, err := r.Cookie("rail"); err == nil {
+		shell.Narrow = c.Value == "narrow"
+	}
+	return shell
+}

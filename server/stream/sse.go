@@ -1,0 +1,97 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/server/middleware"
+)
+
+// sse sends the events of a run, of a pipeline, or of all runs as server-sent
+// events until the client goes away.
+func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline string) error {
+	follow, err := s.follow(r, run, pipeline)
+	if err != nil {
+		return err
+	}
+	w = middleware.LiftTimeout(w, r, s.Log)
+	out := http.NewResponseController(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	middleware.LimitSendBuffer(r, s.Log)
+	ctx, leave := s.opened(r.Context())
+	defer leave()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := make(chan string) // not buffered: a slow client delays only its own reading
+	write := func(text string) error {
+		if _, err := w.Write([]byte(text)); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	defer telemetry.StreamOpened(telemetry.StreamSSE)()
+	if write("retry: 1000\n\n") != nil {
+		return nil
+	}
+	failed := make(chan error, 1)
+	go func() {
+		failed <- follow(ctx, func(id string, e contract.Event) error {
+			raw, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			select {
+			case lines <- fmt.Sprintf("id: %s\n%sdata: %s\n\n", id, eventLine(r, e), raw):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case text := <-lines:
+			err = write(text)
+		case <-beat.C:
+			err = write(": still here\n\n")
+		case err = <-failed:
+			if err != nil && r.Context().Err() == nil && !s.stopped() {
+				telemetry.CountDroppedStream(telemetry.StreamSSE, telemetry.DroppedBroken)
+				s.Log.ErrorContext(r.Context(), "A stream ended early", "request", middleware.RequestID(r.Context()), "error", err)
+			}
+			return nil
+		}
+		if err != nil {
+			telemetry.CountSlowStream(telemetry.StreamSSE, err)
+			cancel()
+			s.Log.InfoContext(r.Context(), "A reader of a stream was dropped or went away",
+				"request", middleware.RequestID(r.Context()), "error", err, "reading_ended_with", <-failed)
+			return nil
+		}
+	}
+}
+
+// eventLine returns the line that names an event. A client that wants every event
+// as a message, whatever its type, asks with as=message: a browser dispatches named
+// events only to listeners of those names.
+func eventLine(r *http.Request, e contract.Event) string {
+	if r.URL.Query().Get("as") == "message" {
+		return ""
+	}
+	return "event: " + oneLine(string(e.Type)) + "\n"
+}
+
+// oneLine keeps a text from being more than one line of a stream.
+func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

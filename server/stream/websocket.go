@@ -1,0 +1,89 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/server/middleware"
+)
+
+// message is what is sent over a WebSocket: an event, and the id after which a
+// client continues.
+type message struct {
+	ID    string         `json:"id"`
+	Event contract.Event `json:"event"`
+}
+
+// websocket sends events over a WebSocket: those of the run or the pipeline in the
+// query, else of all runs. It does not read what a client sends.
+func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	follow, err := s.follow(r, q.Get("run"), q.Get("pipeline"))
+	if err != nil {
+		return err
+	}
+	middleware.LiftTimeout(w, r, s.Log)
+	middleware.LimitSendBuffer(r, s.Log)
+	// Other origins are refused by the library.
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		s.Log.InfoContext(r.Context(), "No WebSocket came about", "request", middleware.RequestID(r.Context()), "error", err)
+		return nil
+	}
+	defer func() { _ = conn.CloseNow() }()
+	defer telemetry.StreamOpened(telemetry.StreamWebSocket)()
+	ctx, cancel := context.WithCancel(conn.CloseRead(r.Context()))
+	defer cancel()
+	following, leave := s.opened(ctx)
+	defer leave()
+	go ping(ctx, cancel, conn)
+	err = follow(following, func(id string, e contract.Event) error {
+		if following.Err() != nil {
+			return following.Err() // between events: a client gets each of them whole
+		}
+		raw, err := json.Marshal(message{id, e})
+		if err != nil {
+			return err
+		}
+		write, done := context.WithTimeout(ctx, middleware.WriteTimeout*time.Duration(1+len(raw)/middleware.Chunk))
+		defer done()
+		return conn.Write(write, websocket.MessageText, raw)
+	})
+	telemetry.CountSlowStream(telemetry.StreamWebSocket, err) // its connection is closed by now
+	switch {
+	case ctx.Err() != nil: // the client went
+	case s.stopped():
+		_ = conn.Close(websocket.StatusGoingAway, "the server ends; go on after the last id")
+	case r.Context().Err() == nil:
+		telemetry.CountDroppedStream(telemetry.StreamWebSocket, telemetry.DroppedBroken)
+		_ = conn.Close(websocket.StatusTryAgainLater, "a part of the system is away; go on after the last id")
+	}
+	s.Log.InfoContext(r.Context(), "A WebSocket ended", "request", middleware.RequestID(r.Context()), "error", err)
+	return nil
+}
+
+// ping ends a stream whose client went away without closing the connection.
+func ping(ctx context.Context, gone context.CancelFunc, conn *websocket.Conn) {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			answer, done := context.WithTimeout(ctx, middleware.WriteTimeout)
+			err := conn.Ping(answer)
+			done()
+			if err != nil {
+				gone()
+				return
+			}
+		}
+	}
+}
