@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheCommandLinksNeitherWorkflowsNorActivities keeps rgpt small and its builds
-// fast: it speaks to workflows by their names in contract.
+// TestTheCommandLinksNeitherWorkflowsNorActivities keeps rgpt, which contains the
+// server, small and its builds fast: both speak to workflows by their names in
+// contract.
 func TestTheCommandLinksNeitherWorkflowsNorActivities(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
