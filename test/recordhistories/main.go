@@ -320,18 +320,8 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	if err := json.Unmarshal(raw, &run); err != nil {
 		return fmt.Errorf("read which run it is: %w", err)
 	}
-	for _, name := range e.steer {
-		if err := await(ctx, c, contract.RunWorkflowID(run.ID), contract.QueryState, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
-			return err
-		}
-		if e.thinks {
-			if err := inExchange(ctx, c, data, run.ID); err != nil {
-				return err
-			}
-		}
-		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(run.ID), "--data-dir", data)...)...); err != nil {
-			return err
-		}
+	if err := e.steerRun(ctx, c, data, run.ID); err != nil {
+		return err
 	}
 	if e.floods {
 		if err := flood(ctx, c, run.ID); err != nil {
@@ -354,6 +344,24 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		}
 	}
 	return write(ctx, c, out, e.name, run.ID)
+}
+
+// steerRun sends the ending's commands, each once the run waits or works.
+func (e ending) steerRun(ctx context.Context, c client.Client, data string, id int64) error {
+	for _, name := range e.steer {
+		if err := await(ctx, c, contract.RunWorkflowID(id), contract.QueryState, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
+			return err
+		}
+		if e.thinks {
+			if err := inExchange(ctx, c, data, id); err != nil {
+				return err
+			}
+		}
+		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(id), "--data-dir", data)...)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // flood sends a run that is done as many checks as make it continue as new.
