@@ -122,7 +122,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	if known, err := p.known(ctx, s.Key, digest); known != nil || err != nil {
-		return giveSpawned(known), err
+		return given(known), err
 	}
 	settings, err := p.settings(ctx, s)
 	if err != nil {
@@ -142,13 +142,6 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	}
 	p.start(ctx, &out)
 	return out, nil
-}
-
-func giveSpawned(s *Spawned) (out Spawned) {
-	if s != nil {
-		out = *s
-	}
-	return out
 }
 
 // known returns what was made under a key already, nil if nothing was.
