@@ -18,7 +18,7 @@ func TestTheDocumentsAreCurrent(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"../../docs/CONFIGURATION.md": config.Reference(),
-		"../../examples/rgpt.yaml":    config.Example(),
+		"../../examples/rgpt.yaml":    config.RenderExample(),
 	} {
 		if *update {
 			require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
@@ -40,7 +40,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 func TestTheExamplesInTheExampleWork(t *testing.T) {
 	t.Parallel()
 	// Each line with an example replaces the line above, which has the default.
-	text := regexp.MustCompile(`(?m)^( *)(\w+): .*\n *#: (\w+):`).ReplaceAllString(config.Example(), "$1$3:")
+	text := regexp.MustCompile(`(?m)^( *)(\w+): .*\n *#: (\w+):`).ReplaceAllString(config.RenderExample(), "$1$3:")
 	require.NotContains(t, text, "\n    #: custom")
 	c, err := load(t, text)
 	require.NoError(t, err)

@@ -136,11 +136,6 @@ func (s *spec) expectation() string {
 	return strings.TrimSpace(s.noun() + s.sample() + " " + s.bounds())
 }
 
-// summary says the same for tables, without a sample.
-func (s *spec) summary() string {
-	return strings.TrimSpace(s.noun() + " " + s.bounds())
-}
-
 func (s *spec) sample() string {
 	switch s.kind {
 	case kindDuration:

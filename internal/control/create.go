@@ -146,9 +146,10 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 	return &out, nil
 }
 
-func given(c *Created) (out Created) {
-	if c != nil {
-		out = *c
+// given returns what a pointer holds, or nothing.
+func given[T any](v *T) (out T) {
+	if v != nil {
+		out = *v
 	}
 	return out
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
 
@@ -122,7 +121,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	if known, err := p.known(ctx, s.Key, digest); known != nil || err != nil {
-		return giveSpawned(known), err
+		return given(known), err
 	}
 	settings, err := p.settings(ctx, s)
 	if err != nil {
@@ -142,13 +141,6 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	}
 	p.start(ctx, &out)
 	return out, nil
-}
-
-func giveSpawned(s *Spawned) (out Spawned) {
-	if s != nil {
-		out = *s
-	}
-	return out
 }
 
 // known returns what was made under a key already, nil if nothing was.
@@ -412,12 +404,7 @@ func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string,
 
 // untold says why a command had no effect.
 func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string, err error) error {
-	var app *sdktemporal.ApplicationError
-	if errors.As(err, &app) {
-		return refused("%s", app.Message())
-	}
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+	return unsent(err, fmt.Sprintf("pipeline %d", was.ID), name, func() error {
 		now, lookup := p.Store.Pipeline(context.WithoutCancel(ctx), was.ID)
 		switch {
 		case lookup != nil || !now.Status.Terminal():
@@ -426,10 +413,5 @@ func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string,
 			return refused("pipeline %d has ended (%s) and was recovered by pipeline %d; %s changes nothing any more", was.ID, now.Status, now.RecoveredBy, name)
 		}
 		return refused("pipeline %d has ended (%s); %s changes nothing any more", was.ID, now.Status, name)
-	}
-	if silent(err) {
-		return fault.Wrap(ErrSilent, contract.ClassInfra, contract.CodeTimeout,
-			"pipeline %d did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", was.ID, name, answerTime)
-	}
-	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to pipeline %d", name, was.ID)
+	})
 }

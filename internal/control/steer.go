@@ -125,23 +125,31 @@ func silent(err error) bool {
 
 // steerError says why a command had no effect.
 func (r *Runs) steerError(ctx context.Context, id int64, name string, err error) error {
-	var app *sdktemporal.ApplicationError
-	if errors.As(err, &app) {
-		return refused("%s", app.Message())
-	}
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+	return unsent(err, fmt.Sprintf("run %d", id), name, func() error {
 		run, lookup := r.Store.Run(context.WithoutCancel(ctx), id)
 		if lookup == nil && run.Status.Terminal() {
 			return refused("run %d has ended (%s); %s changes nothing any more", id, run.Status, name)
 		}
 		return refused("run %d has not started yet; try again in a moment, or start it with rgpt run advance %d", id, id)
+	})
+}
+
+// unsent says why a command to a workflow had no effect; gone says it of a
+// workflow that is not there.
+func unsent(err error, target, name string, gone func() error) error {
+	var app *sdktemporal.ApplicationError
+	if errors.As(err, &app) {
+		return refused("%s", app.Message())
+	}
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return gone()
 	}
 	if silent(err) {
 		return fault.Wrap(ErrSilent, contract.ClassInfra, contract.CodeTimeout,
-			"run %d did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", id, name, answerTime)
+			"%s did not answer %s within %s, and may still take it; see that a worker runs (rgpt dev status)", target, name, answerTime)
 	}
-	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to run %d", name, id)
+	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to %s", name, target)
 }
 
 // ApproveEdited stores a plan that a person edited and approves it. Stored it is

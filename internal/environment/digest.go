@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // recipeFormat changes when the same recipe makes another environment, or when
@@ -110,7 +112,7 @@ func (r Recipe) YAML() []byte {
 func (c Command) line() string {
 	line := c.Shell
 	if c.Dir != "." && c.Dir != "" {
-		line = "(cd " + quote(c.Dir) + " && { " + line + "; })"
+		line = "(cd " + sandbox.Quote(c.Dir) + " && { " + line + "; })"
 	} else if c.Optional {
 		line = "(" + line + ")" // a shell of its own, or its exit would end what follows
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // hostileFiles try to bring a command of their own into the set-up wherever a
@@ -196,7 +198,7 @@ func FuzzSplitAndQuoteAgree(f *testing.F) {
 		if a == "" || b == "" || strings.ContainsAny(a+b, "\x00'\\") {
 			return
 		}
-		list, ok := split(words(a, b))
+		list, ok := split(sandbox.Quote(a, b))
 		require.True(t, ok)
 		require.Equal(t, []string{a, b}, list)
 	})

@@ -4,6 +4,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // findJava fetches what Maven or Gradle need by letting them build the tests and
@@ -72,7 +74,7 @@ func (f *finder) maven(dir string) bool {
 	run = either(run+"test", run+"--fail-at-end package")
 	// What was compiled is deleted: the classes of a test that a change deletes would still be run.
 	modules := f.compiled(dir)
-	clean := words(append([]string{"rm", "-rf"}, modules...)...)
+	clean := sandbox.Quote(append([]string{"rm", "-rf"}, modules...)...)
 	// Of several modules, one that cannot be built here does not spoil the others.
 	optional := dir != "." || len(modules) > 1
 	f.command(Command{Dir: dir, Shell: javaOnline + run + "; s=$?; " + clean + "; exit $s", Optional: optional})
@@ -119,7 +121,7 @@ func (f *finder) gradleProject(dir string) bool {
 	f.set("GRADLE_USER_HOME", home+"/.gradle")
 	options := " --no-daemon --console=plain "
 	script := strings.Join([]string{
-		javaOnline + "init=$(mktemp --suffix=.gradle) && printf '%s\n' " + quote(resolveAll) + ` > "$init"`,
+		javaOnline + "init=$(mktemp --suffix=.gradle) && printf '%s\n' " + sandbox.Quote(resolveAll) + ` > "$init"`,
 		program + options + `--init-script "$init" rgptResolve`,
 		program + options + "testClasses",
 	}, " && ")

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rocketgpt/orchestrator/internal/glob"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // packageJSON is what matters of a package.json. Fields that come in several
@@ -346,7 +347,7 @@ func (f *finder) usable(p nodeProject) string {
 func (f *finder) nodeInstall(p nodeProject) {
 	if p.Manager != "npm" {
 		spec := npmPackages[p.Manager] + "@" + f.usable(p)
-		f.run(".", words("npm", "install", "--global", "--prefix", home+"/.local", spec))
+		f.run(".", sandbox.Quote("npm", "install", "--global", "--prefix", home+"/.local", spec))
 	}
 	install := f.nodeCommand(p)
 	if len(p.manifest.Dependencies)+len(p.manifest.DevDependencies)+len(p.manifest.OptionalDependencies) == 0 && len(p.manifest.Workspaces) == 0 && p.Lock == "" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // pythonManifests make a folder a Python project.
@@ -113,7 +115,7 @@ func (f *finder) pythonInstall(p pythonProject) {
 	f.pretendVersion(p)
 	n := f.pythonNeeds(p)
 	f.input(n.files...)
-	f.command(Command{Dir: ".", Shell: words("python3", "-m", "venv", p.venv), Optional: p.nested})
+	f.command(Command{Dir: ".", Shell: sandbox.Quote("python3", "-m", "venv", p.venv), Optional: p.nested})
 	switch p.Manager {
 	case "uv":
 		f.uv(p, n)
@@ -128,7 +130,7 @@ func (f *finder) pythonInstall(p pythonProject) {
 		return
 	}
 	if extra := f.missingTestPackages(p, n, f.t.bounded(p.Lock, maxLock)); len(extra) > 0 {
-		f.tryRun(p.Dir, words(append([]string{p.venv + "/bin/python", "-m", "pip", "install"}, extra...)...))
+		f.tryRun(p.Dir, sandbox.Quote(append([]string{p.venv + "/bin/python", "-m", "pip", "install"}, extra...)...))
 	}
 }
 
@@ -223,10 +225,10 @@ func (f *finder) tool(name, spec string) {
 		spec = ""
 	}
 	f.run(".", strings.Join([]string{
-		words("python3", "-m", "venv", dir),
-		words(dir+"/bin/pip", "install", name+spec),
-		words("mkdir", "-p", localBin),
-		words("ln", "-sf", dir+"/bin/"+name, localBin+"/"+name),
+		sandbox.Quote("python3", "-m", "venv", dir),
+		sandbox.Quote(dir+"/bin/pip", "install", name+spec),
+		sandbox.Quote("mkdir", "-p", localBin),
+		sandbox.Quote("ln", "-sf", dir+"/bin/"+name, localBin+"/"+name),
 	}, " && "))
 }
 
@@ -234,7 +236,7 @@ func (f *finder) tool(name, spec string) {
 // environment of its own; that of the first project is set for everyone.
 func (p pythonProject) in(variable, command string) string {
 	if p.nested {
-		return variable + "=" + quote(p.venv) + " " + command
+		return variable + "=" + sandbox.Quote(p.venv) + " " + command
 	}
 	return command
 }
@@ -266,7 +268,7 @@ func (f *finder) uv(p pythonProject, n needs) {
 		full = append(full, "--all-extras")
 	}
 	env := func(list []string, more ...string) string {
-		return p.in("UV_PROJECT_ENVIRONMENT", words(append(slices.Clone(list), more...)...))
+		return p.in("UV_PROJECT_ENVIRONMENT", sandbox.Quote(append(slices.Clone(list), more...)...))
 	}
 	commands := []string{env(full, "--frozen")}
 	if len(full) != len(sync) {
@@ -290,9 +292,9 @@ func (f *finder) poetry(p pythonProject, n needs) {
 	if len(n.extras) == 0 && !n.named {
 		full = append(full, "--all-extras")
 	}
-	commands := []string{p.in("VIRTUAL_ENV", words(full...))}
+	commands := []string{p.in("VIRTUAL_ENV", sandbox.Quote(full...))}
 	if len(full) != len(install) {
-		commands = append(commands, p.in("VIRTUAL_ENV", words(install...)))
+		commands = append(commands, p.in("VIRTUAL_ENV", sandbox.Quote(install...)))
 	}
 	again := p.in("VIRTUAL_ENV", "poetry lock") + " && " + commands[0]
 	if p.Lock != "" {
@@ -360,7 +362,7 @@ func (f *finder) plainly(p pythonProject, n needs) string {
 	}
 	args = append(args, p.developers()...)
 	args = append(args, f.missingTestPackages(p, n, strings.Join(p.developers(), "\n"))...)
-	return "{ " + words(append(install, upgrade)...) + " && " + words(args...) + "; }"
+	return "{ " + sandbox.Quote(append(install, upgrade)...) + " && " + sandbox.Quote(args...) + "; }"
 }
 
 // uploadedBefore are the options by which pip takes packages as they were at the
@@ -435,10 +437,10 @@ func pipVersion(wanted string) string {
 // versions go together; if they do not, one after the other.
 func (f *finder) pip(p pythonProject, n needs) {
 	python := p.venv + "/bin/python"
-	upgrade := words(python, "-m", "pip", "install", "pip>=25.1") // knows dependency groups
+	upgrade := sandbox.Quote(python, "-m", "pip", "install", "pip>=25.1") // knows dependency groups
 	before := f.uploadedBefore()
 	if len(before) > 0 {
-		f.run(p.Dir, either(words(python, "-m", "pip", "install", "pip>=26"), upgrade)) // knows dates too
+		f.run(p.Dir, either(sandbox.Quote(python, "-m", "pip", "install", "pip>=26"), upgrade)) // knows dates too
 	} else if len(n.groups) > 0 {
 		f.run(p.Dir, upgrade)
 	}
@@ -460,15 +462,15 @@ func (f *finder) pip(p pythonProject, n needs) {
 	}
 	var singly []string
 	for _, part := range parts {
-		singly = append(singly, words(append([]string{python, "-m", "pip", "install"}, part...)...))
+		singly = append(singly, sandbox.Quote(append([]string{python, "-m", "pip", "install"}, part...)...))
 	}
-	install := words(append([]string{python, "-m", "pip", "install"}, slices.Concat(parts...)...)...)
+	install := sandbox.Quote(append([]string{python, "-m", "pip", "install"}, slices.Concat(parts...)...)...)
 	if len(parts) > 1 {
 		install = either(install, "{ "+strings.Join(singly, " && ")+"; }")
 	}
 	if len(before) > 0 {
 		then := append([]string{python, "-m", "pip", "install"}, before...)
-		install = either(words(append(then, slices.Concat(parts...)...)...), install)
+		install = either(sandbox.Quote(append(then, slices.Concat(parts...)...)...), install)
 	}
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.nested})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // needs are what tests need besides the project's own dependencies.
@@ -248,7 +250,7 @@ func (f *finder) fromNox(p pythonProject) needs {
 			for _, s := range stringInCode.FindAllStringSubmatch(call[1], maxWords) {
 				list = append(list, s[1]+s[2])
 			}
-			f.installed(words(list...), p.Dir, &n)
+			f.installed(sandbox.Quote(list...), p.Dir, &n)
 		}
 	}
 	return n

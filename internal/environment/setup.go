@@ -141,7 +141,7 @@ func (c Command) String() string {
 	if c.Dir == "" || c.Dir == "." {
 		return c.Shell
 	}
-	return "(cd " + quote(c.Dir) + " && " + c.Shell + ")"
+	return "(cd " + sandbox.Quote(c.Dir) + " && " + c.Shell + ")"
 }
 
 // Outfit gives a command what all commands in this environment have: the recipe's

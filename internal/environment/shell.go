@@ -6,26 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
-
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
-// quote makes one word of s for a POSIX shell.
-func quote(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// words makes a command of words, each quoted where it has to be.
-func words(list ...string) string {
-	quoted := make([]string, len(list))
-	for n, word := range list {
-		quoted[n] = quote(word)
-	}
-	return strings.Join(quoted, " ")
-}
 
 // either runs commands until one ends well.
 func either(commands ...string) string {
@@ -35,7 +18,7 @@ func either(commands ...string) string {
 // keeping runs a command that may change a file of the repository, and puts the
 // file back: what is set up must not show up as a change.
 func keeping(file, command string) string {
-	file = quote(file)
+	file = sandbox.Quote(file)
 	return "{ kept=$(mktemp) && cp " + file + ` "$kept" && { ` + command + `; s=$?; cp "$kept" ` + file + `; rm -f "$kept"; [ "$s" -eq 0 ]; }; }`
 }
 

@@ -4,6 +4,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // plainTest is a test command that runs as it stands on a machine that was set
@@ -16,7 +18,7 @@ func (f *finder) testCommand() string {
 	for _, c := range f.ci {
 		if c.dir == "." && runsTests.MatchString(c.command) && plainTest.MatchString(c.command) {
 			if list, ok := split(c.command); ok {
-				return words(list...)
+				return sandbox.Quote(list...)
 			}
 		}
 	}

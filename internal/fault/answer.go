@@ -178,7 +178,7 @@ func declines(text string) bool {
 func ofText(a Answer) (verdict, string) {
 	text := strings.TrimSpace(a.Text[:min(len(a.Text), MaxScanAnswer)])
 	if len(a.ToolCalls) == 0 && declines(text) {
-		return declined, firstLine(text)
+		return declined, FirstLine(text)
 	}
 	if len(a.Tools) > 0 && len(a.ToolCalls) == 0 {
 		if at := calledInProse.FindStringIndex(text); at != nil {
@@ -196,7 +196,7 @@ func ofText(a Answer) (verdict, string) {
 	case err == nil:
 		return verdict{}, ""
 	case !strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "["):
-		return unusableForm, "it is no JSON: " + firstLine(body)
+		return unusableForm, "it is no JSON: " + FirstLine(body)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return cutShort, "the unexpected end of the JSON"
 	}

@@ -90,7 +90,7 @@ func (v verdict) failure(o Output, f finding) *contract.Failure {
 	if f.where != "" {
 		b.WriteString(" at " + f.where)
 	}
-	line := oneLine(firstLine(f.cause), maxShownLine)
+	line := oneLine(FirstLine(f.cause), maxShownLine)
 	if line != "" {
 		b.WriteString(": " + line)
 	}

@@ -90,8 +90,8 @@ func oneLine(s string, n int) string {
 	return Clip(hideLogins(strings.Join(strings.Fields(s), " ")), n)
 }
 
-// firstLine is the first line that says something.
-func firstLine(s string) string {
+// FirstLine is the first line that says something.
+func FirstLine(s string) string {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
 			return line

@@ -63,7 +63,7 @@ func Unprepared(o Output) (line, what string, ok bool) {
 		if len(m) > 1 && m[1] != "" {
 			what = m[1]
 		}
-		return oneLine(firstLine(m[0]), maxShownLine), oneLine(what, maxShownCommand), true
+		return oneLine(FirstLine(m[0]), maxShownLine), oneLine(what, maxShownCommand), true
 	}
 	return "", "", false
 }

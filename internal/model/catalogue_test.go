@@ -31,7 +31,7 @@ func TestTheEmbeddedCatalogueIsValid(t *testing.T) {
 	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama, KindScripted} {
 		require.True(t, kinds[string(k)], k)
 	}
-	for _, p := range DefaultProviders() {
+	for _, p := range defaultProviders() {
 		require.NoError(t, v.Struct(p))
 		require.NoError(t, p.Check())
 	}
@@ -156,4 +156,14 @@ func TestAChoiceThatIsNotConfiguredIsRefused(t *testing.T) {
 	require.True(t, e.Can(CapabilityTools))
 	_, known = c.Entry(contract.ModelChoice{Provider: "other", Model: "m"})
 	require.False(t, known)
+}
+
+// defaultProviders returns the providers that work without any configuration
+// but a key, each named after its kind.
+func defaultProviders() []Provider {
+	var all []Provider
+	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama} {
+		all = append(all, Provider{Name: string(k), Kind: k}.WithDefaults())
+	}
+	return all
 }

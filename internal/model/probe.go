@@ -28,15 +28,6 @@ func Probe(ctx context.Context, p Provider) error {
 	return probe(ctx, client, p, os.Getenv)
 }
 
-// Probe is Probe for one of the client's providers, by name.
-func (c *Client) Probe(ctx context.Context, provider string) error {
-	p, ok := c.providers[provider]
-	if !ok {
-		return unknownProvider(provider)
-	}
-	return probe(ctx, c.http, p.Provider, c.opts.Getenv)
-}
-
 func unknownProvider(name string) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model provider has the name %q; configure it under models.providers", name)
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -124,4 +125,13 @@ func TestRetryAfterIsReadInAllItsFormsAndLimited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Probe is Probe for one of the client's providers, by name.
+func (c *Client) Probe(ctx context.Context, provider string) error {
+	p, ok := c.providers[provider]
+	if !ok {
+		return unknownProvider(provider)
+	}
+	return probe(ctx, c.http, p.Provider, c.opts.Getenv)
 }

@@ -66,16 +66,6 @@ var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 	KindScripted:   {},
 }
 
-// DefaultProviders returns the providers that work without any configuration
-// but a key, each named after its kind.
-func DefaultProviders() []Provider {
-	var all []Provider
-	for _, k := range []Kind{KindOpenAI, KindOpenRouter, KindAnthropic, KindGemini, KindOllama} {
-		all = append(all, Provider{Name: string(k), Kind: k}.WithDefaults())
-	}
-	return all
-}
-
 // WithDefaults returns the provider with the defaults of its kind filled in.
 func (p Provider) WithDefaults() Provider {
 	d := kindDefaults[p.Kind]

@@ -35,6 +35,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -372,4 +373,19 @@ func hasNUL(values ...string) bool {
 		}
 	}
 	return false
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// Quote makes a command of words for a POSIX shell, each quoted where it has to
+// be.
+func Quote(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		if !plainWord.MatchString(word) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		quoted[i] = word
+	}
+	return strings.Join(quoted, " ")
 }

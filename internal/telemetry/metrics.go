@@ -37,130 +37,90 @@ var (
 	factory = promauto.With(Registry)
 
 	// PhaseDuration is the time from the start of a phase to its end.
-	PhaseDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_phase_duration_seconds", Help: "Time that a phase of a run took, by how it ended.",
-		Buckets: []float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600},
-	}, []string{"phase", "status"})
+	PhaseDuration = histogram("rgpt_phase_duration_seconds", "Time that a phase of a run took, by how it ended.",
+		[]float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600}, "phase", "status")
 	// Runs counts how often a run ended.
-	Runs = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_runs_total", Help: "How often a run ended, by how.",
-	}, []string{"status"})
+	Runs = counter("rgpt_runs_total", "How often a run ended, by how.", "status")
 	// Findings counts findings of verification.
-	Findings = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_findings_total", Help: "Findings of verification.",
-	}, []string{"severity", "category"})
+	Findings = counter("rgpt_findings_total", "Findings of verification.", "severity", "category")
 	// Heals counts what self-heal did, once it is known whether it helped.
-	Heals = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_heals_total", Help: "What self-heal did, by what came of it.",
-	}, []string{"class", "action", "result"})
+	Heals = counter("rgpt_heals_total", "What self-heal did, by what came of it.", "class", "action", "result")
 	// Environments counts how runs got their environment; result is kept, made or
 	// failed.
-	Environments = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_environments_total", Help: "How runs got their environment: kept from before, made, or failed.",
-	}, []string{"result"})
+	Environments = counter("rgpt_environments_total", "How runs got their environment: kept from before, made, or failed.", "result")
 	// EnvironmentDuration is the time until a run had its environment, waiting
 	// included.
-	EnvironmentDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_environment_duration_seconds", Help: "Time until a run had its environment, by how it got it.",
-		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200},
-	}, []string{"result"})
+	EnvironmentDuration = histogram("rgpt_environment_duration_seconds", "Time until a run had its environment, by how it got it.",
+		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200}, "result")
 	// Egress counts requests of sandboxes to the network; verdict is allowed,
 	// refused or failed.
-	Egress = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_egress_requests_total", Help: "Requests of sandboxed commands to the network, by what became of them.",
-	}, []string{"verdict"})
+	Egress = counter("rgpt_egress_requests_total", "Requests of sandboxed commands to the network, by what became of them.", "verdict")
 	// Pipelines counts how often a pipeline ended, each attempt by itself; abort is
 	// why it was given up, or none.
-	Pipelines = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_pipelines_total", Help: "How often a pipeline ended, by how and by why it was given up.",
-	}, []string{"status", "abort"})
+	Pipelines = counter("rgpt_pipelines_total", "How often a pipeline ended, by how and by why it was given up.", "status", "abort")
 	// PipelineDuration is the time from the start of a pipeline to its end, with what
 	// it waited for a person.
-	PipelineDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_pipeline_duration_seconds", Help: "Time that a pipeline took, by how it ended.",
-		Buckets: []float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600},
-	}, []string{"status"})
+	PipelineDuration = histogram("rgpt_pipeline_duration_seconds", "Time that a pipeline took, by how it ended.",
+		[]float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600}, "status")
 	// PipelineIterations is how many rounds of exchange a pipeline took.
-	PipelineIterations = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_pipeline_iterations", Help: "Rounds of exchange that a pipeline took, by how it ended.",
-		Buckets: []float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50},
-	}, []string{"status"})
+	PipelineIterations = histogram("rgpt_pipeline_iterations", "Rounds of exchange that a pipeline took, by how it ended.",
+		[]float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50}, "status")
 	// Gammas counts how often GAMMA joined a pipeline.
-	Gammas = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_pipeline_gamma_total", Help: "How often GAMMA joined a pipeline, by why.",
-	}, []string{"reason"})
+	Gammas = counter("rgpt_pipeline_gamma_total", "How often GAMMA joined a pipeline, by why.", "reason")
 	// PipelineRecoveries counts recoveries that were started; abort is why the
 	// pipeline before was given up, or none.
-	PipelineRecoveries = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_pipeline_recoveries_total", Help: "Recoveries of pipelines, by why the one before was given up.",
-	}, []string{"abort"})
+	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Recoveries of pipelines, by why the one before was given up.", "abort")
 	// PipelineMessages counts what members told each other; kind is direct or
 	// broadcast.
-	PipelineMessages = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_pipeline_messages_total", Help: "Messages that agents of pipelines told each other.",
-	}, []string{"kind"})
+	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages that agents of pipelines told each other.", "kind")
 	// PipelineRefused counts moves and signals that were not taken. It has no labels,
 	// and is served by those alone who count it.
-	PipelineRefused = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_pipeline_refused_total", Help: "Moves and signals of pipelines that were refused.",
-	}, nil)
+	PipelineRefused = counter("rgpt_pipeline_refused_total", "Moves and signals of pipelines that were refused.")
 	// PipelineErrors counts errors that were recorded of members, by member (alpha,
 	// beta, gamma, or none) and failure class.
-	PipelineErrors = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_pipeline_errors_total", Help: "Errors that were recorded in pipelines, by agent and failure class.",
-	}, []string{"agent", "class"})
+	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors that were recorded in pipelines, by agent and failure class.", "agent", "class")
 	// Tokens counts tokens that models were paid for; kind is prompt or completion.
-	Tokens = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_model_tokens_total", Help: "Tokens that models were paid for.",
-	}, []string{"provider", "model", "kind"})
+	Tokens = counter("rgpt_model_tokens_total", "Tokens that models were paid for.", "provider", "model", "kind")
 	// Cost counts money for model calls, in US dollars.
-	Cost = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_model_cost_usd_total", Help: "Money for model calls, in US dollars.",
-	}, []string{"provider", "model"})
+	Cost = counter("rgpt_model_cost_usd_total", "Money for model calls, in US dollars.", "provider", "model")
 	// ModelCallDuration is the time that model calls took, failed ones too.
-	ModelCallDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_model_call_duration_seconds", Help: "Time that model calls took, failed ones too.",
-		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300},
-	}, []string{"provider", "model"})
+	ModelCallDuration = histogram("rgpt_model_call_duration_seconds", "Time that model calls took, failed ones too.",
+		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}, "provider", "model")
 	// ModelErrors counts failed model calls by failure class and code.
-	ModelErrors = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_model_errors_total", Help: "Failed model calls, by failure class and code.",
-	}, []string{"provider", "model", "class", "code"})
+	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
 	// BudgetWarnings counts budgets of runs and days of which models.budgets.warn_at is
 	// used up.
-	BudgetWarnings = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_budget_warnings_total", Help: "Budgets that are nearly used up.",
-	}, nil)
+	BudgetWarnings = counter("rgpt_budget_warnings_total", "Budgets that are nearly used up.")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
-	ToolCalls = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_tool_calls_total", Help: "Tool calls of agents, by how they ended.",
-	}, []string{"tool", "outcome"})
+	ToolCalls = counter("rgpt_tool_calls_total", "Tool calls of agents, by how they ended.", "tool", "outcome")
 	// WebhookAttempts counts attempts to deliver to webhooks. Outcome is delivered,
 	// pending (it is tried again) or failed (it was the last attempt).
-	WebhookAttempts = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_webhook_attempts_total", Help: "Attempts to deliver to webhooks, by what became of the delivery.",
-	}, []string{"outcome"})
+	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Attempts to deliver to webhooks, by what became of the delivery.", "outcome")
 	// DatabaseDuration is the time that database operations took.
-	DatabaseDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_database_duration_seconds", Help: "Time that database operations took.",
-		Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10},
-	}, []string{"operation", "outcome"})
+	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Time that database operations took.",
+		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
 	// RequestDuration is the time that HTTP requests took: for streams, how long they
 	// were open.
-	RequestDuration = factory.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rgpt_http_request_duration_seconds", Help: "Time that HTTP requests took, by route and class of status.",
-		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-	}, []string{"route", "status"})
+	RequestDuration = histogram("rgpt_http_request_duration_seconds", "Time that HTTP requests took, by route and class of status.",
+		[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}, "route", "status")
 	// StreamsOpen is how many streams of events are open; kind is sse or websocket.
-	StreamsOpen = factory.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "rgpt_streams_open", Help: "Streams of events that are open.",
-	}, []string{"kind"})
+	StreamsOpen = gauge("rgpt_streams_open", "Streams of events that are open.", "kind")
 	// StreamsDropped counts streams that the server ended; reason is slow (the
 	// client took nothing for long) or broken (events could not be read).
-	StreamsDropped = factory.NewCounterVec(prometheus.CounterOpts{
-		Name: "rgpt_streams_dropped_total", Help: "Streams of events that the server ended, by why.",
-	}, []string{"kind", "reason"})
+	StreamsDropped = counter("rgpt_streams_dropped_total", "Streams of events that the server ended, by why.", "kind", "reason")
 )
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return factory.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
 
 // The kinds of streams, and why the server ends one.
 const (

@@ -23,15 +23,8 @@ type createFileParams struct {
 }
 
 func createFile() Tool {
-	return define(Definition{Name: CreateFile, Description: createFileDescription},
-		func(_ context.Context, env Env, p createFileParams) (Result, error) {
-			f, err := openFiles(env)
-			if err != nil {
-				return Result{}, err
-			}
-			defer f.close()
-			return answer(f.create(p))
-		})
+	return defineOnFiles(Definition{Name: CreateFile, Description: createFileDescription},
+		func(_ context.Context, f *files, p createFileParams) (Result, error) { return f.create(p) })
 }
 
 func (f *files) create(p createFileParams) (Result, error) {

@@ -13,15 +13,8 @@ type deleteFileParams struct {
 }
 
 func deleteFile() Tool {
-	return define(Definition{Name: DeleteFile, Description: deleteFileDescription},
-		func(_ context.Context, env Env, p deleteFileParams) (Result, error) {
-			f, err := openFiles(env)
-			if err != nil {
-				return Result{}, err
-			}
-			defer f.close()
-			return answer(f.delete(p))
-		})
+	return defineOnFiles(Definition{Name: DeleteFile, Description: deleteFileDescription},
+		func(_ context.Context, f *files, p deleteFileParams) (Result, error) { return f.delete(p) })
 }
 
 func (f *files) delete(p deleteFileParams) (Result, error) {

@@ -21,15 +21,8 @@ type editFileParams struct {
 }
 
 func editFile() Tool {
-	return define(Definition{Name: EditFile, Description: editFileDescription},
-		func(_ context.Context, env Env, p editFileParams) (Result, error) {
-			f, err := openFiles(env)
-			if err != nil {
-				return Result{}, err
-			}
-			defer f.close()
-			return answer(f.edit(p))
-		})
+	return defineOnFiles(Definition{Name: EditFile, Description: editFileDescription},
+		func(_ context.Context, f *files, p editFileParams) (Result, error) { return f.edit(p) })
 }
 
 func (f *files) edit(p editFileParams) (Result, error) {

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,18 @@ func openFiles(env Env) (*files, error) {
 }
 
 func (f *files) close() { _ = f.root.Close() }
+
+// defineOnFiles makes a tool of a function on the files of the workspace.
+func defineOnFiles[P any](d Definition, call func(ctx context.Context, f *files, params P) (Result, error)) Tool {
+	return define(d, func(ctx context.Context, env Env, params P) (Result, error) {
+		f, err := openFiles(env)
+		if err != nil {
+			return Result{}, err
+		}
+		defer f.close()
+		return answer(call(ctx, f, params))
+	})
+}
 
 // cleanPath checks a path that a model gave and returns it in its shortest
 // form. What a path means is decided by os.Root; what is refused here could not

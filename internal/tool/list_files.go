@@ -20,15 +20,10 @@ type listFilesParams struct {
 }
 
 func listFiles() Tool {
-	return define(Definition{Name: ListFiles, Description: listFilesDescription, ReadOnly: true},
-		func(ctx context.Context, env Env, p listFilesParams) (Result, error) {
-			f, err := openFiles(env)
-			if err != nil {
-				return Result{}, err
-			}
-			defer f.close()
+	return defineOnFiles(Definition{Name: ListFiles, Description: listFilesDescription, ReadOnly: true},
+		func(ctx context.Context, f *files, p listFilesParams) (Result, error) {
 			text, err := f.list(ctx, p)
-			return answer(Result{OK: true, Text: text}, err)
+			return Result{OK: true, Text: text}, err
 		})
 }
 

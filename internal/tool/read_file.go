@@ -21,15 +21,10 @@ type readFileParams struct {
 }
 
 func readFile() Tool {
-	return define(Definition{Name: ReadFile, Description: readFileDescription, ReadOnly: true},
-		func(_ context.Context, env Env, p readFileParams) (Result, error) {
-			f, err := openFiles(env)
-			if err != nil {
-				return Result{}, err
-			}
-			defer f.close()
+	return defineOnFiles(Definition{Name: ReadFile, Description: readFileDescription, ReadOnly: true},
+		func(_ context.Context, f *files, p readFileParams) (Result, error) {
 			text, err := f.read(p)
-			return answer(Result{OK: true, Text: text}, err)
+			return Result{OK: true, Text: text}, err
 		})
 }
 

@@ -23,15 +23,10 @@ type searchParams struct {
 }
 
 func search() Tool {
-	return define(Definition{Name: Search, Description: searchDescription, ReadOnly: true},
-		func(ctx context.Context, env Env, p searchParams) (Result, error) {
-			f, err := openFiles(env)
-			if err != nil {
-				return Result{}, err
-			}
-			defer f.close()
+	return defineOnFiles(Definition{Name: Search, Description: searchDescription, ReadOnly: true},
+		func(ctx context.Context, f *files, p searchParams) (Result, error) {
 			text, err := f.search(ctx, p)
-			return answer(Result{OK: true, Text: text}, err)
+			return Result{OK: true, Text: text}, err
 		})
 }
 

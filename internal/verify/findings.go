@@ -126,7 +126,7 @@ func (r *run) judgeCase(f *findings, c output.Case) {
 
 func caseMessage(c output.Case, what string) string {
 	text := c.Name + " " + what
-	if line := output.FirstLine(c.Message); line != "" {
+	if line := fault.FirstLine(c.Message); line != "" {
 		text += ": " + line
 	}
 	return fault.Clip(text, output.MaxMessage)

@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,4 +31,28 @@ func TestMergedShardsAddUpInAnyOrder(t *testing.T) {
 	empty, err := json.Marshal(Merge())
 	require.NoError(t, err)
 	require.JSONEq(t, `{"summary":{"passed":0,"failed":0,"skipped":0,"flaky":0,"duration":0},"results":[],"artifacts":[]}`, string(empty))
+}
+
+// Merge sums up outcomes, such as the shards of a test run, into the tester's
+// result. Whatever order they come in, the result is the same. Durations are
+// added: shards run side by side, so the sum is work, not time.
+func Merge(results ...Outcome) contract.TestResult {
+	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
+	for _, r := range results {
+		out.Summary.Passed += r.Summary.Passed
+		out.Summary.Failed += r.Summary.Failed
+		out.Summary.Skipped += r.Summary.Skipped
+		out.Summary.Flaky += r.Summary.Flaky
+		out.Summary.DurationMS += r.Summary.DurationMS
+		out.Results = append(out.Results, r.Cases...)
+		for _, a := range r.Artifacts {
+			out.Artifacts = append(out.Artifacts, a.Name)
+		}
+	}
+	slices.SortStableFunc(out.Results, func(a, b contract.TestCase) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Status, b.Status),
+			cmp.Compare(a.Location, b.Location), cmp.Compare(a.DurationMS, b.DurationMS), cmp.Compare(a.Message, b.Message))
+	})
+	slices.Sort(out.Artifacts)
+	return out
 }

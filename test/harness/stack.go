@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -271,12 +272,15 @@ func (s *Stack) Temporal(tb testing.TB) client.Client {
 	defer s.open.Unlock()
 	state := s.state(tb)
 	if s.temporal == nil || s.temporalAddress != state.Temporal {
-		c, err := client.DialContext(context.WithoutCancel(tb.Context()), client.Options{HostPort: state.Temporal, Namespace: state.Namespace, Logger: silent{}})
+		c, err := client.DialContext(context.WithoutCancel(tb.Context()), client.Options{HostPort: state.Temporal, Namespace: state.Namespace, Logger: silent})
 		require.NoError(tb, err)
 		s.temporal, s.temporalAddress = c, state.Temporal
 	}
 	return s.temporal
 }
+
+// silent is a logger that drops everything.
+var silent = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 // close closes what Store and Temporal opened.
 func (s *Stack) close() {
@@ -289,16 +293,6 @@ func (s *Stack) close() {
 		s.temporal = nil
 	}
 }
-
-// silent is a logger that says nothing.
-type silent struct{}
-
-var _ sdklog.Logger = silent{}
-
-func (silent) Debug(string, ...any) {}
-func (silent) Info(string, ...any)  {}
-func (silent) Warn(string, ...any)  {}
-func (silent) Error(string, ...any) {}
 
 // Requests returns what the scripted model was asked, for runs or for all.
 func (s *Stack) Requests(tb testing.TB, runs ...int64) []scripted.LogEntry {

@@ -13,14 +13,10 @@ import (
 func (t *tale) goesThrough(number int64, plan contract.Plan, cases []contract.TestCase, findings ...contract.Finding) {
 	r := chance(number)
 	t.plans(plan, between(r, 9*time.Second, 30*time.Second))
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, cases, findings...)...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 }
 
 func (f *filler) longTitle(ctx context.Context, number int64, at time.Time) error {
@@ -51,16 +47,12 @@ func (f *filler) longFiles(ctx context.Context, number int64, at time.Time) erro
 	r := chance(number)
 	plan := smallPlan(goal, deep, "README.md")
 	t.plans(plan, 12*time.Second)
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	e := t.starts(contract.PhaseTester)
 	checks := verifies(number, tests(r, 44, nil), contract.Finding{Severity: contract.SeverityMinor, Category: contract.CategoryLint, Message: "line is 341 characters", Location: deep + ":1204", Rule: "lll"})
 	t.keeps(e.ID, file{"tester/1/" + deep + ".log", contract.ArtifactLog, []byte("ok\n")}, file{"tester/1/" + deep, contract.ArtifactFile, nil})
 	t.tested(t.checks(checks...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	return t.told()
 }
 
@@ -115,8 +107,7 @@ func (f *filler) expensive(ctx context.Context, number int64, at time.Time) erro
 	t.built(patch)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 10_000, map[int]contract.TestCase{40: {Status: contract.TestFlaky}, 77: {Status: contract.TestSkipped, Message: "needs a GPU"}}), lintFindings...)...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	t.score(0.83)
 	return t.told()
 }
@@ -166,8 +157,7 @@ func (f *filler) fiveHundredBars(ctx context.Context, number int64, at time.Time
 	}
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(shards(number, 80, nil)...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	t.score(0.66)
 	return t.told()
 }
@@ -191,16 +181,12 @@ func (f *filler) hundredThousandLines(ctx context.Context, number int64, at time
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 4, at)
 	t.plans(plan, 12*time.Second)
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	checks := verifies(number, tests(r, 140, nil))
 	checks[1].log, checks[1].took = logLines(100_000), 12*time.Minute
 	t.tested(t.checks(checks...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	return t.told()
 }
 
@@ -210,10 +196,7 @@ func (f *filler) browser(ctx context.Context, number int64, at time.Time) error 
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 2, at)
 	t.plans(plan, 12*time.Second)
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	var found []contract.Finding
 	for i, c := range contract.Categories() {
 		for j, s := range []contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor} {
@@ -233,8 +216,7 @@ func (f *filler) browser(ctx context.Context, number int64, at time.Time) error 
 	quality.red, quality.findings = false, found[2:9:9]
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(suite, quality))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	t.score(0.79)
 	return t.told()
 }
@@ -256,10 +238,7 @@ func (f *filler) stay(ctx context.Context, number int64, at time.Time, red bool)
 	r := chance(number)
 	plan := smallPlan(s.goal, s.files...)
 	t.plans(plan, 14*time.Second)
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 40, nil))...))
 	t.releases(patch)
@@ -301,9 +280,7 @@ func (f *filler) regressed(ctx context.Context, number int64, at time.Time) erro
 	plan.Steps = append(plan.Steps, contract.Step{ID: "step-004", Name: "Tidy up", Dependencies: []string{"step-002"}, EstimatedComplexity: contract.LevelLow, RiskLevel: contract.LevelLow, Description: "Remove what is not called any more.", Files: []string{"internal/auth/legacy.go"}, VerificationCriteria: []string{}})
 	red := map[int]contract.TestCase{12: assertion(0), 13: assertion(1), 88: assertion(2), 30: {Status: contract.TestSkipped}}
 	t.plans(plan, 51*time.Second)
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	t.built(patchOf(plan))
+	t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(chance(7), 212, red), lintFindings...)...))
 	t.mends(repairOf(number, 0))

@@ -116,10 +116,7 @@ func (f *filler) done(n, heals int) story {
 		r := chance(number)
 		t, plan := f.ordinary(ctx, n, at)
 		t.plans(plan, between(r, 6*time.Second, 25*time.Second))
-		t.starts(contract.PhaseBuilder)
-		t.builds(works(r, plan))
-		patch := patchOf(plan)
-		t.built(patch)
+		patch := t.implements(r, plan)
 		for i := range heals {
 			t.starts(contract.PhaseTester)
 			t.tested(t.checks(verifies(number, tests(r, 48+int(number), map[int]contract.TestCase{7 + i: assertion(i)}))...))
@@ -127,8 +124,7 @@ func (f *filler) done(n, heals int) story {
 		}
 		t.starts(contract.PhaseTester)
 		t.tested(t.checks(verifies(number, tests(r, 48+int(number), nil), lintFindings[:int(number)%3]...)...))
-		t.releases(patch)
-		t.over()
+		t.completesRelease(patch)
 		t.score(0.97 - 0.11*float64(heals))
 		return t.told()
 	}
@@ -300,10 +296,7 @@ func (f *filler) replayed(ctx context.Context, number int64, at time.Time) error
 	r := chance(number)
 	t, plan := f.ordinary(ctx, 9, at)
 	t.plans(plan, 14*time.Second)
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 90, map[int]contract.TestCase{4: assertion(2)}))...))
 	t.ends(t.failure)
@@ -317,8 +310,7 @@ func (f *filler) replayed(ctx context.Context, number int64, at time.Time) error
 	t.built(patch)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 90, nil))...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	t.score(0.74)
 	return t.told()
 }
@@ -344,8 +336,7 @@ func (f *filler) forked(ctx context.Context, number int64, at time.Time) error {
 	t.built(patch)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 57, nil))...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	return t.told()
 }
 
@@ -356,14 +347,10 @@ func (f *filler) givenPlan(ctx context.Context, number int64, at time.Time) erro
 	t.plan, t.planID = plan, t.run.PlanID
 	t.starts(contract.PhasePlanner)
 	t.completes(contract.PhasePlanner, map[string]any{"plan_id": t.planID, "steps": len(plan.Steps), "complexity_score": plan.ComplexityScore})
-	t.starts(contract.PhaseBuilder)
-	t.builds(works(r, plan))
-	patch := patchOf(plan)
-	t.built(patch)
+	patch := t.implements(r, plan)
 	t.starts(contract.PhaseTester)
 	t.tested(t.checks(verifies(number, tests(r, 12, map[int]contract.TestCase{2: {Status: contract.TestSkipped}, 3: {Status: contract.TestFlaky, Message: "failed once, then passed"}}))...))
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	return t.told()
 }
 
@@ -417,8 +404,7 @@ func (f *filler) gallery(ctx context.Context, number int64, at time.Time) error 
 	t.wait(12 * time.Minute)
 	t.phase = contract.PhaseReleaser
 	t.answers("release", "jonas", "", true)
-	t.releases(patch)
-	t.over()
+	t.completesRelease(patch)
 	t.score(0.58)
 	return t.told()
 }

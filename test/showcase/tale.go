@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -462,6 +463,16 @@ func (t *tale) built(patch string) {
 	t.completes(contract.PhaseBuilder, map[string]any{"steps": len(t.plan.Steps), "tree": t.tree, "patch": t.patch})
 }
 
+// implements goes through the builder's phase: every step of a plan. It returns
+// the patch.
+func (t *tale) implements(r *rand.Rand, plan contract.Plan) string {
+	t.starts(contract.PhaseBuilder)
+	t.builds(works(r, plan))
+	patch := patchOf(plan)
+	t.built(patch)
+	return patch
+}
+
 // inspection is a check of the verification with what it found.
 type inspection struct {
 	check    contract.Check
@@ -609,8 +620,12 @@ func (t *tale) releases(patch string) {
 	t.completes(contract.PhaseReleaser, map[string]any{"branch": t.branch, "commit": t.commit, "pushed": false})
 }
 
-// over writes what is not written yet of a run that is done.
-func (t *tale) over() { t.record(contract.Record{}) }
+// completesRelease goes through the releaser's phase and writes what is not written
+// yet of the run.
+func (t *tale) completesRelease(patch string) {
+	t.releases(patch)
+	t.record(contract.Record{})
+}
 
 func fail(class contract.Class, code contract.Code, message, cause string) *contract.Failure {
 	return &contract.Failure{Class: class, Code: code, Message: message, Cause: cause}

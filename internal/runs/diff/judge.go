@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // Point is one thing that is worse, or better, on the right.
@@ -130,7 +131,7 @@ func (v *verdict) worseTests() {
 	}
 	for _, f := range v.d.Findings.New {
 		if f.Severity != contract.SeverityMinor && !f.ofTest(v.d.Tests.NewFailures) {
-			v.add(findingPoint(KindNewFinding, f), "new %s finding of %s: %s", f.Severity, f.Check, firstLine(f.Message))
+			v.add(findingPoint(KindNewFinding, f), "new %s finding of %s: %s", f.Severity, f.Check, fault.FirstLine(f.Message))
 		}
 	}
 }
@@ -207,7 +208,7 @@ func (v *verdict) betterTests() {
 	}
 	for _, f := range v.d.Findings.Fixed {
 		if f.Severity != contract.SeverityMinor && !f.ofTest(v.d.Tests.Fixed) && !f.ofTest(v.d.Tests.Gone) {
-			v.add(findingPoint(KindFixedFinding, f), "%s finding of %s is fixed: %s", f.Severity, f.Check, firstLine(f.Message))
+			v.add(findingPoint(KindFixedFinding, f), "%s finding of %s is fixed: %s", f.Severity, f.Check, fault.FirstLine(f.Message))
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // TestsDiff compares test results. A test is known again by its check and name,
@@ -78,7 +78,7 @@ func compareTests(a, b Side) TestsDiff {
 	left, right := casesOf(a, &d.Left), casesOf(b, &d.Right)
 	for _, k := range keysOf(left, right, testKey.compare) {
 		l, r := left[k], right[k]
-		d.sort(Test{Check: k.check, Name: k.name, Left: l.Status, Right: r.Status, Message: firstLine(cmp.Or(r.Message, l.Message))})
+		d.sort(Test{Check: k.check, Name: k.name, Left: l.Status, Right: r.Status, Message: fault.FirstLine(cmp.Or(r.Message, l.Message))})
 	}
 	checksLeft, checksRight := checksOf(a), checksOf(b)
 	for _, k := range keysOf(checksLeft, checksRight, cmp.Compare[string]) {
@@ -209,12 +209,6 @@ func testNotes(a, b Side) (notes []string) {
 		}
 	}
 	return notes
-}
-
-// firstLine returns the first line of a text that says something.
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return strings.TrimRight(s, "\r")
 }
 
 // fileOf returns the file of a location, which may be file, file:line or

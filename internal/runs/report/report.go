@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
@@ -104,7 +105,7 @@ func tests(b *strings.Builder, d views.RunDetails) {
 		if n++; n > listedCases {
 			continue
 		}
-		fmt.Fprintf(b, "- %s: %s %s\n", escape(string(c.Status)), code(c.Name), escape(firstLine(c.Message)))
+		fmt.Fprintf(b, "- %s: %s %s\n", escape(string(c.Status)), code(c.Name), escape(fault.FirstLine(c.Message)))
 	}
 	if n > listedCases {
 		fmt.Fprintf(b, "- and %d more\n", n-listedCases)
@@ -120,7 +121,7 @@ func findings(b *strings.Builder, d views.RunDetails) {
 	}
 	b.WriteString("## Findings\n\n| severity | category | where | what |\n| --- | --- | --- | --- |\n")
 	for _, f := range d.Findings {
-		message := escape(firstLine(f.Message))
+		message := escape(fault.FirstLine(f.Message))
 		if f.Resolved {
 			message = "resolved: " + message
 		}
@@ -140,7 +141,7 @@ func heals(b *strings.Builder, d views.RunDetails) {
 				what = out.Message
 			}
 			fmt.Fprintf(b, "| %d | %s | %s | %s | %s | %s: %s |\n", h.Number, escape(strings.TrimSpace(string(h.Phase)+" "+h.Step)), h.ErrorType,
-				escape(firstLine(h.RootCause)), code(string(h.HealAction)), h.Status, escape(firstLine(what)))
+				escape(fault.FirstLine(h.RootCause)), code(string(h.HealAction)), h.Status, escape(fault.FirstLine(what)))
 		}
 		b.WriteByte('\n')
 	}
@@ -149,7 +150,7 @@ func heals(b *strings.Builder, d views.RunDetails) {
 	}
 	b.WriteString("## Questions to people\n\n| | what | status | answer |\n| --- | --- | --- | --- |\n")
 	for _, i := range d.Interventions {
-		fmt.Fprintf(b, "| %d | %s | %s | %s |\n", i.Number, escape(firstLine(i.Reason)), i.Status, escape(strings.TrimSpace(i.ResolvedBy+" "+i.Answer+" "+firstLine(i.Words))))
+		fmt.Fprintf(b, "| %d | %s | %s | %s |\n", i.Number, escape(fault.FirstLine(i.Reason)), i.Status, escape(strings.TrimSpace(i.ResolvedBy+" "+i.Answer+" "+fault.FirstLine(i.Words))))
 	}
 	b.WriteByte('\n')
 }
@@ -169,11 +170,6 @@ func costs(b *strings.Builder, d views.RunDetails) {
 func Dollars(micros int64) string { return fmt.Sprintf("%.4f", float64(micros)/1e6) }
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return strings.TrimRight(s, "\r")
-}
 
 // escaper defuses what Markdown or HTML would act on.
 var escaper = strings.NewReplacer(

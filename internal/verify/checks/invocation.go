@@ -3,12 +3,11 @@ package checks
 import (
 	"maps"
 	"os"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/pin"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/verify/output"
 )
 
@@ -68,32 +67,14 @@ func (i Invocation) String() string {
 	text := i.Shell
 	switch {
 	case len(i.typed) > 0:
-		text = quoted(i.typed)
+		text = sandbox.Quote(i.typed...)
 	case text == "":
-		text = quoted(i.Args)
+		text = sandbox.Quote(i.Args...)
 	}
 	if i.Dir != "" && i.Dir != "." {
-		text = "(cd " + quote(i.Dir) + " && " + text + ")"
+		text = "(cd " + sandbox.Quote(i.Dir) + " && " + text + ")"
 	}
 	return text
-}
-
-func quoted(args []string) string {
-	parts := make([]string, len(args))
-	for n, a := range args {
-		parts[n] = quote(a)
-	}
-	return strings.Join(parts, " ")
-}
-
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
-// quote makes one word of s for a POSIX shell.
-func quote(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // WithEnv returns an environment with more variables.

@@ -12,6 +12,7 @@ import (
 	"github.com/joshdk/go-junit"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // Real reports are a handful of levels deep. The library keeps the text of
@@ -122,7 +123,7 @@ func junitFailure(c *Case, t junit.Test, s Paths) {
 		body = Bound(t.Error.Error(), 64<<10)
 	}
 	text := t.Message
-	if FirstLine(text) == "" || text == "collection failure" {
+	if fault.FirstLine(text) == "" || text == "collection failure" {
 		text = pythonReason(body)
 	}
 	if text == "" {

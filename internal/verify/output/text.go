@@ -59,16 +59,6 @@ func Bound(s string, n int) string {
 	return s
 }
 
-// FirstLine is the first line that says something.
-func FirstLine(s string) string {
-	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line != "" {
-			return line
-		}
-	}
-	return ""
-}
-
 // Lines cuts an output into lines without their ends. A line longer than any
 // tool's is cut.
 func Lines(data []byte) []string {

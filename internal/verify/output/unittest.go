@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 var (
@@ -151,5 +152,5 @@ func pythonReason(body string) string {
 			return strings.TrimSpace(strings.TrimPrefix(line, "E "))
 		}
 	}
-	return FirstLine(body)
+	return fault.FirstLine(body)
 }

@@ -109,3 +109,8 @@ func (s *spec) yaml(v reflect.Value) string {
 	}
 	return s.showValue(v.Interface())
 }
+
+// summary says what a value must be, for tables.
+func (s *spec) summary() string {
+	return strings.TrimSpace(s.noun() + " " + s.bounds())
+}

@@ -40,9 +40,9 @@ const exampleHead = `# Every setting of RocketGPT, with its default. Nothing of 
 # examples of what has no default. docs/CONFIGURATION.md explains the rest.
 `
 
-// Example returns examples/rgpt.yaml: every setting with its default and what it
+// RenderExample returns examples/rgpt.yaml: every setting with its default and what it
 // is for.
-func Example() string {
+func RenderExample() string {
 	var b strings.Builder
 	b.WriteString(exampleHead)
 	defaults := reflect.ValueOf(Default()).Elem()
