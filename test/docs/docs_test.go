@@ -362,3 +362,14 @@ func TestEveryDecisionIsInTheIndex(t *testing.T) {
 		}
 	}
 }
+
+func TestTheDevelopmentContainerHasTheGoVersionOfTheModule(t *testing.T) {
+	t.Parallel()
+	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(module)
+	require.NotNil(t, version)
+	container, err := os.ReadFile(filepath.Join(root, ".devcontainer", "devcontainer.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(container), `"golang:`+string(version[1])+`-bookworm"`)
+}
