@@ -36,23 +36,32 @@ demo-node: export RGPT_BROWSER = 1
 demo-node: setup build devserver ## The same on a web page, whose tests run in a real browser
 	@./examples/demo-node.sh
 
+.PHONY: check
+check: tools ## Format, lint and test what changed and what depends on it, without whole stacks
+	@./scripts/check.sh
+
+.PHONY: unit
+unit: setup tools ## All tests that need no whole stack
+	@./scripts/stages.sh unit
+
 .PHONY: test
-test: setup build devserver tools ## Lint, then run all tests; those of whole stacks last, one after another
-	@$(MAKE) --no-print-directory lint
-	@cd devserver && $(BIN)/gotestsum --format pkgname -- -timeout 15m ./...
-	@$(BIN)/gotestsum --format pkgname -- -timeout 30m $$($(GO) list ./... | grep -vE '/test/(e2e|chaos|browser)$$')
-	@$(BIN)/gotestsum --format pkgname -- -timeout 55m -p 1 ./test/e2e ./test/chaos
-	@$(BIN)/gotestsum --format pkgname -- -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser
+test: setup build devserver tools ## Everything: generated code, lint, vulnerabilities, all tests; with times
+	@./scripts/stages.sh
+
+.PHONY: race
+race: setup build tools ## The race detector over all that needs no whole stack
+	@$(BIN)/gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 40m $$($(GO) list ./... | grep -vE '/test/|/internal/devstack$$')
 
 .PHONY: lint
-lint: tools ## golangci-lint, workflowcheck, generated code is current
+lint: tools ## golangci-lint and workflowcheck
 	@$(LINT) run ./...
 	@$(BIN)/workflowcheck -config .workflowcheck.yml ./workflows/...
 
 .PHONY: generate
-generate: ## Make generated code anew (queries by sqlc, pages by templ)
+generate: ## Generate code (queries by sqlc, pages by templ) and the configuration's documents
 	@$(GO) -C tools tool sqlc generate -f ../sqlc.yaml
 	@$(GO) -C tools tool templ generate -path ../server/ui
+	@$(GO) generate ./internal/config
 
 .PHONY: ui
 ui: ## Take the dashboard's scripts, fonts and icons from npm anew

@@ -24,7 +24,7 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	kinds, endings, carriedOut := map[string]bool{}, map[contract.Status]bool{}, map[contract.HealAction]bool{}
 	unbegun := map[string]bool{} // kinds that were stopped before their first task
-	resets := 0
+	resets, continued := 0, 0
 	require.NoError(t, filepath.WalkDir("testdata/histories", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".json.gz") {
 			return err
@@ -37,6 +37,10 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 			if e.GetWorkflowTaskFailedEventAttributes().GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW {
 				resets++
 			}
+		}
+		if continuedAsNew(events) {
+			continued++
+			return nil
 		}
 		result := events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes().GetResult()
 		switch kind {
@@ -61,9 +65,15 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	}
 	require.Empty(t, lacking, "no history has a heal by them; add an ending to test/recordhistories and record it into a new folder")
 	require.Positive(t, resets, "no history is of a run that was done again")
+	require.Positive(t, continued, "no history is of a run that continued as new")
 	for _, kind := range []string{contract.WorkflowStep, contract.WorkflowMember} {
 		require.True(t, unbegun[kind], "no history is of a %s that was stopped before its first task", kind)
 	}
+}
+
+// continuedAsNew reports whether a workflow went on in another history.
+func continuedAsNew(events []*historypb.HistoryEvent) bool {
+	return events[len(events)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
 }
 
 // stoppedFirst reports whether a workflow was cancelled before its first task.
@@ -136,6 +146,9 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 		case contract.WorkflowMember:
 			told, given = told || slices.ContainsFunc(events, toldByItsCall), given || slices.ContainsFunc(events, givenByUpdate)
 		case contract.WorkflowRun:
+			if continuedAsNew(events) {
+				continue
+			}
 			result := decoded[contract.RunResult](t, events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes().GetResult())
 			switched = switched || slices.ContainsFunc(events, switchesModels)
 			planless = planless || result.Status == contract.StatusCancelled && slices.ContainsFunc(events, endsDeliberation)

@@ -38,18 +38,22 @@ type kind struct {
 	code  contract.Code
 }
 
+// unlimited is a number of tries that nothing comes to the end of.
+const unlimited = math.MaxInt32
+
 // byKind are rows of codes that differ from those of their class. What took all of
 // its time once takes it again. What cannot reach a host has worked for minutes
-// before, and waits longer. A run outlives any outage of our own database: what it
-// knows must be written, however late.
+// before, and waits longer. Our own database is waited for without end: what a run
+// knows must be written, however late. How often other work is tried meanwhile is
+// bounded where its activity is started (workflows/internal/flow).
 var byKind = map[kind]Retry{
 	{contract.ClassInfra, contract.CodeTimeout}:      {Attempts: 5, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
 	{contract.ClassInfra, contract.CodeUnreachable}:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},
-	{contract.ClassInfra, contract.CodeDatabaseDown}: {Attempts: 1_000_000, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
+	{contract.ClassInfra, contract.CodeDatabaseDown}: {Attempts: unlimited, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
 }
 
 // neverAgain are the codes that a second try with the same parameters cannot
-// mend, although their class may be retried.
+// fix, although their class may be retried.
 var neverAgain = map[contract.Code]bool{
 	contract.CodeCancelled:      true,
 	contract.CodeRunTimeout:     true,

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestARunStaysWithItsBranch(t *testing.T) {
 	var rules harness.Rules
 	mended := first(makes("right"), mends("right", "better", "attempt", 1), mends("better", "best", "attempt", 2))
 	for name, r := range map[string]harness.Rules{
-		"stay-mended": mended, "stay-bounded": mended,
+		"stay-mended": mended, "stay-bounded": mended, "stay-flooded": mended,
 		"stay-killed": first(makes("right"), delayed(mends("right", "better", "attempt", 1), "1500ms")),
 	} {
 		rules = append(rules, r.Named(name)...)
@@ -30,6 +31,7 @@ func TestARunStaysWithItsBranch(t *testing.T) {
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("red checks move the branch by one commit each", parallel(w.stayMended))
 		t.Run("repairs are bounded and the branch stays", parallel(w.stayBounded))
+		t.Run("a run continues as new before its updates are refused", parallel(w.stayFlooded))
 	})
 	t.Run("a repair goes on after its worker was killed", w.stayKilled)
 	harness.CheckInvariants(t, w.Stack, w.runs...)
@@ -81,7 +83,7 @@ func (w *world) stayMended(t *testing.T) {
 	require.Equal(t, 2, countEvents(run, contract.EventCheckReceived))
 
 	require.Contains(t, w.RGPT(t, "run", "replay", id, "--phase", "tester").Stderr, "stays with its branch")
-	require.Contains(t, w.RGPT(t, "run", "pause", id).Stderr, "stays with its branch")
+	require.Contains(t, w.RGPT(t, "run", "pause", id).Stderr, "watches its branch")
 	require.Contains(t, w.OK(t, "run", "watch", id).Stdout, "stays")
 	w.OK(t, "run", "stop", id)
 	ended := w.AwaitRun(t, w.Store(t), run.ID, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
@@ -100,6 +102,36 @@ func (w *world) stayBounded(t *testing.T) {
 	require.Contains(t, failed.Failure.Message, "git.max_repairs")
 	require.Nil(t, failed.StayingUntil)
 	require.Equal(t, run.ReleaseCommit, harness.Git(t, w.shell, "rev-parse", run.ReleaseBranch), "the branch stands")
+}
+
+// workflowRun returns the workflow run that a run has now.
+func (w *world) workflowRun(t *testing.T, id int64) string {
+	t.Helper()
+	described, err := w.Temporal(t).DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), "")
+	require.NoError(t, err)
+	return described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+}
+
+// stayFlooded sends a run more messages than one history should take. The run goes
+// on in another history, and is replayed from a phase of the first one.
+func (w *world) stayFlooded(t *testing.T) {
+	run := w.stays(t, "stay-flooded")
+	before := w.workflowRun(t, run.ID)
+	for n := range contract.MaxUpdates {
+		require.NoError(t, w.Temporal(t).SignalWorkflow(t.Context(), contract.RunWorkflowID(run.ID), "", contract.UpdateCheck, map[string]any{
+			"id": fmt.Sprint("green-", n), "name": "ci/unit", "conclusion": "success", "by": "ci",
+		}))
+	}
+	harness.Await(t, "another history", longest, func() (bool, string) { now := w.workflowRun(t, run.ID); return now != before, now })
+	w.OK(t, "run", "check", arg(run.ID), "--name", "ci/unit", "--failed", "--summary", "it says right")
+	run = w.moved(t, run, "heal-1")
+	w.OK(t, "run", "stop", arg(run.ID))
+	w.AwaitRun(t, w.Store(t), run.ID, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
+
+	w.OK(t, "run", "replay", arg(run.ID), "--phase", "tester")
+	w.AwaitRun(t, w.Store(t), run.ID, "released again", longest, func(r store.Run) bool { return r.Status == contract.StatusDone && r.StayingUntil != nil && r.ReleaseCommit == run.ReleaseCommit })
+	w.OK(t, "run", "stop", arg(run.ID))
+	w.AwaitRun(t, w.Store(t), run.ID, "alone again", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 }
 
 func (w *world) stayKilled(t *testing.T) {

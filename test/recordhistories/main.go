@@ -40,6 +40,7 @@ type ending struct {
 	when     contract.Status
 	thinks   bool     // it is steered once its planner's deliberation is in its exchange
 	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
+	floods   bool     // once done, it is sent as many messages as make it continue as new
 	prepares bool     // it is no run of a goal: rgpt env build
 	again    []string // what is done with it once it is over; a fork's own histories are written then
 }
@@ -154,6 +155,7 @@ var endings = []ending{
 	{name: "stayed", scenario: "good", args: []string{"--stay", "2s"}},
 	{name: "stay-stopped", scenario: "good", args: []string{"--stay", "1h"}, steer: []string{"stop"}, when: contract.StatusDone},
 	{name: "stay-mended", scenario: "stay-check", args: []string{"--stay", "20s"}, steer: []string{redCheck}, when: contract.StatusDone},
+	{name: "stay-continued", scenario: "good", args: []string{"--stay", "20s"}, floods: true},
 	{name: "stay-unmended", scenario: "good", args: []string{"--stay", "1h", "--set", "execution.intervention.wait=2s"}, steer: []string{redCheck}, when: contract.StatusDone},
 }
 
@@ -318,16 +320,11 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 	if err := json.Unmarshal(raw, &run); err != nil {
 		return fmt.Errorf("read which run it is: %w", err)
 	}
-	for _, name := range e.steer {
-		if err := await(ctx, c, contract.RunWorkflowID(run.ID), contract.QueryState, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
-			return err
-		}
-		if e.thinks {
-			if err := inExchange(ctx, c, data, run.ID); err != nil {
-				return err
-			}
-		}
-		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(run.ID), "--data-dir", data)...)...); err != nil {
+	if err := e.steerRun(ctx, c, data, run.ID); err != nil {
+		return err
+	}
+	if e.floods {
+		if err := flood(ctx, c, run.ID); err != nil {
 			return err
 		}
 	}
@@ -347,6 +344,40 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		}
 	}
 	return write(ctx, c, out, e.name, run.ID)
+}
+
+// steerRun sends the ending's commands, each once the run waits or works.
+func (e ending) steerRun(ctx context.Context, c client.Client, data string, id int64) error {
+	for _, name := range e.steer {
+		if err := await(ctx, c, contract.RunWorkflowID(id), contract.QueryState, func(v contract.RunView) bool { return v.Status == e.when || v.Status == contract.StatusPaused }); err != nil {
+			return err
+		}
+		if e.thinks {
+			if err := inExchange(ctx, c, data, id); err != nil {
+				return err
+			}
+		}
+		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(id), "--data-dir", data)...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flood sends a run that is done as many checks as make it continue as new.
+func flood(ctx context.Context, c client.Client, id int64) error {
+	run := contract.RunWorkflowID(id)
+	if err := await(ctx, c, run, contract.QueryState, func(v contract.RunView) bool { return v.Staying != nil }); err != nil {
+		return err
+	}
+	for n := range contract.MaxUpdates {
+		if err := c.SignalWorkflow(ctx, run, "", contract.UpdateCheck, contract.CheckMessage{
+			ID: fmt.Sprint("check-", n), Name: "docs/lint", Conclusion: contract.ConclusionSuccess, By: "ci",
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // redBranch is a branch of the quick repository whose tests fail.
@@ -524,6 +555,15 @@ func write(ctx context.Context, c client.Client, out, name string, id int64) err
 		if err := writeHistory(filepath.Join(out, w[1]+".json.gz"), h); err != nil {
 			return err
 		}
+		if before := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes(); before.GetInitiator() == enumspb.CONTINUE_AS_NEW_INITIATOR_WORKFLOW {
+			earlier, err := historyOf(ctx, c, w[0], before.GetContinuedExecutionRunId())
+			if err != nil {
+				return err
+			}
+			if err := writeHistory(filepath.Join(out, w[1]+"-before.json.gz"), earlier); err != nil {
+				return err
+			}
+		}
 		if w[0] == contract.RunWorkflowID(id) {
 			ids = append(ids, pipelines(ctx, c, name, h)...)
 		}
@@ -580,8 +620,13 @@ func history(ctx context.Context, c client.Client, workflowID string) (*historyp
 	if err := c.GetWorkflow(ctx, workflowID, "").Get(ctx, nil); err != nil && strings.Contains(err.Error(), "not found") {
 		return nil, err
 	}
+	return historyOf(ctx, c, workflowID, "")
+}
+
+// historyOf reads the history of one workflow run, the newest for "".
+func historyOf(ctx context.Context, c client.Client, workflowID, workflowRun string) (*historypb.History, error) {
 	h := &historypb.History{}
-	events := c.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	events := c.GetWorkflowHistory(ctx, workflowID, workflowRun, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		e, err := events.Next()
 		if err != nil {

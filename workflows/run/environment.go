@@ -3,7 +3,6 @@ package run
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -11,10 +10,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
-
-// separateTask lets the planner begin in a workflow task of its own. A replay forgets
-// all of the task in which its phase began, and would prepare the run again.
-const separateTask = time.Millisecond
 
 // prepare gives a run what its commands need before anything is paid for: the
 // environment of its base commit, and the outcome of the project's own checks
@@ -30,7 +25,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		case failure != nil:
 			return failure
 		case problem == nil:
-			return r.failureOf(workflow.Sleep(ctx, separateTask))
+			return r.failureOf(flow.NewTask(ctx))
 		case r.in.Settings.PrepareOnly: // whoever asked for it has the answer
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
 		}

@@ -191,13 +191,12 @@ func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contra
 	}
 }
 
-// separateCommands parts what people asked for from the phase that begins then: they come
-// in tasks of their own. A replay forgets all of the task in which its phase
-// began, and would wait for the same answer again.
+// separateCommands lets a phase begin in a later workflow task than the last command
+// that was applied: a replay from the phase would wait for the same answer again.
 func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
 	for r.controls.changed {
 		r.controls.changed = false
-		if err := workflow.Sleep(ctx, time.Millisecond); err != nil {
+		if err := flow.NewTask(ctx); err != nil {
 			return r.failureOf(err)
 		}
 		if failure := r.awaitUnpaused(ctx); failure != nil { // somebody may have paused it meanwhile

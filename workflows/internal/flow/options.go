@@ -26,8 +26,9 @@ const (
 	// SaveTime is what keeping a workspace may take after work on it, beside the
 	// time of the work.
 	SaveTime = 5 * time.Minute
-	// databaseOutage is how long short work is tried again while the database is away.
-	databaseOutage = 30 * 24 * time.Hour
+	// withoutEnd is the time that work on rows has, all its tries together: what a run
+	// knows is written whenever the database is back. Temporal wants some limit.
+	withoutEnd = 10 * 365 * 24 * time.Hour
 	// ModelWait is how long a model call may wait for its turn: for a provider's
 	// free place, or for budget that calls in flight hold.
 	ModelWait = 2 * time.Hour
@@ -36,9 +37,9 @@ const (
 	// overhead is what an activity may take beyond the time-out that it
 	// enforces itself, so that its own, better error comes first.
 	overhead = 30 * time.Second
-	// maxAttempts is how often an activity is started again because its own failure
-	// allowed another try, as while the database is away: with the waits between them,
-	// for most of a day. Attempts that ended without a word are bounded by the worker
+	// maxAttempts is how often other activities are tried whose failures allow another
+	// try: with the waits between them (package fault), for most of a day. Attempts that
+	// ended without a word, as of a worker that died, are bounded by the worker
 	// (worker.lost_attempts).
 	maxAttempts = 2500
 	// MemberPatience is how long the end of a deliberation waits for its members.
@@ -51,22 +52,24 @@ const (
 	CleanUpTimeout = 2 * time.Minute
 )
 
-// retryPolicy leaves the number of tries to the failure itself; see package fault.
-func retryPolicy() *temporal.RetryPolicy {
+// retryPolicy leaves it to the failure itself whether and when it is tried again (see
+// package fault), up to most tries; 0 stands for any number.
+func retryPolicy(most int32) *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{
 		InitialInterval:    100 * time.Millisecond,
 		BackoffCoefficient: 1.5,
 		MaximumInterval:    10 * time.Second,
-		MaximumAttempts:    maxAttempts,
+		MaximumAttempts:    most,
 	}
 }
 
-// Local makes a context for local activities: idempotent work under two seconds.
+// Local makes a context for local activities on rows: idempotent work under two
+// seconds, which waits for the database without end.
 func Local(ctx workflow.Context) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout:    localTimeout,
-		ScheduleToCloseTimeout: databaseOutage, // else the SDK takes shortWork for all tries together
-		RetryPolicy:            retryPolicy(),
+		ScheduleToCloseTimeout: withoutEnd, // else the SDK takes localTimeout for all tries together
+		RetryPolicy:            retryPolicy(0),
 	})
 }
 
@@ -93,7 +96,7 @@ func Remote(ctx workflow.Context, queue string, most time.Duration) workflow.Con
 		StartToCloseTimeout: most + overhead,
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
-		RetryPolicy:         retryPolicy(),
+		RetryPolicy:         retryPolicy(maxAttempts),
 	})
 }
 
@@ -101,14 +104,12 @@ func Remote(ctx workflow.Context, queue string, most time.Duration) workflow.Con
 // ordinary activity, so that it stands in the history before it is done. It is
 // tried again while the database is away.
 func Persistent(ctx workflow.Context) workflow.Context {
-	policy := retryPolicy()
-	policy.MaximumAttempts = 0
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.QueueRun,
 		StartToCloseTimeout:    localTimeout,
-		ScheduleToCloseTimeout: databaseOutage,
+		ScheduleToCloseTimeout: withoutEnd,
 		HeartbeatTimeout:       heartbeat,
-		RetryPolicy:            policy,
+		RetryPolicy:            retryPolicy(0),
 	})
 }
 
@@ -144,3 +145,9 @@ func Child(ctx workflow.Context, id, queue string) workflow.Context {
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 	})
 }
+
+// NewTask lets what follows begin in a workflow task of its own. A replay of a run
+// from a phase forgets all of the task in which the phase began: without this, also
+// what was prepared or answered just before it. A timer is the one command that makes
+// a new task and has no effect.
+func NewTask(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Millisecond) }

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Formats, lints and tests what changed, and tests what depends on it: the packages
+# with uncommitted changes and those of commits that BASE does not have (default: the
+# upstream branch; without one the last commit). Tests that start whole stacks are
+# left to `make test`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+module=$($go list -m)
+base=${BASE:-$(git rev-parse --verify --quiet '@{upstream}' || git rev-parse 'HEAD~1')}
+mapfile -t files < <({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } | sort -u)
+go_files=()
+for f in "${files[@]}"; do
+	case $f in devserver/* | tools/*) ;; *testdata*) ;; *.go) go_files+=("$f") ;; esac
+done
+if [ ${#go_files[@]} = 0 ]; then
+	echo "No Go file has changed since ${base:0:12}."
+	exit 0
+fi
+unformatted=$(gofmt -l "${go_files[@]}")
+[ -z "$unformatted" ] || { gofmt -w $unformatted && echo "Formatted: $unformatted"; }
+
+mapfile -t changed < <(printf '%s\n' "${go_files[@]}" | xargs -n1 dirname | sort -u)
+printf 'Changed: %s\n' "${changed[*]}"
+./bin/golangci-lint run "${changed[@]/#/./}"
+
+# All packages whose code or tests import, directly or not, what changed.
+targets=$(printf "$module/%s\n" "${changed[@]}")
+mapfile -t packages < <(
+	$go list -test -deps=false -f '{{if .ForTest}}{{.ForTest}}{{else}}{{.ImportPath}}{{end}} {{join .Deps " "}}' ./... |
+		awk -v targets="$targets" '
+			BEGIN { n = split(targets, t, "\n"); for (i = 1; i <= n; i++) want[t[i]] = 1 }
+			{ name = $1; sub(/\.test$/, "", name); sub(/_test$/, "", name)
+			  for (i = 1; i <= NF; i++) { d = $i; sub(/ .*/, "", d); if (d in want) { print name; next } }
+			  if (name in want) print name }' | sort -u | grep -vE '/test/(e2e|chaos|browser|showcase|deploy)$|/internal/devstack$'
+)
+[ ${#packages[@]} -gt 0 ] || exit 0
+printf 'Testing %d packages.\n' ${#packages[@]}
+./bin/gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 10m "${packages[@]}"

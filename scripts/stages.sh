@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Runs the stages of `make test` that are named as arguments, all of them without
+# arguments: prints how long each took and, at the end, the slowest 20 tests. Stops
+# at the first stage that fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/bin
+go=${GO:-go}
+records=$(mktemp -d) # what gotestsum writes of each stage, for the table
+trap 'rm -rf "$records"' EXIT
+
+# Tests that start whole stacks run one package after another: they would compete
+# for the processors, and have deadlines.
+stacks='/test/(e2e|chaos|browser)$'
+
+tests() { # NAME ARGUMENTS…: go test, with a summary
+	local name=$1
+	shift
+	"$bin/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$records/$name.json" -- "$@"
+}
+
+stage_generated() { ./scripts/generated.sh; }
+stage_lint() { make --no-print-directory lint; }
+stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
+stage_devserver() { (cd devserver && tests devserver -timeout 15m ./...); }
+stage_unit() { tests unit -timeout 30m $($go list ./... | grep -vE "$stacks"); }
+stage_stacks() { tests stacks -timeout 55m -p 1 ./test/e2e ./test/chaos; }
+stage_browser() { tests browser -timeout 10m -run TestPagesAreDrawnAnewWithoutLoss ./test/browser; }
+
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(generated lint vulnerabilities devserver unit stacks browser)
+times=()
+finish() {
+	printf '\n%-18s %s\n' "Stage" "Seconds"
+	printf '%s\n' "${times[@]}"
+	if compgen -G "$records/*.json" >/dev/null; then
+		printf '\nThe slowest tests:\n'
+		cat "$records"/*.json | "$bin/gotestsum" tool slowest --threshold 1s --num 20 2>/dev/null |
+			sed 's#github.com/rocketgpt/orchestrator/##' || true
+	fi
+}
+for stage in "${stages[@]}"; do
+	printf '\n== %s\n' "$stage"
+	began=$SECONDS
+	"stage_$stage" || {
+		times+=("$(printf '%-18s %5d  failed' "$stage" $((SECONDS - began)))")
+		finish
+		exit 1
+	}
+	times+=("$(printf '%-18s %5d' "$stage" $((SECONDS - began)))")
+done
+finish
