@@ -1,0 +1,375 @@
+// Package docs holds the documents to the code: what they name exists.
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+const (
+	root      = "../.."
+	lineWidth = 100
+	maxWords  = 25 // of the glossary
+)
+
+// documents returns the text of each document of the repository by its path.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "examples/*.md"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			name, err := filepath.Rel(root, path)
+			require.NoError(t, err)
+			out[name] = string(text)
+		}
+	}
+	require.Greater(t, len(out), 20)
+	return out
+}
+
+var (
+	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	span  = regexp.MustCompile("`([^`\n]+)`")
+)
+
+// prose returns a document without its blocks of code, with as many lines.
+func prose(text string) string {
+	return fence.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+}
+
+// spans returns what a document has in backticks outside of blocks of code.
+func spans(text string) (out []string) {
+	for _, m := range span.FindAllStringSubmatch(prose(text), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// eachSpan checks what documents have in backticks and match a pattern. At least one does.
+func eachSpan(t *testing.T, pattern string, wrong func(m []string) string) {
+	t.Helper()
+	re, seen := regexp.MustCompile(pattern), 0
+	var problems []string
+	for name, text := range documents(t) {
+		for _, s := range spans(text) {
+			if m := re.FindStringSubmatch(s); m != nil {
+				seen++
+				if why := wrong(m); why != "" {
+					problems = append(problems, name+": `"+s+"` "+why)
+				}
+			}
+		}
+	}
+	slices.Sort(problems)
+	require.Positive(t, seen)
+	require.Empty(t, slices.Compact(problems), "say what is true, or leave it out")
+}
+
+// files returns the paths of the repository's own files.
+func files(t *testing.T) (out []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := d.Name(); {
+		case d.IsDir() && (name == ".git" || name == "bin" || name == "node_modules" || name == "histories" || strings.HasPrefix(name, ".rgpt")):
+			return filepath.SkipDir
+		case !d.IsDir():
+			out = append(out, path)
+		}
+		return nil
+	}))
+	return out
+}
+
+func TestLinesOfProseAreWrapped(t *testing.T) {
+	t.Parallel()
+	var problems []string
+	for name, text := range documents(t) {
+		if name == "docs/CONFIGURATION.md" {
+			continue // generated
+		}
+		for i, line := range strings.Split(prose(text), "\n") {
+			whole := !strings.Contains(strings.TrimSpace(line), " ") || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "!") || strings.HasPrefix(line, "<!--")
+			if !whole && utf8.RuneCountInString(line) > lineWidth {
+				problems = append(problems, fmt.Sprintf("%s:%d", name, i+1))
+			}
+		}
+	}
+	require.Empty(t, problems, "wrap these lines at %d columns", lineWidth)
+}
+
+// anchors returns the anchors of a document's headings, as Git hosts make them.
+func anchors(text string) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose(text), -1) {
+		kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out[strings.ReplaceAll(kept, " ", "-")] = true
+	}
+	return out
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	seen, problems := 0, []string(nil)
+	for name, text := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(prose(text), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			seen++
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := filepath.Join(root, filepath.Dir(name), path)
+			if path == "" {
+				target = filepath.Join(root, name)
+			}
+			switch content, err := os.ReadFile(target); {
+			case anchor != "" && (err != nil || !anchors(string(content))[anchor]):
+				problems = append(problems, name+": "+m[1])
+			case err != nil:
+				if _, err := os.Stat(target); err != nil {
+					problems = append(problems, name+": "+m[1])
+				}
+			}
+		}
+	}
+	require.Greater(t, seen, 50)
+	require.Empty(t, problems)
+}
+
+func TestPathsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	eachSpan(t, `^(?:contract|workflows|activities|internal|server|starter|workers|migrations|devserver|test|docs|examples|deploy|scripts|tools|\.ci|\.devcontainer)/[\w./*-]*$`, func(m []string) string {
+		if found, err := filepath.Glob(filepath.Join(root, m[0])); err != nil || len(found) == 0 {
+			return "does not exist"
+		}
+		return ""
+	})
+}
+
+func TestSourceFilesInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, path := range files(t) {
+		names[filepath.Base(path)] = true
+	}
+	eachSpan(t, `^[\w-]+\.(?:go|templ|sql|sh|js)$`, func(m []string) string {
+		if !names[m[0]] {
+			return "is no file of the repository"
+		}
+		return ""
+	})
+}
+
+func TestMakeTargetsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	require.NoError(t, err)
+	targets := map[string]bool{"check": true, "deps": true} // of projects that rgpt builds
+	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	call := regexp.MustCompile("(?m)(?:^\\$ |`|[A-Z_]+=\\S+ |&& )make((?: +[a-z0-9-]+)+)")
+	seen, problems := 0, []string(nil)
+	for name, text := range documents(t) {
+		for _, m := range call.FindAllStringSubmatch(text, -1) {
+			for _, target := range strings.Fields(m[1]) {
+				if seen++; !targets[target] {
+					problems = append(problems, name+": make "+target)
+				}
+			}
+		}
+	}
+	require.Greater(t, seen, 20)
+	require.Empty(t, problems)
+}
+
+func TestSettingsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	var keys, sections []string
+	for _, k := range config.Schema() {
+		keys = append(keys, k.Key)
+		section, _, _ := strings.Cut(k.Key, ".")
+		sections = append(sections, section)
+	}
+	slices.Sort(sections)
+	var events strings.Builder // and other names of the contract
+	for _, path := range files(t) {
+		if filepath.Base(filepath.Dir(path)) == "contract" {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			events.Write(text)
+		}
+	}
+	wild := regexp.MustCompile(`<[a-z]+>|\[\]`)
+	eachSpan(t, `^((?:`+strings.Join(slices.Compact(sections), "|")+`)\.[a-z_.*]+)(?:[:=] ?\S.*)?$`, func(m []string) string {
+		key := regexp.QuoteMeta(strings.TrimSuffix(m[1], ".*"))
+		key = strings.ReplaceAll(key, `\*`, `[^.]+`)
+		named := regexp.MustCompile(`^` + key + `(\.|$)`)
+		for _, k := range keys {
+			if named.MatchString(wild.ReplaceAllString(k, "x")) || named.MatchString(strings.ReplaceAll(k, ".<name>", "")) {
+				return ""
+			}
+		}
+		for _, agent := range []string{"planner", "builder", "repair", "alpha"} {
+			if m[1] == "models.phases."+agent {
+				return ""
+			}
+		}
+		if strings.Contains(events.String(), strconv.Quote(m[1])) || strings.HasSuffix(m[1], ".go") || m[1] == "temporal.db" {
+			return ""
+		}
+		return "is no setting and no event"
+	})
+}
+
+func TestVariablesInDocumentsAreRead(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, path := range files(t) {
+		switch filepath.Ext(path) {
+		case ".go", ".sh", ".js", ".yaml", ".yml", "":
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			code.Write(text)
+		}
+	}
+	for _, k := range config.Schema() {
+		code.WriteString("\nRGPT_" + strings.ToUpper(strings.ReplaceAll(k.Key, ".", "_")) + "\n")
+	}
+	all := code.String()
+	eachSpan(t, `^(RGPT(?:_[A-Z]+)+)(?:=.*)?$`, func(m []string) string {
+		if !strings.Contains(all, m[1]) {
+			return "is read nowhere"
+		}
+		return ""
+	})
+}
+
+func TestEveryPackageIsInTheTableOfArchitecture(t *testing.T) {
+	t.Parallel()
+	text := documents(t)["docs/ARCHITECTURE.md"]
+	_, table, found := strings.Cut(text, "## Where each piece lives")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	named := map[string]bool{}
+	for _, s := range spans(table) {
+		named[filepath.Base(s)] = true
+	}
+	var missing []string
+	for _, path := range files(t) {
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		require.NoError(t, err)
+		top, _, _ := strings.Cut(dir, "/")
+		if filepath.Ext(path) == ".go" && slices.Contains([]string{"internal", "server", "workflows"}, top) && !strings.Contains(dir, "testdata") && !named[filepath.Base(dir)] {
+			missing = append(missing, dir)
+		}
+	}
+	slices.Sort(missing)
+	require.Empty(t, slices.Compact(missing), "say in docs/ARCHITECTURE.md what these hold")
+}
+
+// rows returns the cells of the rows of tables whose first cell is in backticks.
+func rows(text string) (out [][]string) {
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "| `") {
+			var cells []string
+			for _, cell := range strings.Split(strings.Trim(line, "| "), "|") {
+				cells = append(cells, strings.TrimSpace(cell))
+			}
+			out = append(out, cells)
+		}
+	}
+	return out
+}
+
+func TestTheTableOfHealsIsThatOfTheCode(t *testing.T) {
+	t.Parallel()
+	_, text, found := strings.Cut(documents(t)["docs/SELF_HEALING.md"], "## What is done about which failure")
+	require.True(t, found)
+	text, _, _ = strings.Cut(text, "| Action |")
+	seen := 0
+	for _, row := range rows(text) {
+		for _, name := range spans(row[0]) {
+			var said []contract.HealAction
+			if len(row) > 1 {
+				for _, action := range spans(row[1]) {
+					said = append(said, contract.HealAction(action))
+				}
+			}
+			class, code := contract.Class(name), contract.Code("")
+			if name == strings.ToLower(name) {
+				class, code = contract.ClassRuntime, contract.Code(name)
+			}
+			if len(row) > 1 && strings.HasPrefix(row[1], "none") {
+				said = nil
+			}
+			seen++
+			require.Equal(t, append(said, contract.HealAskPerson), fault.HealOf(class, code), name)
+		}
+	}
+	require.Greater(t, seen, 20)
+}
+
+func TestTheTableOfRetriesIsThatOfTheCode(t *testing.T) {
+	t.Parallel()
+	_, text, found := strings.Cut(documents(t)["docs/ARCHITECTURE.md"], "## Failures and retries")
+	require.True(t, found)
+	text, _, _ = strings.Cut(text, "\n## ")
+	said := rows(text)
+	require.Len(t, said, 8)
+	for _, row := range said {
+		require.Equal(t, strconv.Itoa(fault.RetryOf(contract.Class(strings.Trim(row[0], "`"))).Attempts), row[2], row[0])
+	}
+}
+
+func TestTheGlossaryStaysSmall(t *testing.T) {
+	t.Parallel()
+	words := regexp.MustCompile(`(?m)^\| [a-z]`).FindAllString(documents(t)["docs/GLOSSARY.md"], -1)
+	require.NotEmpty(t, words)
+	require.LessOrEqual(t, len(words), maxWords)
+}
+
+func TestEveryDecisionIsInTheIndex(t *testing.T) {
+	t.Parallel()
+	all := documents(t)
+	for name := range all {
+		if filepath.Dir(name) == "docs/decisions" && filepath.Base(name) != "README.md" {
+			require.Contains(t, all["docs/decisions/README.md"], "("+filepath.Base(name)+")")
+			for _, heading := range []string{"## Context", "## Decision", "## Consequences"} {
+				require.Contains(t, all[name], heading, name)
+			}
+		}
+	}
+}
+
+func TestTheDevelopmentContainerHasTheGoVersionOfTheModule(t *testing.T) {
+	t.Parallel()
+	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(module)
+	require.NotNil(t, version)
+	container, err := os.ReadFile(filepath.Join(root, ".devcontainer", "devcontainer.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(container), `"golang:`+string(version[1])+`-bookworm"`)
+}
