@@ -21,7 +21,7 @@ type dynamicConfigValue struct {
 // workflows, every millisecond of a single run visible. Temporal's own values
 // are made for clusters with many tenants.
 func builtinDynamicConfigValues() []dynamicConfigValue {
-	return []dynamicConfigValue{
+	return append(builtinSizes(), []dynamicConfigValue{
 		// Every workflow step is a task that a queue processor reads from the
 		// database. With the default of 20 reads a second for each queue, a run
 		// with more steps than that waits for the limiter, not for work: 600 ms
@@ -84,6 +84,22 @@ func builtinDynamicConfigValues() []dynamicConfigValue {
 		{dynamicconfig.AllowResetWithPendingChildren, true},
 		{dynamicconfig.WorkerHeartbeatsEnabled, true},
 
+		// Scavengers look after large databases of long-lived clusters.
+		{dynamicconfig.TaskQueueScannerEnabled, false},
+		{dynamicconfig.HistoryScannerEnabled, false},
+
+		// A busy laptop or a suspended one looks like a deadlock. A dump of all
+		// goroutines into the log helps nobody there.
+		{dynamicconfig.DeadlockDumpGoroutines, false},
+
+		// A development server asks nothing of the internet.
+		{dynamicconfig.EnableServerVersionCheck, false},
+	}...)
+}
+
+// builtinSizes fits caches and pools of goroutines to one machine.
+func builtinSizes() []dynamicConfigValue {
+	return []dynamicConfigValue{
 		// Caches count entries, and an entry (a workflow's state) may be large.
 		// The default of 128000 would let a long session grow by gigabytes.
 		{dynamicconfig.HistoryCacheHostLevelMaxSize, 4096},
@@ -98,17 +114,6 @@ func builtinDynamicConfigValues() []dynamicConfigValue {
 		{dynamicconfig.VisibilityProcessorSchedulerWorkerCount, 64},
 		{dynamicconfig.MemoryTimerProcessorSchedulerWorkerCount, 16},
 		{dynamicconfig.ReplicationProcessorSchedulerWorkerCount, 1}, // there is no other cluster
-
-		// Scavengers look after large databases of long-lived clusters.
-		{dynamicconfig.TaskQueueScannerEnabled, false},
-		{dynamicconfig.HistoryScannerEnabled, false},
-
-		// A busy laptop or a suspended one looks like a deadlock. A dump of all
-		// goroutines into the log helps nobody there.
-		{dynamicconfig.DeadlockDumpGoroutines, false},
-
-		// A development server asks nothing of the internet.
-		{dynamicconfig.EnableServerVersionCheck, false},
 	}
 }
 
