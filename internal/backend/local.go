@@ -90,6 +90,7 @@ func (l Local) Close() {
 	}
 }
 
+// ListRuns returns the runs that match a filter.
 func (l Local) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
 	return l.Store.ListRuns(ctx, f)
 }
