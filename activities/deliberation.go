@@ -221,7 +221,7 @@ func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *
 	if err != nil {
 		return err
 	}
-	news.Files = listing(files)
+	news.Files = prompt.FileList(files)
 	news.Excerpts, err = a.excerpts(ctx, workspace, files)
 	return err
 }

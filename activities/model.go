@@ -143,7 +143,7 @@ type stored = verdict.Answer
 // under way, and returns its answer.
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
 	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
-	response, err := a.flights.join(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
+	response, err := a.calls.Do(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
 		release, err := a.own(ctx, q)
 		if err != nil {
 			return model.Response{}, err

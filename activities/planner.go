@@ -3,11 +3,13 @@ package activities
 import (
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -131,4 +133,24 @@ func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, 
 		return err
 	}
 	return a.Store.OpenConversation(ctx, execution.ID, messages)
+}
+
+// excerpts returns the beginnings of the files that say what a repository is: its
+// README and manifests.
+func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files []string) ([]prompt.Excerpt, error) {
+	var out []prompt.Excerpt
+	left := prompt.ExcerptsBytes
+	for _, name := range prompt.DescriptiveFiles(files) {
+		content, found, err := a.Workspaces.BaseFile(ctx, ws, name, prompt.MaxExcerptFile)
+		if err != nil {
+			return nil, err
+		}
+		if !found || !utf8.Valid(content) || left <= 0 {
+			continue
+		}
+		text := prompt.Beginning(telemetry.Redact(string(content)), min(left, prompt.ExcerptBytes))
+		left -= len(text)
+		out = append(out, prompt.Excerpt{Name: name, Text: text})
+	}
+	return out, nil
 }

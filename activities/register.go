@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/inflight"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -44,10 +45,10 @@ type Activities struct {
 	// ToolVersions are those of the tool chains that commands have.
 	ToolVersions environment.Tools
 
-	prompts  sync.Map // versions of prompts whose text is stored
-	facts    sync.Map // what git knows of base commits, by repository and commit
-	failures sync.Map // of set-ups, by digest; of those that a change wants, by digest and tree
-	flights  flights  // model calls under way
+	prompts  sync.Map                                // versions of prompts whose text is stored
+	facts    sync.Map                                // what git knows of base commits, by repository and commit
+	failures sync.Map                                // of set-ups, by digest; of those that a change wants, by digest and tree
+	calls    inflight.Group[callKey, model.Response] // model calls in flight
 }
 
 // Role is a part of a worker: which activities it registers on which queue.

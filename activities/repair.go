@@ -199,7 +199,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
 		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
-		Generation: generation, Handoff: handoff, Files: listing(files), Project: project,
+		Generation: generation, Handoff: handoff, Files: prompt.FileList(files), Project: project,
 	})
 }
 

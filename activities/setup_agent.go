@@ -142,7 +142,7 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 	}
 	return prompt.Environment(prompt.EnvironmentTask{
 		Problem: task.Problem, Output: task.Output, Tools: project.Tools, Missing: recipe.Absent(), Checks: project.Checks,
-		Commands: commands, Variables: variables, Path: recipe.Path, Hosts: recipe.Hosts, Hints: hints, Files: listing(files),
+		Commands: commands, Variables: variables, Path: recipe.Path, Hosts: recipe.Hosts, Hints: hints, Files: prompt.FileList(files),
 	})
 }
 

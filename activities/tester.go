@@ -156,20 +156,20 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 		return checked{}, err
 	}
 	defer a.discard(ctx, in, cache)
-	around, err := a.checkSurroundings(ctx, run, spec, in, dir.Path(), cache)
+	cenv, err := a.checkCommandEnv(ctx, run, spec, in, dir.Path(), cache)
 	if err != nil {
 		return checked{}, err
 	}
-	defer around.Close()
-	if around.failed != nil && in.Baseline != "" {
+	defer cenv.Close()
+	if cenv.failed != nil && in.Baseline != "" {
 		return checked{}, fault.New(contract.ClassInfra, contract.CodeUnavailable,
-			"the environment of the base commit could not be made again: `%s` failed (%s)", around.failed.Command, around.failed.Why)
+			"the environment of the base commit could not be made again: `%s` failed (%s)", cenv.failed.Command, cenv.failed.Why)
 	}
-	outcome := brokenSetup(around)
+	outcome := brokenSetup(cenv)
 	way := a.checkWayOut(in)
 	if outcome == nil {
-		env := a.verifyEnv(spec, cache, around, way)
-		if outcome, err = a.runCheck(ctx, in, dir.Path(), env, cache, around.ofBase); err != nil {
+		env := a.verifyEnv(spec, cache, cenv, way)
+		if outcome, err = a.runCheck(ctx, in, dir.Path(), env, cache, cenv.ofBase); err != nil {
 			return checked{}, err
 		}
 	}
@@ -183,24 +183,24 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	return checked{outcome: *outcome, result: result, log: log}, nil
 }
 
-func (a *Activities) checkSurroundings(
+func (a *Activities) checkCommandEnv(
 	ctx context.Context, run store.Run, spec setup.RunSpec, in contract.VerifyInput, checkout string, cache *buildcache.Cache,
-) (*surroundings, error) {
-	around, err := a.surroundings(ctx, run, spec, in.Workspace, checkout)
+) (*commandEnv, error) {
+	cenv, err := a.commandEnv(ctx, run, spec, in.Workspace, checkout)
 	if err != nil {
 		return nil, err
 	}
-	if around.home, around.tmp, err = cache.Home("check"); err != nil {
-		around.Close()
+	if cenv.home, cenv.tmp, err = cache.Home("check"); err != nil {
+		cenv.Close()
 		return nil, err
 	}
-	return around, nil
+	return cenv, nil
 }
 
 // brokenSetup is the outcome of each check of a change whose environment cannot
 // be made, nil where it can.
-func brokenSetup(around *surroundings) *verify.Outcome {
-	f := around.failed
+func brokenSetup(cenv *commandEnv) *verify.Outcome {
+	f := cenv.failed
 	if f == nil {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache
 	}
 }
 
-func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, around *surroundings, way *egress) verify.Env {
+func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, cenv *commandEnv, way *egress) verify.Env {
 	command := a.command(cache)
 	for _, name := range []string{"RGPT_CHROMIUM", "PLAYWRIGHT_CHROMIUM_EXECUTABLE_PATH"} {
 		if value := os.Getenv(name); value != "" {
@@ -251,7 +251,7 @@ func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, arou
 	}
 	env := verify.Env{
 		Runner: a.Sandbox, Settings: spec.Verification, Limits: command.Limits, Vars: command.Env, GoCache: command.GoCache,
-		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"), Outfit: around.outfit,
+		Mounts: command.Mounts, NodeModules: os.Getenv("RGPT_NODE_MODULES"), Outfit: cenv.outfit,
 	}
 	if a.Proxy != nil {
 		env.CACertificates = a.Proxy.CACertificate()

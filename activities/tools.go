@@ -89,14 +89,14 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 			return tool.Result{}, in.Workspace, err
 		}
 	} else if def.Long {
-		around, err := a.agentSurroundings(ctx, in, dir, cache)
+		cenv, err := a.agentCommandEnv(ctx, in, dir, cache)
 		if err != nil {
 			return tool.Result{}, in.Workspace, err
 		}
-		defer around.Close()
-		around.outfit(&env.Command)
-		if around.failed != nil {
-			note = setupNote(around.failed)
+		defer cenv.Close()
+		cenv.outfit(&env.Command)
+		if cenv.failed != nil {
+			note = setupNote(cenv.failed)
 		}
 		env.Base = func(ctx context.Context) (sandbox.Command, func(), error) { return a.baseCommand(ctx, in, cache) }
 	}
@@ -175,8 +175,8 @@ func (a *Activities) toolsOf(e contract.ExecutionRef) *tool.Set {
 	return a.Tools
 }
 
-// agentSurroundings are what the commands of an agent's attempt run in.
-func (a *Activities) agentSurroundings(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*surroundings, error) {
+// agentCommandEnv is what the commands of an agent's attempt run in.
+func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*commandEnv, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
 		return nil, err
@@ -185,18 +185,18 @@ func (a *Activities) agentSurroundings(ctx context.Context, in contract.ToolInpu
 	if err != nil {
 		return nil, err
 	}
-	around, err := a.surroundings(ctx, run, spec, in.Workspace, dir.Path())
+	cenv, err := a.commandEnv(ctx, run, spec, in.Workspace, dir.Path())
 	if err != nil {
 		return nil, err
 	}
-	if around.home, around.tmp, err = cache.Home(fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)); err == nil {
-		err = dir.Ignore(around.unignored())
+	if cenv.home, cenv.tmp, err = cache.Home(fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)); err == nil {
+		err = dir.Ignore(cenv.unignored())
 	}
 	if err != nil {
-		around.Close()
+		cenv.Close()
 		return nil, err
 	}
-	return around, nil
+	return cenv, nil
 }
 
 // baseCommand is what a command gets that runs on a run's base commit.
@@ -214,15 +214,15 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 	if err != nil {
 		return sandbox.Command{}, none, err
 	}
-	around, err := a.surroundings(ctx, run, spec, run.Settings.Repo.Workspace(), dir.Path())
+	cenv, err := a.commandEnv(ctx, run, spec, run.Settings.Repo.Workspace(), dir.Path())
 	if err != nil {
 		dir.Close()
 		return sandbox.Command{}, none, err
 	}
-	done := func() { around.Close(); dir.Close() }
+	done := func() { cenv.Close(); dir.Close() }
 	own := fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)
-	if around.home, _, err = cache.Home(own + "/base"); err == nil {
-		_, around.tmp, err = cache.Home(own) // a file that is put there is seen by commands on both
+	if cenv.home, _, err = cache.Home(own + "/base"); err == nil {
+		_, cenv.tmp, err = cache.Home(own) // a file that is put there is seen by commands on both
 	}
 	if err != nil {
 		done()
@@ -230,7 +230,7 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 	}
 	c := a.command(cache)
 	c.Root = dir.Path()
-	around.outfit(&c)
+	cenv.outfit(&c)
 	return c, done, nil
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // agentsEvery is how often --watch looks again.
@@ -29,7 +31,7 @@ counted; --all shows them, too.`,
   rgpt agents --watch
   rgpt agents --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.open(cmd.Context(), needTemporal)
+			p, err := a.open(cmd.Context(), backend.NeedTemporal)
 			if err != nil {
 				return err
 			}
@@ -77,7 +79,7 @@ func (a *app) printAgents(r health.Report, all bool) {
 			offline++
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%d MiB\t%s ago\t%d\t%d\t%s\n", clean(agent.Type), agent.HealthStatus, clean(agent.Worker), clean(agent.Version),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%d MiB\t%s ago\t%d\t%d\t%s\n", terminal.Clean(agent.Type), agent.HealthStatus, terminal.Clean(agent.Worker), terminal.Clean(agent.Version),
 			agent.CPUUsage, agent.MemoryUsage>>20, seconds(agent.Silent), agent.TasksDone, agent.TasksFailed, worksOn(agent))
 	}
 	_ = w.Flush()
@@ -86,7 +88,7 @@ func (a *app) printAgents(r health.Report, all bool) {
 	}
 	for _, agent := range r.Agents {
 		if agent.Detail != "" && agent.HealthStatus == contract.HealthDegraded {
-			fmt.Fprintf(a.out, "%s: %s\n", clean(agent.Name), clean(agent.Detail))
+			fmt.Fprintf(a.out, "%s: %s\n", terminal.Clean(agent.Name), terminal.Clean(agent.Detail))
 		}
 	}
 	for _, role := range contract.WorkerRoles() {
@@ -115,7 +117,7 @@ func worksOn(agent views.Agent) string {
 	for _, work := range agent.Work {
 		name := fmt.Sprintf("run %d", work.RunID)
 		if work.Step != "" {
-			name += " " + clean(work.Step)
+			name += " " + terminal.Clean(work.Step)
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)

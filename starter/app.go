@@ -1,35 +1,32 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"go.temporal.io/sdk/client"
 	"golang.org/x/term"
 
-	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/internal/apiclient"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
-	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/store/feed"
-	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-// app is what commands share: where they read and write, and the parts of the
-// house that they need, opened when they are asked for.
+// app is what commands share: where they read and write, and their
+// configuration.
 type app struct {
 	in   io.Reader
 	out  io.Writer
@@ -113,89 +110,6 @@ func (a *app) config() (*config.Config, error) {
 // trusted are the files of folders that the user vouched for.
 func (a *app) trusted() trust.List { return trust.Default(a.getenv) }
 
-// parts are what most commands work with.
-type parts struct {
-	Config    *config.Config
-	DataDir   string
-	Store     *store.Store
-	Feed      *feed.Feed
-	Temporal  client.Client
-	Artifacts *artifact.Store
-	Stack     *devstack.Stack // nil where the parts run elsewhere
-}
-
-func (p *parts) Close() {
-	if p.Temporal != nil {
-		p.Temporal.Close()
-	}
-	if p.Artifacts != nil {
-		_ = p.Artifacts.Close()
-	}
-	if p.Store != nil {
-		p.Feed.Close()
-		p.Store.Close()
-	}
-}
-
-const (
-	// databaseTime is how long a command waits for the database: a person waits with it.
-	databaseTime = 3 * time.Second
-	// connectTime is how long to wait for Temporal where there is something to say without it.
-	connectTime = 10 * time.Second
-)
-
-// need says which parts a command needs beyond configuration and database.
-type need int
-
-const (
-	needTemporal need = 1 << iota
-	needArtifacts
-)
-
-// parts opens the parts that a command needs.
-func (a *app) parts(ctx context.Context, needs need) (*parts, error) {
-	p := &parts{}
-	var err error
-	defer func() {
-		if err != nil {
-			p.Close()
-		}
-	}()
-	if p.Stack, err = a.stack(); err != nil {
-		return nil, err
-	}
-	if p.DataDir, err = a.dataDir(); err != nil {
-		return nil, err
-	}
-	if p.Config, err = a.config(); err != nil {
-		return nil, err
-	}
-	if p.Config.Database.URL == "" {
-		if _, err = devstack.Load(p.DataDir); err == nil { // else its error says what to do
-			err = fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the stack in %s has never been up; start it with `rgpt dev`", p.DataDir)
-		}
-		return nil, err
-	}
-	if p.Store, err = store.Open(ctx, p.Config.Database.URL, store.Options{MaxConns: 4, ConnectTimeout: databaseTime}); err != nil {
-		return nil, err
-	}
-	p.Feed = feed.New(p.Store, feed.Options{})
-	if needs&needTemporal != 0 {
-		if p.Temporal, err = temporal.Connect(ctx, p.Config.Temporal, quiet()); err != nil {
-			return nil, err
-		}
-	}
-	if needs&needArtifacts != 0 {
-		if p.Artifacts, err = setup.Artifacts(ctx, p.Config, p.DataDir); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
-}
-
-// quiet is a log that a person at a terminal need not see.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 // printJSON prints a value as one indented document.
 func (a *app) printJSON(v any) {
 	enc := json.NewEncoder(a.out)
@@ -223,4 +137,85 @@ func (a *app) columns() int {
 		}
 	}
 	return plainColumns
+}
+
+// open opens the backend of a command: the server where one is named, else the
+// parts on this machine that it needs.
+func (a *app) open(ctx context.Context, needs backend.Needs) (backend.Backend, error) {
+	if address := a.server(); address != "" {
+		return apiclient.New(address, func(text string) { fmt.Fprintln(a.errs, "rgpt: warning:", terminal.Clean(text)) })
+	}
+	stack, err := a.stack()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	return backend.OpenLocal(ctx, cfg, dir, stack, needs)
+}
+
+// serverEnv names the server by which commands work.
+const serverEnv = "RGPT_SERVER"
+
+// server returns the address of the server by which commands work: that of the
+// flag, also an empty one, else that of the environment. Empty is this machine.
+func (a *app) server() string {
+	if a.serverSet {
+		return a.serverFlag
+	}
+	return a.getenv(serverEnv)
+}
+
+// localOnly marks a command, and those below it, as one of this machine.
+const localOnly = "local only"
+
+// local marks commands that work on this machine alone.
+func local(cmds ...*cobra.Command) []*cobra.Command {
+	for _, c := range cmds {
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[localOnly] = "true"
+	}
+	return cmds
+}
+
+// refuseServer refuses --server where it means nothing. The variable is not
+// refused: it is there for the other commands.
+func (a *app) refuseServer(cmd *cobra.Command) error {
+	a.serverSet = cmd.Flags().Changed("server")
+	if !a.serverSet || a.serverFlag == "" {
+		return nil
+	}
+	for c := cmd; c != nil; c = c.Parent() {
+		if c.Annotations[localOnly] != "" {
+			return usageError{fmt.Errorf("%s works on this machine only and not through a server; leave --server out", cmd.CommandPath())}
+		}
+	}
+	return nil
+}
+
+// checkRemote refuses what a server would take for something of its own: a folder
+// is one of its host, and not one relative to the present folder.
+func checkRemote(repo string) error {
+	if strings.HasPrefix(repo, "/") || strings.Contains(repo, ":") {
+		return nil
+	}
+	return usageError{fmt.Errorf("--repo %s: with --server a folder is one of the server's host; give its absolute path there, or a URL", repo)}
+}
+
+// with calls do with the backend of a command.
+func (a *app) with(ctx context.Context, needs backend.Needs, do func(backend.Backend) error) error {
+	b, err := a.open(ctx, needs)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return do(b)
 }

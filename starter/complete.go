@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 const (
@@ -22,7 +24,7 @@ func (a *app) completeRun(cmd *cobra.Command, args []string, _ string) ([]cobra.
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.offer(cmd, func(ctx context.Context, h house) (out []cobra.Completion, err error) {
+	return a.offer(cmd, func(ctx context.Context, h backend.Backend) (out []cobra.Completion, err error) {
 		runs, err := h.ListRuns(ctx, store.Filter{Limit: completeMost})
 		for _, r := range runs {
 			out = append(out, offered(r.ID, string(r.Status), r.GoalTitle))
@@ -44,7 +46,7 @@ func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]c
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.offer(cmd, func(ctx context.Context, h house) (out []cobra.Completion, err error) {
+	return a.offer(cmd, func(ctx context.Context, h backend.Backend) (out []cobra.Completion, err error) {
 		pipelines, err := h.ListPipelines(ctx, store.PipelineFilter{Limit: completeMost})
 		for _, p := range pipelines {
 			out = append(out, offered(p.ID, string(p.Status), p.Objective))
@@ -55,12 +57,12 @@ func (a *app) completePipeline(cmd *cobra.Command, args []string, _ string) ([]c
 
 // offered is a thing with a number as a shell offers it.
 func offered(id int64, status, title string) cobra.Completion {
-	return cobra.CompletionWithDesc(strconv.FormatInt(id, 10), status+": "+clean(title))
+	return cobra.CompletionWithDesc(strconv.FormatInt(id, 10), status+": "+terminal.Clean(title))
 }
 
-// offer offers what is read in a house to a shell, in its order. Where there is
+// offer offers what is read from the backend to a shell, in its order. Where there is
 // nothing to offer it keeps quiet: the shell has no place for an error.
-func (a *app) offer(cmd *cobra.Command, read func(context.Context, house) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) offer(cmd *cobra.Command, read func(context.Context, backend.Backend) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
 	a.serverSet = cmd.Flags().Changed("server")

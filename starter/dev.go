@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -117,7 +118,7 @@ func answers(ctx context.Context, url string) error {
 	if url == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, databaseTime)
+	ctx, cancel := context.WithTimeout(ctx, backend.DatabaseTimeout)
 	defer cancel()
 	_, err := store.SchemaVersion(ctx, url)
 	return err

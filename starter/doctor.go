@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newDoctor(a *app) *cobra.Command {
@@ -177,7 +179,7 @@ func serviceChecks(cfg *config.Config, stack *devstack.Stack) []doctor.Check {
 		return append(checks, found("temporal", doctor.Warned("none was started or named", startAll+", or set TEMPORAL_ADDRESS")))
 	}
 	connect := func(ctx context.Context) (client.Client, error) {
-		return temporal.Connect(ctx, cfg.Temporal, quiet())
+		return temporal.Connect(ctx, cfg.Temporal, slog.New(slog.DiscardHandler))
 	}
 	var queues []doctor.Queue
 	for _, role := range contract.WorkerRoles() {
@@ -252,9 +254,9 @@ func (a *app) printDiagnosis(results []doctor.Result) {
 	count := map[doctor.Status]int{}
 	for _, r := range results {
 		count[r.Status]++
-		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Status, clean(r.Check), clean(r.Message))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Status, terminal.Clean(r.Check), terminal.Clean(r.Message))
 		if r.Mend != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", clean(r.Mend))
+			fmt.Fprintf(w, "\t\t→ %s\n", terminal.Clean(r.Mend))
 		}
 	}
 	_ = w.Flush()

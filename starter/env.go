@@ -14,24 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
-
-// environmentHouse is what commands about environments need of a house.
-type environmentHouse interface {
-	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
-	Environment(ctx context.Context, digest string) (control.Environment, error)
-	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
-	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
-	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
-	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)
-	RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error)
-	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
-}
 
 func newEnv(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -49,19 +38,14 @@ const shortDigest = 12
 
 func short(digest string) string { return digest[:min(len(digest), shortDigest)] }
 
-// withEnvironments opens a house for a command about a repository, empty for all.
-func (a *app) withEnvironments(ctx context.Context, repo string, do func(house) error) error {
+// withEnvironments opens the backend for a command about a repository, empty for all.
+func (a *app) withEnvironments(ctx context.Context, repo string, do func(backend.Backend) error) error {
 	if a.server() != "" && repo != "" {
 		if err := checkRemote(repo); err != nil {
 			return err
 		}
 	}
-	h, err := a.open(ctx, needArtifacts)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return do(h)
+	return a.with(ctx, backend.NeedArtifacts, do)
 }
 
 func newEnvList(a *app) *cobra.Command {
@@ -75,7 +59,7 @@ func newEnvList(a *app) *cobra.Command {
 			if limit < 1 {
 				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one environment", limit)}
 			}
-			return a.withEnvironments(cmd.Context(), repo, func(h house) error {
+			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				list, err := h.Environments(cmd.Context(), repo, limit)
 				if err == nil {
 					a.printEnvironments(list)
@@ -106,7 +90,7 @@ func (a *app) printEnvironments(list []control.Environment) {
 			used = "yes"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s ago\t%s ago\t%s\n",
-			short(e.Digest), clean(e.Repo), clean(e.What), size(e.Bytes), e.Files, lasted(e.DurationMS), age(e.CreatedAt), age(e.UsedAt), used)
+			short(e.Digest), terminal.Clean(e.Repo), terminal.Clean(e.What), size(e.Bytes), e.Files, lasted(e.DurationMS), age(e.CreatedAt), age(e.UsedAt), used)
 	}
 	_ = w.Flush()
 }
@@ -157,7 +141,7 @@ executed.`,
 			case s.yaml && a.json:
 				return usageError{fmt.Errorf("--yaml and --json do not go together")}
 			}
-			return a.withEnvironments(cmd.Context(), s.repo, func(h house) error { return a.showEnvironment(cmd.Context(), h, s, args) })
+			return a.withEnvironments(cmd.Context(), s.repo, func(h backend.Backend) error { return a.showEnvironment(cmd.Context(), h, s, args) })
 		},
 	}
 	cmd.Flags().StringVar(&s.repo, "repo", "", "find it now in this repository: a folder or a URL")
@@ -167,7 +151,7 @@ executed.`,
 	return cmd
 }
 
-func (a *app) showEnvironment(ctx context.Context, h house, s shown, args []string) error {
+func (a *app) showEnvironment(ctx context.Context, h backend.Backend, s shown, args []string) error {
 	if s.repo != "" {
 		return a.findEnvironment(ctx, h, s.repo, s.base, s.yaml)
 	}
@@ -193,7 +177,7 @@ func (a *app) showEnvironment(ctx context.Context, h house, s shown, args []stri
 	case e.Found == nil: // of a server that does not tell
 		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the server does not return the contents of environment %s; upgrade the server to the version of this rgpt", short(e.Digest))
 	case s.yaml:
-		fmt.Fprint(a.out, cleanLines(e.Found.YAML))
+		fmt.Fprint(a.out, terminal.CleanLines(e.Found.YAML))
 	default:
 		fmt.Fprintf(a.out, "Environment %s: %s, %d files, made in %s\n", e.Digest, size(e.Bytes), e.Files, lasted(e.DurationMS))
 		a.printFound(*e.Found)
@@ -201,19 +185,19 @@ func (a *app) showEnvironment(ctx context.Context, h house, s shown, args []stri
 	return nil
 }
 
-func (a *app) findEnvironment(ctx context.Context, h house, repo, base string, asYAML bool) error {
+func (a *app) findEnvironment(ctx context.Context, h backend.Backend, repo, base string, asYAML bool) error {
 	f, err := h.FindEnvironment(ctx, repo, base)
 	if err != nil {
 		return err
 	}
 	for _, note := range f.Notes {
-		fmt.Fprintln(a.errs, "Note:", clean(note))
+		fmt.Fprintln(a.errs, "Note:", terminal.Clean(note))
 	}
 	switch {
 	case a.json:
 		a.printJSON(f)
 	case asYAML:
-		fmt.Fprint(a.out, cleanLines(f.YAML))
+		fmt.Fprint(a.out, terminal.CleanLines(f.YAML))
 	default:
 		a.printFound(f)
 	}
@@ -222,18 +206,18 @@ func (a *app) findEnvironment(ctx context.Context, h house, repo, base string, a
 
 // printFound prints what is found about a set-up, section after section.
 func (a *app) printFound(f control.FoundEnvironment) {
-	what := clean(f.What)
+	what := terminal.Clean(f.What)
 	if what == "" {
 		what = "nothing to set up"
 	}
-	fmt.Fprintf(a.out, "%s at %.12s: %s (%s)\n", clean(f.Repo), f.Base, what, f.Source)
+	fmt.Fprintf(a.out, "%s at %.12s: %s (%s)\n", terminal.Clean(f.Repo), f.Base, what, f.Source)
 	section := func(title string, lines []string) {
 		if len(lines) == 0 {
 			return
 		}
 		fmt.Fprintf(a.out, "\n%s\n", title)
 		for _, l := range lines {
-			fmt.Fprintf(a.out, "  %s\n", clean(l))
+			fmt.Fprintf(a.out, "  %s\n", terminal.Clean(l))
 		}
 	}
 	var projects, commands, variables, missing, hints []string
@@ -300,7 +284,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withEnvironments(cmd.Context(), "", func(h house) error {
+			return a.withEnvironments(cmd.Context(), "", func(h backend.Backend) error {
 				e, err := h.RemoveEnvironment(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -308,7 +292,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 				if a.json {
 					a.printJSON(map[string]any{"removed": e.Digest})
 				} else {
-					fmt.Fprintf(a.out, "Environment %s of %s is removed\n", short(e.Digest), clean(e.Repo))
+					fmt.Fprintf(a.out, "Environment %s of %s is removed\n", short(e.Digest), terminal.Clean(e.Repo))
 				}
 				return nil
 			})
@@ -323,10 +307,10 @@ func (a *app) completeEnvironment(cmd *cobra.Command, args []string, _ string) (
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.offer(cmd, func(ctx context.Context, h house) (out []cobra.Completion, err error) {
+	return a.offer(cmd, func(ctx context.Context, h backend.Backend) (out []cobra.Completion, err error) {
 		list, err := h.Environments(ctx, "", completeMost)
 		for _, e := range list {
-			out = append(out, cobra.CompletionWithDesc(short(e.Digest), clean(e.Repo+": "+e.What)))
+			out = append(out, cobra.CompletionWithDesc(short(e.Digest), terminal.Clean(e.Repo+": "+e.What)))
 		}
 		return out, err
 	})
@@ -355,7 +339,7 @@ root and replace what would be detected. They take precedence over environment.s
 				return err
 			}
 			n.By = caller()
-			return a.withEnvironments(cmd.Context(), n.Repo, func(h house) error {
+			return a.withEnvironments(cmd.Context(), n.Repo, func(h backend.Backend) error {
 				made, err := h.AddSetup(cmd.Context(), n)
 				if err != nil {
 					return err
@@ -363,7 +347,7 @@ root and replace what would be detected. They take precedence over environment.s
 				if a.json {
 					a.printJSON(made)
 				} else {
-					fmt.Fprintf(a.out, "Setup %d counts for %s from its next run on. Try it: rgpt env build --repo %s\n", made.ID, clean(made.Repo), clean(made.Repo))
+					fmt.Fprintf(a.out, "Setup %d counts for %s from its next run on. Try it: rgpt env build --repo %s\n", made.ID, terminal.Clean(made.Repo), terminal.Clean(made.Repo))
 				}
 				return nil
 			})
@@ -416,7 +400,7 @@ func newEnvUnset(a *app) *cobra.Command {
 			if (repo != "") == (id > 0) || id < 0 {
 				return usageError{fmt.Errorf("%s needs either --repo or --id; rgpt env setups shows them", cmd.CommandPath())}
 			}
-			return a.withEnvironments(cmd.Context(), repo, func(h house) error {
+			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				revoked, err := revokeSetups(cmd.Context(), h, repo, id)
 				if err != nil {
 					return err
@@ -441,7 +425,7 @@ func newEnvUnset(a *app) *cobra.Command {
 const setupsMost = 1000
 
 // revokeSetups revokes one setup, or all of a repository, and returns which.
-func revokeSetups(ctx context.Context, h house, repo string, id int64) ([]int64, error) {
+func revokeSetups(ctx context.Context, h backend.Backend, repo string, id int64) ([]int64, error) {
 	open := []int64{id}
 	if repo != "" {
 		list, err := h.Setups(ctx, repo, setupsMost)
@@ -476,7 +460,7 @@ func newEnvSetups(a *app) *cobra.Command {
 			if limit < 1 {
 				return usageError{fmt.Errorf("--limit %d is too little; ask for at least one setup", limit)}
 			}
-			return a.withEnvironments(cmd.Context(), repo, func(h house) error {
+			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
 				list, err := h.Setups(cmd.Context(), repo, limit)
 				if err == nil {
 					a.printSetups(list)
@@ -509,7 +493,7 @@ func (a *app) printSetups(list []store.Setup) {
 		if s.RevokedAt != nil {
 			revoked = "by " + s.RevokedBy
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, clean(s.Repo), s.Source, clean(by), age(s.CreatedAt), clean(revoked), clean(s.Reason), clean(setupLine(s.Settings)))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, terminal.Clean(s.Repo), s.Source, terminal.Clean(by), age(s.CreatedAt), terminal.Clean(revoked), terminal.Clean(s.Reason), terminal.Clean(setupLine(s.Settings)))
 	}
 	_ = w.Flush()
 }

@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // built is what `env build` came to.
@@ -77,7 +79,7 @@ func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait boo
 			return err
 		}
 	}
-	h, err := a.open(ctx, needTemporal|needArtifacts)
+	h, err := a.open(ctx, backend.NeedTemporal|backend.NeedArtifacts)
 	if err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func (a *app) buildEnvironment(ctx context.Context, c control.Creation, wait boo
 }
 
 // followBuild follows a run that only prepares to its end, and says what it came to.
-func (a *app) followBuild(ctx context.Context, h house, run store.Run) error {
+func (a *app) followBuild(ctx context.Context, h backend.Backend, run store.Run) error {
 	var show *progress
 	if !a.json {
 		show = a.newProgress(run)
@@ -120,7 +122,7 @@ func (a *app) followBuild(ctx context.Context, h house, run store.Run) error {
 		fmt.Fprintf(a.out, "\nRun %d is %s.\n", d.ID, d.Status)
 		a.printPreparation(d)
 		if f := d.Failure; f != nil {
-			fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+			fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, terminal.Clean(f.Message))
 		}
 	}
 	code := contract.Code("")
@@ -137,14 +139,14 @@ func (a *app) followBuild(ctx context.Context, h house, run store.Run) error {
 // has nothing.
 func (a *app) printPreparation(d views.RunDetails) {
 	if e := d.Environment; e != nil {
-		fmt.Fprintf(a.out, "  environment  %s\n", clean(environmentLine(*e)))
+		fmt.Fprintf(a.out, "  environment  %s\n", terminal.Clean(environmentLine(*e)))
 		for _, m := range e.Missing {
-			fmt.Fprintf(a.out, "    missing    %s\n", clean(m))
+			fmt.Fprintf(a.out, "    missing    %s\n", terminal.Clean(m))
 		}
 		if e.Failure != nil {
-			fmt.Fprintf(a.out, "    failed     %s\n    to do      %s\n", clean(e.Failure.Message), clean(e.Advice))
+			fmt.Fprintf(a.out, "    failed     %s\n    to do      %s\n", terminal.Clean(e.Failure.Message), terminal.Clean(e.Advice))
 			if e.Failure.Cause != "" {
-				fmt.Fprintf(a.out, "    output     %s\n", strings.ReplaceAll(cleanLines(strings.TrimSpace(e.Failure.Cause)), "\n", "\n               "))
+				fmt.Fprintf(a.out, "    output     %s\n", strings.ReplaceAll(terminal.CleanLines(strings.TrimSpace(e.Failure.Cause)), "\n", "\n               "))
 			}
 		}
 	}
@@ -154,16 +156,16 @@ func (a *app) printPreparation(d views.RunDetails) {
 	}
 	fmt.Fprintf(a.out, "  baseline     %s\n", baselineLine(*b))
 	if b.Failure != nil {
-		fmt.Fprintf(a.out, "    failed     %s\n", clean(b.Failure.Message))
+		fmt.Fprintf(a.out, "    failed     %s\n", terminal.Clean(b.Failure.Message))
 	}
 	if len(b.Red) > 0 {
-		fmt.Fprintf(a.out, "    fails      %s\n", clean(strings.Join(b.Red, ", ")))
+		fmt.Fprintf(a.out, "    fails      %s\n", terminal.Clean(strings.Join(b.Red, ", ")))
 	}
 	for _, u := range b.Unavailable {
-		fmt.Fprintf(a.out, "    cannot run %s\n", clean(u))
+		fmt.Fprintf(a.out, "    cannot run %s\n", terminal.Clean(u))
 	}
 	if b.Advice != "" {
-		fmt.Fprintf(a.out, "    to do      %s\n", clean(b.Advice))
+		fmt.Fprintf(a.out, "    to do      %s\n", terminal.Clean(b.Advice))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
 
@@ -201,5 +202,5 @@ func (a *app) reportError(err error) {
 		a.printJSON(map[string]any{"error": f})
 		return
 	}
-	fmt.Fprintln(a.errs, "rgpt:", cleanLines(text))
+	fmt.Fprintln(a.errs, "rgpt:", terminal.CleanLines(text))
 }

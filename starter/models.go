@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newModels(a *app) *cobra.Command {
@@ -40,7 +41,7 @@ func newModels(a *app) *cobra.Command {
 			}
 			_ = w.Flush()
 			if known.Unset != "" {
-				fmt.Fprintln(a.out, "\n"+cleanLines(known.Unset))
+				fmt.Fprintln(a.out, "\n"+terminal.CleanLines(known.Unset))
 			}
 			fmt.Fprintln(a.out)
 			w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -70,4 +71,34 @@ func (a *app) models(ctx context.Context, check bool) (control.Models, error) {
 	}
 	defer h.Close()
 	return h.Models(ctx, check)
+}
+
+// modelFlags are the flags by which commands take another model.
+type modelFlags struct {
+	model       string
+	temperature float64
+	cmd         *cobra.Command
+}
+
+// add gives a command the flags; model and temperature say what they are for.
+func (m *modelFlags) add(cmd *cobra.Command, model, temperature string) {
+	m.cmd = cmd
+	cmd.Flags().StringVar(&m.model, "model", "", model)
+	cmd.Flags().Float64Var(&m.temperature, "temperature", 0, temperature)
+}
+
+// warmth returns the temperature that was given, nil for none.
+func (m *modelFlags) warmth() *float64 {
+	if !m.cmd.Flags().Changed("temperature") {
+		return nil
+	}
+	return &m.temperature
+}
+
+// check refuses a model that is not named as it has to be.
+func (m *modelFlags) check() error {
+	if m.model == "" {
+		return nil
+	}
+	return control.CheckModel(m.model)
 }

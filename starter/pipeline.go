@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // Exit codes of commands about pipelines. Input that cannot be used is an error
@@ -33,60 +35,6 @@ func exitIn(cmd *cobra.Command, code int) int {
 		}
 	}
 	return code
-}
-
-// pipelineHouse is the part of a house that is about pipelines.
-type pipelineHouse interface {
-	Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error)
-	ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error)
-	Pipeline(ctx context.Context, id int64) (store.Pipeline, error)
-	Orchestration(ctx context.Context, id int64, every bool) (control.Orchestration, error)
-	PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error)
-	FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error
-	ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error)
-	StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error)
-	SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error)
-	RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error)
-}
-
-func (h here) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
-	return h.Pipelines().Spawn(ctx, s)
-}
-
-func (h here) ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error) {
-	return h.Store.ListPipelines(ctx, f)
-}
-
-func (h here) Pipeline(ctx context.Context, id int64) (store.Pipeline, error) {
-	return h.Store.Pipeline(ctx, id)
-}
-
-func (h here) Orchestration(ctx context.Context, id int64, every bool) (control.Orchestration, error) {
-	return h.Pipelines().Orchestration(ctx, id, every)
-}
-
-func (h here) PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error) {
-	return h.Pipelines().Logs(ctx, id, after, limit)
-}
-
-func (h here) FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
-	return h.Pipelines().Follow(ctx, id, after, fn)
-}
-
-func (h here) ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error) {
-	return h.Pipelines().Continue(ctx, id, n)
-}
-
-func (h here) StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error) {
-	return h.Pipelines().Stop(ctx, id, c)
-}
-
-func (h here) RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error) {
-	return h.Pipelines().Revoke(ctx, id, m, c)
-}
-
-func (h here) SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
-	return h.Pipelines().SwitchModel(ctx, id, m, model, temperature, c)
 }
 
 func newPipeline(a *app) *cobra.Command {
@@ -166,14 +114,14 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	return a.withPipelines(ctx, needTemporal, func(h house) error {
+	return a.with(ctx, backend.NeedTemporal, func(h backend.Backend) error {
 		made, err := h.Spawn(ctx, s.Spawning)
 		if err != nil {
 			return err
 		}
 		p := made.Pipeline
 		if made.Waiting != "" {
-			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was made but not started yet; the worker will:", clean(made.Waiting))
+			fmt.Fprintln(a.errs, "rgpt: pipeline", p.ID, "was made but not started yet; the worker will:", terminal.Clean(made.Waiting))
 		}
 		if made.Fresh && s.Model == "" && s.Mode == contract.ModeOpenRouter && p.Mode == contract.ModeLocal {
 			fmt.Fprintln(a.errs, "rgpt: no model but the scripted one is configured, so it is what deliberates (mode local); see rgpt models")
@@ -188,7 +136,7 @@ func (a *app) spawnPipeline(ctx context.Context, s spawning) error {
 			if !made.Fresh {
 				how = "was spawned under this key before"
 			}
-			fmt.Fprintf(a.out, "Pipeline %d %s: %s\n", p.ID, how, clean(p.Objective))
+			fmt.Fprintf(a.out, "Pipeline %d %s: %s\n", p.ID, how, terminal.Clean(p.Objective))
 			fmt.Fprintf(a.out, "Follow it with: rgpt pipeline watch %d\n", p.ID)
 		}
 		return nil
@@ -206,16 +154,6 @@ func (a *app) readTask(file string) (*control.Task, error) {
 		return nil, err
 	}
 	return &task, nil
-}
-
-// withPipelines opens what commands about pipelines need.
-func (a *app) withPipelines(ctx context.Context, needs need, do func(house) error) error {
-	h, err := a.open(ctx, needs)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return do(h)
 }
 
 // onePipeline takes the id of a pipeline as the only argument.
@@ -246,7 +184,7 @@ func pipelineID(text string) (int64, error) {
 }
 
 // chosenPipeline is the pipeline of an argument, else the newest one.
-func chosenPipeline(ctx context.Context, h house, args []string) (int64, error) {
+func chosenPipeline(ctx context.Context, h backend.Backend, args []string) (int64, error) {
 	if len(args) > 0 {
 		return pipelineID(args[0])
 	}
@@ -270,7 +208,7 @@ func newPipelineContinue(a *app) *cobra.Command {
   rgpt pipeline continue 7 --mode openrouter --model openrouter/some-model --timeout 300 --wait`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n.Mode, n.By = contract.PipelineMode(mode), caller()
-			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
 				return h.ContinuePipeline(cmd.Context(), id, n)
 			}, wait)
 		},
@@ -290,7 +228,7 @@ func newPipelineStop(a *app) *cobra.Command {
 		Use: "stop PIPELINE", Short: "Stop a pipeline; what it found is kept", Args: onePipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.By = caller()
-			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
 				return h.StopPipeline(cmd.Context(), id, c)
 			}, false)
 		},
@@ -315,7 +253,7 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 				return err
 			}
 			c.By = caller()
-			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
 				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.warmth(), c)
 			}, false)
 		},
@@ -340,7 +278,7 @@ func newPipelineRevoke(a *app) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.By = caller()
-			return a.pipelineCommand(cmd.Context(), args[0], func(h house, id int64) (contract.PipelineAck, error) {
+			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
 				return h.RevokeMember(cmd.Context(), id, contract.Member(strings.ToUpper(args[1])), c)
 			}, false)
 		},
@@ -351,12 +289,12 @@ func newPipelineRevoke(a *app) *cobra.Command {
 
 // pipelineCommand gives a pipeline a command, says what it answered, and follows
 // it where that was asked.
-func (a *app) pipelineCommand(ctx context.Context, arg string, give func(house, int64) (contract.PipelineAck, error), wait bool) error {
+func (a *app) pipelineCommand(ctx context.Context, arg string, give func(backend.Backend, int64) (contract.PipelineAck, error), wait bool) error {
 	id, err := pipelineID(arg)
 	if err != nil {
 		return err
 	}
-	return a.withPipelines(ctx, needTemporal, func(h house) error {
+	return a.with(ctx, backend.NeedTemporal, func(h backend.Backend) error {
 		ack, err := give(h, id)
 		if err != nil {
 			return err
@@ -367,7 +305,7 @@ func (a *app) pipelineCommand(ctx context.Context, arg string, give func(house, 
 		case a.json:
 			a.printJSON(ack)
 		default:
-			fmt.Fprintf(a.out, "Pipeline %d: %s\n", id, clean(ack.Message))
+			fmt.Fprintf(a.out, "Pipeline %d: %s\n", id, terminal.Clean(ack.Message))
 		}
 		return nil
 	})

@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // recoveryPatience is how long who follows a pipeline waits for the recovery that
@@ -50,7 +52,7 @@ func newPipelineWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch [PIPELINE]", Short: "Follow a pipeline, and what recovers it, to the end (default: the newest)", Args: perhapsPipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				id, err := chosenPipeline(cmd.Context(), h, args)
 				if err != nil {
 					return err
@@ -65,7 +67,7 @@ func newPipelineWatch(a *app) *cobra.Command {
 
 // watchPipeline shows what happens in a pipeline, and in those that recover it,
 // until the last has ended, and returns the exit code that its end stands for.
-func (a *app) watchPipeline(ctx context.Context, h house, id, after int64) error {
+func (a *app) watchPipeline(ctx context.Context, h backend.Backend, id, after int64) error {
 	var all []int64
 	aborted := false
 	for {
@@ -88,13 +90,13 @@ func (a *app) watchPipeline(ctx context.Context, h house, id, after int64) error
 
 // followPipeline shows what happens in one pipeline. It returns how that ended,
 // and the pipeline that recovers it, 0 for none.
-func (a *app) followPipeline(ctx context.Context, h house, id, after int64) (store.Pipeline, int64, error) {
+func (a *app) followPipeline(ctx context.Context, h backend.Backend, id, after int64) (store.Pipeline, int64, error) {
 	p, err := lasting(ctx, func() (store.Pipeline, error) { return h.Pipeline(ctx, id) })
 	if err != nil {
 		return p, 0, err
 	}
 	if !a.json {
-		fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), clean(p.Objective))
+		fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), terminal.Clean(p.Objective))
 	}
 	if settled(p) {
 		return p, p.RecoveredBy, a.showLogs(ctx, h, id, &after, false)
@@ -130,7 +132,7 @@ func (a *app) followPipeline(ctx context.Context, h house, id, after int64) (sto
 }
 
 // askToContinue tells a person that a pipeline waits for one, if it still does.
-func (a *app) askToContinue(ctx context.Context, h house, id int64) {
+func (a *app) askToContinue(ctx context.Context, h backend.Backend, id int64) {
 	if p, err := h.Pipeline(ctx, id); err == nil && p.WaitingFor != "" {
 		fmt.Fprintf(a.errs, "Pipeline %d waits for you: rgpt pipeline %s %d\n", id, p.WaitingFor, id)
 	}
@@ -250,7 +252,7 @@ func (a *app) printPipelineEnd(p store.Pipeline) {
 		fmt.Fprintf(a.out, "  aborted    %s\n", p.AbortReason)
 	}
 	if f := p.Failure; f != nil {
-		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, terminal.Clean(f.Message))
 	}
 	a.printConsensus(p)
 	a.printMetrics(p)

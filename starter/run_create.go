@@ -13,11 +13,16 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"encoding/json"
+
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // creation is what `run create` was asked.
@@ -85,7 +90,7 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 		}
 		c.Settings = a.set
 	}
-	h, err := a.open(ctx, needTemporal|needArtifacts)
+	h, err := a.open(ctx, backend.NeedTemporal|backend.NeedArtifacts)
 	if err != nil {
 		return err
 	}
@@ -215,15 +220,50 @@ func errorText(err error) string {
 }
 
 // reportCreated says which run was made, and follows it where that was asked.
-func (a *app) reportCreated(ctx context.Context, h house, run store.Run, fresh, wait bool) error {
+func (a *app) reportCreated(ctx context.Context, h backend.Backend, run store.Run, fresh, wait bool) error {
 	if !wait {
 		if a.json {
 			a.printJSON(map[string]any{"runId": run.ID, "status": run.Status, "created": fresh, "workflow_id": contract.RunWorkflowID(run.ID)})
 			return nil
 		}
-		fmt.Fprintf(a.out, "Run %d started: %s\n", run.ID, clean(run.GoalTitle))
+		fmt.Fprintf(a.out, "Run %d started: %s\n", run.ID, terminal.Clean(run.GoalTitle))
 		fmt.Fprintf(a.out, "Follow it with: rgpt run watch %d\n", run.ID)
 		return nil
 	}
 	return a.follow(ctx, h, run.ID)
+}
+
+// planOf returns the plan of a run, and whether it has one.
+func planOf(d views.RunDetails) (contract.Plan, bool) {
+	var out struct {
+		Plan contract.Plan `json:"plan"`
+	}
+	err := json.Unmarshal(d.PlannerOutput, &out)
+	return out.Plan, err == nil && len(out.Plan.Steps) > 0
+}
+
+// printPlan shows a plan to somebody who is to judge it.
+func printPlan(w io.Writer, p contract.Plan) {
+	fmt.Fprintf(w, "Plan (complexity %.2f): %s\n", p.ComplexityScore, terminal.OneLine(p.Summary))
+	for _, s := range p.Steps {
+		facts := []string{}
+		if s.EstimatedComplexity != "" && s.RiskLevel != "" {
+			facts = append(facts, string(s.EstimatedComplexity)+" complexity", string(s.RiskLevel)+" risk")
+		}
+		if len(s.Dependencies) > 0 {
+			facts = append(facts, "after "+strings.Join(s.Dependencies, ", "))
+		}
+		fmt.Fprintf(w, "  %s  %s", terminal.Clean(s.ID), terminal.OneLine(s.Name))
+		if len(facts) > 0 {
+			fmt.Fprintf(w, " (%s)", terminal.OneLine(strings.Join(facts, ", ")))
+		}
+		fmt.Fprintln(w)
+		fmt.Fprintf(w, "      %s\n", terminal.OneLine(s.Description))
+		if len(s.Files) > 0 {
+			fmt.Fprintf(w, "      files: %s\n", terminal.OneLine(strings.Join(s.Files, ", ")))
+		}
+		for _, c := range s.VerificationCriteria {
+			fmt.Fprintf(w, "      done when: %s\n", terminal.OneLine(c))
+		}
+	}
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // diffCommand is what was asked of rgpt run diff.
@@ -75,7 +77,7 @@ func (a *app) diff(cmd *cobra.Command, c diffCommand, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	h, err := a.open(cmd.Context(), needArtifacts)
+	h, err := a.open(cmd.Context(), backend.NeedArtifacts)
 	if err != nil {
 		return err
 	}
@@ -111,10 +113,10 @@ func (a *app) printDiff(d diff.Diff, patch bool) {
 	o.tests(d.Tests)
 	o.models(d)
 	for _, n := range d.Notes {
-		fmt.Fprintf(o, "Note: %s\n", clean(n))
+		fmt.Fprintf(o, "Note: %s\n", terminal.Clean(n))
 	}
 	if patch && d.Code.Patch != "" {
-		fmt.Fprintf(o, "\n%s", cleanLines(d.Code.Patch))
+		fmt.Fprintf(o, "\n%s", terminal.CleanLines(d.Code.Patch))
 		if d.Code.PatchCut {
 			fmt.Fprintf(o, "[the patch is cut here: it is longer than %d bytes]\n", diff.MaxPatch)
 		}
@@ -143,7 +145,7 @@ func (o diffOutput) head(d diff.Diff) {
 		if i.Phase != "" {
 			status = fmt.Sprintf("%s %s", i.Phase, status)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.12s\t%.12s\t%.60s\n", i.Name(), status, dash(i.Base), dash(i.Tree), clean(i.Goal))
+		fmt.Fprintf(w, "%s\t%s\t%.12s\t%.12s\t%.60s\n", i.Name(), status, dash(i.Base), dash(i.Tree), terminal.Clean(i.Goal))
 	}
 	_ = w.Flush()
 }
@@ -173,9 +175,9 @@ func (o diffOutput) points(title, mark string, s lipgloss.Style, points []diff.P
 		}
 		where := ""
 		if p.Location != "" {
-			where = " (" + clean(p.Location) + ")"
+			where = " (" + terminal.Clean(p.Location) + ")"
 		}
-		fmt.Fprintf(o, "  %s %s%s\n", o.paint(s, mark), clean(p.Message), where)
+		fmt.Fprintf(o, "  %s %s%s\n", o.paint(s, mark), terminal.Clean(p.Message), where)
 	}
 	for _, k := range left {
 		fmt.Fprintf(o, "  … and %d more of %s\n", shown[k]-listedPoints, k)
@@ -277,7 +279,7 @@ func (o diffOutput) lines(lines []string) {
 			fmt.Fprintf(o, "  … and %d more\n", len(lines)-i)
 			return
 		}
-		fmt.Fprintf(o, "  %s\n", clean(l))
+		fmt.Fprintf(o, "  %s\n", terminal.Clean(l))
 	}
 }
 
@@ -348,5 +350,5 @@ func (o diffOutput) modelNames(i diff.Ident, models []diff.Model) string {
 	if len(names) == 0 {
 		names = []string{"none"}
 	}
-	return clean(i.Name() + " " + strings.Join(names, ", "))
+	return terminal.Clean(i.Name() + " " + strings.Join(names, ", "))
 }

@@ -6,9 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newRunFork(a *app) *cobra.Command {
@@ -38,7 +40,7 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 			if err := model.check(); err != nil {
 				return err
 			}
-			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
+			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
 				created, err := h.Fork(cmd.Context(), o, model.model, model.warmth())
 				if err != nil {
@@ -60,11 +62,11 @@ Nothing of that is paid for again, and the old run stays as it is.`,
 }
 
 // reportFork says what the new run goes on from, or follows it.
-func (a *app) reportFork(ctx context.Context, h house, created control.Created, wait bool) error {
+func (a *app) reportFork(ctx context.Context, h backend.Backend, created control.Created, wait bool) error {
 	run := created.Run
 	if len(created.Notes) > 0 { // the first says from where it goes on
 		if !wait && !a.json {
-			fmt.Fprintf(a.out, "Run %d %s\n", run.ID, clean(created.Notes[0]))
+			fmt.Fprintf(a.out, "Run %d %s\n", run.ID, terminal.Clean(created.Notes[0]))
 		}
 		created.Notes = created.Notes[1:]
 	}

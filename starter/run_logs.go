@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // logEntry is one thing that was said or done in a run.
@@ -48,7 +50,7 @@ func newRunLogs(a *app) *cobra.Command {
 			if err := oneOf("phase", contract.Phase(phase), contract.Phases()); err != nil {
 				return err
 			}
-			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d views.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], backend.NeedArtifacts, func(h backend.Backend, d views.RunDetails) error {
 				if environment {
 					return a.printSetupLogs(cmd.Context(), h, d)
 				}
@@ -71,7 +73,7 @@ func newRunLogs(a *app) *cobra.Command {
 }
 
 // printConversations prints what agents said and did.
-func (a *app) printConversations(ctx context.Context, h house, id int64, phase, step string) error {
+func (a *app) printConversations(ctx context.Context, h backend.Backend, id int64, phase, step string) error {
 	list, err := h.Conversations(ctx, id, contract.Phase(phase), step)
 	if err != nil {
 		return err
@@ -85,7 +87,7 @@ func (a *app) printConversations(ctx context.Context, h house, id int64, phase, 
 }
 
 // printOutputs prints what checks printed.
-func (a *app) printOutputs(ctx context.Context, h house, d views.RunDetails) error {
+func (a *app) printOutputs(ctx context.Context, h backend.Backend, d views.RunDetails) error {
 	for _, f := range d.Artifacts {
 		if f.Type != contract.ArtifactLog || isSetupLog(f) {
 			continue
@@ -100,7 +102,7 @@ func (a *app) printOutputs(ctx context.Context, h house, d views.RunDetails) err
 }
 
 // readFile reads a file of a run.
-func readFile(ctx context.Context, h house, f contract.Artifact) ([]byte, error) {
+func readFile(ctx context.Context, h backend.Backend, f contract.Artifact) ([]byte, error) {
 	r, err := h.File(ctx, f)
 	if err != nil {
 		return nil, err
@@ -131,10 +133,10 @@ func (a *app) printLog(e logEntry) {
 	}
 	where := string(e.Phase)
 	if e.Step != "" {
-		where += " " + clean(e.Step)
+		where += " " + terminal.Clean(e.Step)
 	}
 	for _, line := range strings.Split(strings.TrimRight(e.Text, "\n"), "\n") {
-		fmt.Fprintf(a.out, "%s #%d.%d %-9s %s\n", where, e.Attempt, e.Turn, e.Role, cleanLine(line))
+		fmt.Fprintf(a.out, "%s #%d.%d %-9s %s\n", where, e.Attempt, e.Turn, e.Role, terminal.CleanLine(line))
 	}
 }
 
@@ -145,7 +147,7 @@ func isSetupLog(f contract.Artifact) bool {
 }
 
 // printSetupLogs prints the logs of the set-ups that a run carried out.
-func (a *app) printSetupLogs(ctx context.Context, h house, d views.RunDetails) error {
+func (a *app) printSetupLogs(ctx context.Context, h backend.Backend, d views.RunDetails) error {
 	found := false
 	for _, f := range d.Artifacts {
 		if !isSetupLog(f) {
@@ -159,7 +161,7 @@ func (a *app) printSetupLogs(ctx context.Context, h house, d views.RunDetails) e
 		case a.json:
 			a.printLog(logEntry{Step: f.Name, Role: "output", Text: string(text)})
 		default:
-			fmt.Fprintf(a.out, "%s\n%s\n", clean(f.Name), cleanLines(strings.TrimRight(string(text), "\n")))
+			fmt.Fprintf(a.out, "%s\n%s\n", terminal.Clean(f.Name), terminal.CleanLines(strings.TrimRight(string(text), "\n")))
 		}
 	}
 	if found {
@@ -182,12 +184,7 @@ func (a *app) followOutput(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	h, err := a.open(ctx, 0)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return a.followRun(ctx, h, id)
+	return a.with(ctx, 0, func(b backend.Backend) error { return a.followRun(ctx, b, id) })
 }
 
 // outputSource is where the output of a run is read.
@@ -262,7 +259,7 @@ func (o *outputLines) print(p views.Output) {
 }
 
 func (o *outputLines) line(source, text string) {
-	fmt.Fprintf(o.a.out, "%s  %s\n", clean(source), cleanLine(text))
+	fmt.Fprintf(o.a.out, "%s  %s\n", terminal.Clean(source), terminal.CleanLine(text))
 }
 
 // end prints the lines that never ended.

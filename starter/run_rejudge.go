@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // rejudgeOrder says by what recorded results are judged again.
@@ -100,7 +101,7 @@ func (a *app) printRetrials(out control.Retrials) {
 			fmt.Fprintf(a.out, "  findings: %d major, %d medium, %d minor\n", r.Major, r.Medium, r.Minor)
 		}
 		if r.Warning != "" {
-			fmt.Fprintf(a.out, "  warning: %s\n", clean(r.Warning))
+			fmt.Fprintf(a.out, "  warning: %s\n", terminal.Clean(r.Warning))
 		}
 	}
 	for _, n := range out.Notes {
@@ -116,6 +117,6 @@ func opinion(o control.Opinion) string {
 	case o.Failure == nil:
 		return "bad"
 	default:
-		return clean(o.Failure.Error())
+		return terminal.Clean(o.Failure.Error())
 	}
 }

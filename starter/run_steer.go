@@ -8,7 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"io"
+	"os"
+
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // steering returns the commands that are updates of a run.
@@ -64,14 +69,14 @@ func (a *app) approveEdited(ctx context.Context, arg, file string, c contract.Co
 	if err != nil {
 		return err
 	}
-	return a.command(ctx, arg, func(h house, id int64) (contract.Ack, error) { return h.ApproveEdited(ctx, id, *plan, c) })
+	return a.command(ctx, arg, func(h backend.Backend, id int64) (contract.Ack, error) { return h.ApproveEdited(ctx, id, *plan, c) })
 }
 
 func newRunAdvance(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "advance RUN", Short: "Let a paused run go on as far as the next phase; start one that never started", Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.command(cmd.Context(), args[0], func(h house, id int64) (contract.Ack, error) {
+			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
 				return h.Advance(cmd.Context(), id, contract.Command{By: caller()})
 			})
 		},
@@ -93,7 +98,7 @@ func newRunSwitchModel(a *app) *cobra.Command {
 				return err
 			}
 			c := contract.Command{Agent: contract.Agent(agent), By: caller()}
-			return a.command(cmd.Context(), args[0], func(h house, id int64) (contract.Ack, error) {
+			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
 				return h.SwitchModel(cmd.Context(), id, model.model, model.warmth(), c)
 			})
 		},
@@ -105,28 +110,25 @@ func newRunSwitchModel(a *app) *cobra.Command {
 
 // steer sends a command to a run and says what it answered.
 func (a *app) steer(ctx context.Context, arg, name string, c contract.Command) error {
-	return a.command(ctx, arg, func(h house, id int64) (contract.Ack, error) {
+	return a.command(ctx, arg, func(h backend.Backend, id int64) (contract.Ack, error) {
 		c.By = caller()
 		return h.Steer(ctx, id, name, c)
 	})
 }
 
 // command gives a run a command and says what it answered.
-func (a *app) command(ctx context.Context, arg string, give func(house, int64) (contract.Ack, error)) error {
+func (a *app) command(ctx context.Context, arg string, give func(backend.Backend, int64) (contract.Ack, error)) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
 	}
-	h, err := a.open(ctx, needTemporal)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	ack, err := give(h, id)
-	if err != nil {
-		return err
-	}
-	return a.acknowledge(id, ack)
+	return a.with(ctx, backend.NeedTemporal, func(h backend.Backend) error {
+		ack, err := give(h, id)
+		if err != nil {
+			return err
+		}
+		return a.acknowledge(id, ack)
+	})
 }
 
 func (a *app) acknowledge(id int64, ack contract.Ack) error {
@@ -134,7 +136,7 @@ func (a *app) acknowledge(id int64, ack contract.Ack) error {
 		a.printJSON(ack)
 		return nil
 	}
-	fmt.Fprintf(a.out, "Run %d: %s\n", id, clean(ack.Message))
+	fmt.Fprintf(a.out, "Run %d: %s\n", id, terminal.Clean(ack.Message))
 	return nil
 }
 
@@ -144,4 +146,84 @@ func caller() string {
 		return u.Username
 	}
 	return "the command line"
+}
+
+// newRunCheck tells a run what a CI or a reviewer says about its branch.
+func newRunCheck(a *app) *cobra.Command {
+	var m contract.CheckMessage
+	var failed, passed, comment bool
+	var log string
+	cmd := &cobra.Command{
+		Use: "check RUN --name NAME --failed|--passed|--comment", Short: "Tell a run that stays with its branch what a check or a review says", Args: oneRun,
+		Example: `  rgpt run check 42 --name ci/unit --failed --log unit.log --commit "$SHA" --id "$CI_JOB_ID"
+  rgpt run check 42 --name greet.go:12 --comment --log - < comment.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case failed:
+				m.Conclusion = contract.ConclusionFailure
+			case passed:
+				m.Conclusion = contract.ConclusionSuccess
+			case comment:
+				m.Kind = contract.CheckComment
+			default:
+				return usageError{errors.New("say what the check came to: --failed, --passed, or --comment for what a reviewer says")}
+			}
+			return a.check(cmd.Context(), args[0], log, m)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&m.Name, "name", "", "the check's name; of a comment, where it was made")
+	f.BoolVar(&failed, "failed", false, "the check failed")
+	f.BoolVar(&passed, "passed", false, "the check passed")
+	f.BoolVar(&comment, "comment", false, "it is a review comment")
+	f.StringVar(&m.Summary, "summary", "", "what happened, in a line")
+	f.StringVar(&log, "log", "", "file with the check's output or the comment's text; - reads it from the standard input")
+	f.StringVar(&m.Commit, "commit", "", "the commit that it is about (default: the one that is released)")
+	f.StringVar(&m.ID, "id", "", "the same id counts once (default: a new one each time)")
+	f.StringVar(&m.URL, "url", "", "where people can read more")
+	cmd.MarkFlagsMutuallyExclusive("failed", "passed", "comment")
+	return cmd
+}
+
+// check sends a message about a run's branch.
+func (a *app) check(ctx context.Context, arg, log string, m contract.CheckMessage) (err error) {
+	if log != "" {
+		if m.Details, err = a.readEnd(log); err != nil {
+			return err
+		}
+	}
+	m.By = caller()
+	return a.command(ctx, arg, func(h backend.Backend, id int64) (contract.Ack, error) { return h.Check(ctx, id, m) })
+}
+
+// readEnd reads the end of a log, which may be long: twice what is sent of it.
+func (a *app) readEnd(file string) (string, error) {
+	const most = 2 * contract.CheckText
+	from := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", usageError{fmt.Errorf("cannot read %s: %w", file, err)}
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > most {
+			if _, err := f.Seek(-most, io.SeekEnd); err != nil {
+				return "", usageError{fmt.Errorf("cannot read the end of %s: %w", file, err)}
+			}
+		}
+		from = f
+	}
+	var end []byte
+	part := make([]byte, most)
+	for {
+		n, err := from.Read(part)
+		end = append(end, part[:n]...)
+		end = end[max(0, len(end)-most):]
+		if err == io.EOF {
+			return string(end), nil
+		}
+		if err != nil {
+			return "", usageError{fmt.Errorf("cannot read %s: %w", file, err)}
+		}
+	}
 }

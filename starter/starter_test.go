@@ -29,6 +29,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func TestMain(m *testing.M) {
@@ -316,10 +317,10 @@ func TestCleanKeepsWhatIsHarmless(t *testing.T) {
 		"plain": "plain", "a\nb\tc": "a b c", "grüße 世界": "grüße 世界", "👩\u200d👩\u200d👧": "👩\u200d👩\u200d👧", "\x1b[1mx": "[1mx", "\x9bx": "\uFFFDx", "a\u2028b": "a b", "": "",
 		strings.Repeat("x", 500): strings.Repeat("x", 400) + "…",
 	} {
-		require.Equal(t, want, clean(in))
+		require.Equal(t, want, terminal.Clean(in))
 	}
 	long := strings.Repeat("ä", 1000)
-	require.Equal(t, long+"\n"+long, cleanLines(long+"\n"+long), "lines of a message stay whole")
+	require.Equal(t, long+"\n"+long, terminal.CleanLines(long+"\n"+long), "lines of a message stay whole")
 }
 
 func TestExitCodesTellWhoseFaultItWas(t *testing.T) {
@@ -629,7 +630,7 @@ func TestARunThatADeliberationPlansTellsWhatIsSaidInIt(t *testing.T) {
 	} {
 		e := contract.Event{Type: c.kind, Payload: json.RawMessage(c.payload)}
 		require.Equal(t, c.want, describe(e))
-		require.False(t, terminal(e), "an agent's end is not the run's")
+		require.False(t, isFinal(e), "an agent's end is not the run's")
 	}
 	planned := contract.Event{Type: contract.PhasePlanner.CompletedEvent(), Payload: json.RawMessage(`{"pipeline_id": 7, "steps": 2}`)}
 	require.Equal(t, "2 steps", describe(planned), "what the run itself tells is told as ever")

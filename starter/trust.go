@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newTrust(a *app) *cobra.Command {
@@ -39,14 +40,14 @@ such word.`,
 				if err := setup.TrustDataDir(a.trusted(), dir); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "Trusted: the data folder %s\n", clean(dir))
+				fmt.Fprintf(a.out, "Trusted: the data folder %s\n", terminal.Clean(dir))
 				return nil
 			}
 			if remove {
 				if err := a.trusted().Remove(append(configNames(dir), setup.OwnerFile(dir))...); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "The configuration in %s is trusted no longer.\n", clean(dir))
+				fmt.Fprintf(a.out, "The configuration in %s is trusted no longer.\n", terminal.Clean(dir))
 				return nil
 			}
 			files := configFiles(dir)
@@ -60,7 +61,7 @@ such word.`,
 				return err
 			}
 			for _, file := range files {
-				fmt.Fprintf(a.out, "Trusted as it is now: %s\n", clean(file))
+				fmt.Fprintf(a.out, "Trusted as it is now: %s\n", terminal.Clean(file))
 			}
 			return nil
 		},

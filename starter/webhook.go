@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
 
@@ -24,16 +25,6 @@ server.webhooks.allow_private is set.`,
 	}
 	cmd.AddCommand(newWebhookAdd(a), newWebhookList(a), newWebhookTest(a), newWebhookDeliveries(a), newWebhookRemove(a))
 	return cmd
-}
-
-// withHouse opens what commands about webhooks need.
-func (a *app) withHouse(ctx context.Context, do func(house) error) error {
-	h, err := a.open(ctx, 0)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return do(h)
 }
 
 // oneWebhook takes the number of a webhook.
@@ -69,7 +60,7 @@ func newWebhookAdd(a *app) *cobra.Command {
 				}
 				r.Secret = store.Secret(strings.TrimSpace(string(content)))
 			}
-			return a.withHouse(cmd.Context(), func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				made, err := h.RegisterWebhook(cmd.Context(), r)
 				if err != nil {
 					return err
@@ -96,14 +87,14 @@ func (a *app) printMade(made webhook.Made) {
 		}{made.Webhook, made.Secret.Reveal()})
 		return
 	}
-	fmt.Fprintf(a.out, "Webhook %d sends to %s\nSecret, told this once: %s\n", made.Webhook.ID, clean(made.Webhook.URL), made.Secret.Reveal())
+	fmt.Fprintf(a.out, "Webhook %d sends to %s\nSecret, told this once: %s\n", made.Webhook.ID, terminal.Clean(made.Webhook.URL), made.Secret.Reveal())
 }
 
 func newWebhookList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List webhooks and how they are", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withHouse(cmd.Context(), func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				list, err := h.Webhooks(cmd.Context())
 				if err == nil {
 					a.printWebhooks(list)
@@ -130,7 +121,7 @@ func (a *app) printWebhooks(list []store.Webhook) {
 		if events == "" {
 			events = "all"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, clean(webhookHealth(h)), h.Pending, clean(events), clean(h.Project), clean(h.URL))
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, terminal.Clean(webhookHealth(h)), h.Pending, terminal.Clean(events), terminal.Clean(h.Project), terminal.Clean(h.URL))
 	}
 	_ = w.Flush()
 }
@@ -157,7 +148,7 @@ func newWebhookTest(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withHouse(cmd.Context(), func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				d, err := h.TestWebhook(cmd.Context(), id)
 				if err != nil {
 					return err
@@ -179,7 +170,7 @@ func (a *app) printTest(d store.Delivery) {
 	case d.Status == store.DeliveryDelivered:
 		fmt.Fprintf(a.out, "It arrived: %d after %s\n", d.ResponseCode, time.Duration(d.DurationMS)*time.Millisecond)
 	default:
-		fmt.Fprintf(a.out, "It did not arrive: %s\n", clean(d.Error))
+		fmt.Fprintf(a.out, "It did not arrive: %s\n", terminal.Clean(d.Error))
 	}
 }
 
@@ -197,7 +188,7 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 			if err := oneOf("status", f.Status, store.DeliveryStatuses()); err != nil {
 				return err
 			}
-			return a.withHouse(cmd.Context(), func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				list, err := h.Deliveries(cmd.Context(), id, f)
 				if err == nil {
 					a.printDeliveries(list)
@@ -225,7 +216,7 @@ func (a *app) printDeliveries(list []store.Delivery) {
 		if d.NextTry != nil {
 			next = d.NextTry.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", d.ID, d.Message, clean(d.EventType), d.Status, d.Attempts, d.ResponseCode, next, clean(d.Error))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", d.ID, d.Message, terminal.Clean(d.EventType), d.Status, d.Attempts, d.ResponseCode, next, terminal.Clean(d.Error))
 	}
 	_ = w.Flush()
 }
@@ -238,7 +229,7 @@ func newWebhookRemove(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withHouse(cmd.Context(), func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				if err := h.RemoveWebhook(cmd.Context(), id); err != nil {
 					return err
 				}

@@ -187,8 +187,8 @@ func (m *Manager) dirLock(dir string) string {
 // lock is left: a worker was killed between the two removals.
 func (m *Manager) dirNames() ([]string, error) {
 	var names []string
-	for _, place := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {
-		entries, err := os.ReadDir(place)
+	for _, dir := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {
+		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, wrapf(err, "the cache directory cannot be read")
 		}

@@ -164,18 +164,18 @@ func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch st
 	if err != nil {
 		return err
 	}
-	places := []source{r.source}
+	targets := []source{r.source}
 	if options.Remote != "" {
 		remote, err := m.remote(ctx, r.source, options.Remote)
 		if err != nil {
 			return err
 		}
 		if remote != r.source {
-			places = append(places, remote)
+			targets = append(targets, remote)
 		}
 	}
-	for _, place := range places {
-		if err := m.checkFree(ctx, place, ref); err != nil {
+	for _, target := range targets {
+		if err := m.checkFree(ctx, target, ref); err != nil {
 			return err
 		}
 	}
@@ -184,21 +184,21 @@ func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch st
 
 // checkFree asks a repository for a reference, those below it and those that it
 // would lie below.
-func (m *Manager) checkFree(ctx context.Context, place source, ref string) error {
+func (m *Manager) checkFree(ctx context.Context, target source, ref string) error {
 	patterns := []string{ref, ref + "/*"}
 	for dir := path.Dir(ref); dir != "refs/heads"; dir = path.Dir(dir) {
 		patterns = append(patterns, dir)
 	}
-	refs, err := m.remoteIDs(ctx, m.options.CacheDir, place, patterns...)
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, target, patterns...)
 	if err != nil {
 		return err
 	}
 	if id := refs[ref]; id != "" {
-		return branchConflict(place, ref, "is at commit "+id+" already")
+		return branchConflict(target, ref, "is at commit "+id+" already")
 	}
 	for _, name := range slices.Sorted(maps.Keys(refs)) {
 		if strings.HasPrefix(name, ref+"/") || strings.HasPrefix(ref, name+"/") {
-			return branchConflict(place, ref, "cannot be created beside the branch "+strings.TrimPrefix(name, "refs/heads/")+" that is there")
+			return branchConflict(target, ref, "cannot be created beside the branch "+strings.TrimPrefix(name, "refs/heads/")+" that is there")
 		}
 	}
 	return nil

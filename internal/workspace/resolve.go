@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -69,16 +70,7 @@ func (m *Manager) resolvePath(ctx context.Context, src source, rev string) (cont
 	if info.Dirty, err = m.dirty(ctx, top); err != nil {
 		return contract.Repo{}, Info{}, err
 	}
-	return contract.Repo{URL: top, Base: commit, Branch: firstOf(rev, info.Branch, "HEAD")}, info, nil
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
+	return contract.Repo{URL: top, Base: commit, Branch: cmp.Or(rev, info.Branch, "HEAD")}, info, nil
 }
 
 // workTree returns the top of the work tree that a path lies in.
@@ -133,7 +125,7 @@ func (m *Manager) workTree(ctx context.Context, path string) (string, error) {
 }
 
 func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (string, error) {
-	commit, err := m.local(ctx, top, nil, "rev-parse", "--verify", "-q", firstOf(rev, "HEAD")+"^{commit}")
+	commit, err := m.local(ctx, top, nil, "rev-parse", "--verify", "-q", cmp.Or(rev, "HEAD")+"^{commit}")
 	if err == nil && commitID.MatchString(commit) {
 		return commit, nil
 	}
@@ -219,7 +211,7 @@ func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contr
 	if commit == "" {
 		return contract.Repo{}, Info{}, unknownBase(src.String(), rev, refs.names)
 	}
-	return contract.Repo{URL: src.address, Base: commit, Branch: firstOf(rev, info.Branch, "HEAD")}, info, nil
+	return contract.Repo{URL: src.address, Base: commit, Branch: cmp.Or(rev, info.Branch, "HEAD")}, info, nil
 }
 
 // remoteRefs are the references of another repository.

@@ -13,9 +13,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// surroundings are what the commands of one workspace run in: its environment, if
+// commandEnv is what the commands of one workspace run in: its environment, if
 // it has one, and a home and a /tmp that last for one use.
-type surroundings struct {
+type commandEnv struct {
 	recipe environment.Recipe
 	env    *environment.Environment // nil: nothing was set up
 	// failed is why the environment that the workspace's own manifests want could
@@ -26,10 +26,10 @@ type surroundings struct {
 }
 
 // Close gives the environment back.
-func (s *surroundings) Close() { s.env.Close() }
+func (s *commandEnv) Close() { s.env.Close() }
 
-// outfit gives a command its surroundings.
-func (s *surroundings) outfit(c *sandbox.Command) {
+// outfit gives a command its environment, home and /tmp.
+func (s *commandEnv) outfit(c *sandbox.Command) {
 	s.recipe.Outfit(c)
 	c.Home, c.Tmp = s.home, s.tmp
 	if s.env != nil {
@@ -39,19 +39,19 @@ func (s *surroundings) outfit(c *sandbox.Command) {
 
 // unignored are patterns of what the environment added to the work tree and the
 // repository does not ignore: none of it is an agent's change.
-func (s *surroundings) unignored() []string {
+func (s *commandEnv) unignored() []string {
 	if s.env == nil {
 		return nil
 	}
 	return s.env.Unignored
 }
 
-// surroundings returns what commands on a checkout of a run's workspace run in.
+// commandEnv returns what commands on a checkout of a run's workspace run in.
 // Where an agent changed a manifest or a lock file, that is the environment which
 // the change wants; it is made now unless it is there.
-func (a *Activities) surroundings(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*surroundings, error) {
+func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*commandEnv, error) {
 	if run.Settings.Environment == nil {
-		return &surroundings{ofBase: true}, nil
+		return &commandEnv{ofBase: true}, nil
 	}
 	var known store.Setup
 	var err error
@@ -66,7 +66,7 @@ func (a *Activities) surroundings(ctx context.Context, run store.Run, spec setup
 	}
 	// The base commit is as it was set up for the run, whatever has changed on this
 	// host since.
-	s := &surroundings{recipe: w.recipe, ofBase: ws.Tree == run.Settings.Repo.Tree || w.digest == run.Environment}
+	s := &commandEnv{recipe: w.recipe, ofBase: ws.Tree == run.Settings.Repo.Tree || w.digest == run.Environment}
 	if s.ofBase {
 		s.env, err = a.baseEnvironment(ctx, run, spec, known)
 		return s, err

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -16,9 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// shaky is a house of which a part does not answer each question at once.
+// shaky is a backend of which a part does not answer each question at once.
 type shaky struct {
-	house
+	backend.Backend
 	asked int
 }
 
@@ -33,14 +34,14 @@ func (s *shaky) Run(ctx context.Context, id int64) (store.Run, error) {
 	if err := s.answers(); err != nil {
 		return store.Run{}, err
 	}
-	return s.house.Run(ctx, id)
+	return s.Backend.Run(ctx, id)
 }
 
 func (s *shaky) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
 	if err := s.answers(); err != nil {
 		return nil, err
 	}
-	return s.house.Events(ctx, id, after, limit)
+	return s.Backend.Events(ctx, id, after, limit)
 }
 
 func TestWhoFollowsARunSeesItsEndAlthoughAPartWasAwayThen(t *testing.T) {
@@ -48,16 +49,16 @@ func TestWhoFollowsARunSeesItsEndAlthoughAPartWasAwayThen(t *testing.T) {
 	p := withStore(t)
 	id := p.fill(t, "Greet")
 	events := storetest.Feed(t, p.Store, feed.Options{})
-	follow := func(wrap func(house) house) string {
+	follow := func(wrap func(backend.Backend) backend.Backend) string {
 		var out bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, &out)
 		var end ended
-		require.ErrorAs(t, a.follow(t.Context(), wrap(here{&control.Runs{Store: p.Store, Views: p.Views, Feed: events}, &parts{Store: p.Store, Feed: events}}), id), &end)
+		require.ErrorAs(t, a.follow(t.Context(), wrap(backend.Local{Runs: &control.Runs{Store: p.Store, Views: p.Views, Feed: events}}), id), &end)
 		require.Equal(t, exitFailed, end.code)
 		return out.String()
 	}
 	s := &shaky{}
-	require.Equal(t, follow(func(h house) house { return h }), follow(func(h house) house { s.house = h; return s }))
+	require.Equal(t, follow(func(h backend.Backend) backend.Backend { return h }), follow(func(h backend.Backend) backend.Backend { s.Backend = h; return s }))
 	require.Greater(t, s.asked, 5, "it was away")
 }
 

@@ -1,4 +1,4 @@
-package activities
+package prompt
 
 import (
 	"fmt"
@@ -10,23 +10,23 @@ import (
 
 func TestAListingIsBoundedByFilesAndByBytes(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "a\nb", listing([]string{"a", "b"}))
-	require.Empty(t, listing(nil))
+	require.Equal(t, "a\nb", FileList([]string{"a", "b"}))
+	require.Empty(t, FileList(nil))
 	many := make([]string, listedFiles+7)
 	for i := range many {
 		many[i] = fmt.Sprintf("f%05d", i)
 	}
-	text := listing(many)
+	text := FileList(many)
 	require.True(t, strings.HasSuffix(text, "\n… and 7 more"))
 	require.Len(t, strings.Split(text, "\n"), listedFiles+1)
 	long := make([]string, 100)
 	for i := range long {
 		long[i] = strings.Repeat("x", 4000)
 	}
-	text = listing(long)
+	text = FileList(long)
 	require.LessOrEqual(t, len(text), listedBytes+20)
 	require.True(t, strings.HasSuffix(text, "\n… and 84 more"), text[len(text)-30:])
-	require.Equal(t, "… and 1 more", listing([]string{strings.Repeat("x", listedBytes)}))
+	require.Equal(t, "… and 1 more", FileList([]string{strings.Repeat("x", listedBytes)}))
 }
 
 func TestANameCannotPassForALineOfItsOwn(t *testing.T) {
@@ -41,22 +41,22 @@ func TestANameCannotPassForALineOfItsOwn(t *testing.T) {
 		"bad\xffname":       `"bad\xffname"`,
 		"zero\u200bwidth":   `"zero\u200bwidth"`,
 	} {
-		require.Equal(t, want, shownPath(name))
-		require.NotContains(t, listing([]string{name}), "\n")
+		require.Equal(t, want, ShownPath(name))
+		require.NotContains(t, FileList([]string{name}), "\n")
 	}
 }
 
 func TestTheReadmeAndTheManifestsAtTheRootAreTelling(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"Readme.rst", "go.mod", "Makefile"},
-		tellingOf([]string{"Makefile", "Readme.rst", "cmd/go.mod", "docs/README.md", "go.mod", "readme.md"}))
-	require.Empty(t, tellingOf([]string{"a", "b/package.json", "readmes/x"}))
+		DescriptiveFiles([]string{"Makefile", "Readme.rst", "cmd/go.mod", "docs/README.md", "go.mod", "readme.md"}))
+	require.Empty(t, DescriptiveFiles([]string{"a", "b/package.json", "readmes/x"}))
 }
 
 func TestABeginningEndsWithALineAndSaysThatItIsCut(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "ab\n", beginning("ab\n", 3))
-	text := beginning("one\ntwo\n"+strings.Repeat("ü", 100), 30)
+	require.Equal(t, "ab\n", Beginning("ab\n", 3))
+	text := Beginning("one\ntwo\n"+strings.Repeat("ü", 100), 30)
 	require.Equal(t, "one\ntwo\n… (cut)", text)
-	require.LessOrEqual(t, len(beginning(strings.Repeat("ü", 100), 30)), 30)
+	require.LessOrEqual(t, len(Beginning(strings.Repeat("ü", 100), 30)), 30)
 }

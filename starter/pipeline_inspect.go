@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newPipelineList(a *app) *cobra.Command {
@@ -34,7 +36,7 @@ func newPipelineList(a *app) *cobra.Command {
 				}
 				f.Status = append(f.Status, status)
 			}
-			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				list, err := h.ListPipelines(cmd.Context(), f)
 				if err == nil {
 					a.printPipelines(list)
@@ -69,12 +71,12 @@ func (a *app) printPipelines(list []store.Pipeline) {
 		}
 		status, plans := string(p.Status), ""
 		if p.WaitingFor != "" {
-			status += ", waits for " + clean(p.WaitingFor)
+			status += ", waits for " + terminal.Clean(p.WaitingFor)
 		}
 		if p.ForRun {
 			plans = fmt.Sprintf("run %d", p.RunID)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%.80s\n", p.ID, status, p.Attempt, p.Iteration, p.Metrics.GammaReason, score, age(p.CreatedAt), plans, clean(p.Objective))
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%.80s\n", p.ID, status, p.Attempt, p.Iteration, p.Metrics.GammaReason, score, age(p.CreatedAt), plans, terminal.Clean(p.Objective))
 	}
 	_ = w.Flush()
 }
@@ -83,7 +85,7 @@ func newPipelineStatus(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "status [PIPELINE]", Short: "Show a pipeline: agents, blackboard, votes, metrics (default: the newest)", Args: perhapsPipeline,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				id, err := chosenPipeline(cmd.Context(), h, args)
 				if err != nil {
 					return err
@@ -105,7 +107,7 @@ func newPipelineStatus(a *app) *cobra.Command {
 
 func (a *app) printOrchestration(o control.Orchestration) {
 	p := o.Pipeline
-	fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), clean(p.Objective))
+	fmt.Fprintf(a.out, "Pipeline %d%s: %s\n", p.ID, recoveryOf(p), terminal.Clean(p.Objective))
 	status := string(p.Status)
 	if p.WaitingFor != "" {
 		status += fmt.Sprintf(", waits for %s: rgpt pipeline %s %d", p.WaitingFor, p.WaitingFor, p.ID)
@@ -116,14 +118,14 @@ func (a *app) printOrchestration(o control.Orchestration) {
 	}
 	for _, line := range [][2]string{{"mode", string(p.Mode)}, {"aborted", string(p.AbortReason)}, {"handoff", p.HandoffRef}} {
 		if line[1] != "" {
-			fmt.Fprintf(a.out, "  %-9s  %s\n", line[0], clean(line[1]))
+			fmt.Fprintf(a.out, "  %-9s  %s\n", line[0], terminal.Clean(line[1]))
 		}
 	}
 	if p.RecoveredBy != 0 {
 		fmt.Fprintf(a.out, "  recovered  by pipeline %d\n", p.RecoveredBy)
 	}
 	if f := p.Failure; f != nil {
-		fmt.Fprintf(a.out, "  failure    %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+		fmt.Fprintf(a.out, "  failure    %s (%s): %s\n", f.Class, f.Code, terminal.Clean(f.Message))
 	}
 	a.printConsensus(p)
 	a.printDecision(o.Decision())
@@ -137,7 +139,7 @@ func (a *app) printConsensus(p store.Pipeline) {
 	if p.Consensus == nil {
 		return
 	}
-	a.printText("  consensus  "+clean(p.Consensus.About)+":", p.Consensus.Value.Head)
+	a.printText("  consensus  "+terminal.Clean(p.Consensus.About)+":", p.Consensus.Value.Head)
 }
 
 // printDecision prints why something was decided, and what speaks against it.
@@ -148,13 +150,13 @@ func (a *app) printDecision(d *contract.Decision) {
 	list := func(title string, all []contract.Remark) {
 		for _, r := range all {
 			if r.Text.Head != "" {
-				a.printText(fmt.Sprintf("  %-9s  %s on %s:", title, r.By, clean(r.About)), r.Text.Head)
+				a.printText(fmt.Sprintf("  %-9s  %s on %s:", title, r.By, terminal.Clean(r.About)), r.Text.Head)
 			}
 		}
 	}
 	list("reason", d.Reasons)
 	for _, alt := range d.Rejected {
-		a.printText(fmt.Sprintf("  rejected   %s by %s, %s:", clean(alt.Key), alt.Author, alt.State), alt.Text.Head)
+		a.printText(fmt.Sprintf("  rejected   %s by %s, %s:", terminal.Clean(alt.Key), alt.Author, alt.State), alt.Text.Head)
 	}
 	list("open", d.OpenQuestions)
 	list("remark", d.Remarks)
@@ -165,12 +167,12 @@ func (a *app) printDecision(d *contract.Decision) {
 func (a *app) printText(head, text string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(lines) == 1 {
-		fmt.Fprintln(a.out, strings.TrimRight(head+" "+cleanLine(lines[0]), " "))
+		fmt.Fprintln(a.out, strings.TrimRight(head+" "+terminal.CleanLine(lines[0]), " "))
 		return
 	}
 	fmt.Fprintln(a.out, strings.TrimRight(head, " "))
 	for _, line := range lines {
-		fmt.Fprintln(a.out, strings.TrimRight("    "+cleanLine(line), " "))
+		fmt.Fprintln(a.out, strings.TrimRight("    "+terminal.CleanLine(line), " "))
 	}
 }
 
@@ -187,7 +189,7 @@ func (a *app) printMetrics(p store.Pipeline) {
 		fmt.Fprintf(a.out, "  score      %.2f\n", m.PerformanceScore)
 	}
 	for _, line := range p.Analysis {
-		fmt.Fprintf(a.out, "  note       %s\n", clean(line))
+		fmt.Fprintf(a.out, "  note       %s\n", terminal.Clean(line))
 	}
 }
 
@@ -199,7 +201,7 @@ func (a *app) printMembers(members []contract.MemberView) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGENT\tROLE\tSTATUS\tPHASE\tPROGRESS\tTURNS\tERRORS\tTOKENS\tBLOCKED BY")
 	for _, m := range members {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f %%\t%s\t%d\t%d\t%s\n", m.Member, clean(m.Role), m.Status, clean(m.Phase), 100*m.Progress, m.TurnsTaken(), m.Errors, m.Usage.Tokens(), clean(m.BlockedReason))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f %%\t%s\t%d\t%d\t%s\n", m.Member, terminal.Clean(m.Role), m.Status, terminal.Clean(m.Phase), 100*m.Progress, m.TurnsTaken(), m.Errors, m.Usage.Tokens(), terminal.Clean(m.BlockedReason))
 	}
 	_ = w.Flush()
 }
@@ -215,7 +217,7 @@ func (a *app) printBlackboard(o control.Orchestration) {
 		if e.State != "" {
 			state = ", " + string(e.State)
 		}
-		fmt.Fprintf(a.out, "  %s (%s, version %d%s): %s\n", clean(e.Key), e.Author, e.Version, state, clean(e.Value.Head))
+		fmt.Fprintf(a.out, "  %s (%s, version %d%s): %s\n", terminal.Clean(e.Key), e.Author, e.Version, state, terminal.Clean(e.Value.Head))
 	}
 	if len(o.Votes) > 0 {
 		fmt.Fprintln(a.out, "\nvotes")
@@ -223,9 +225,9 @@ func (a *app) printBlackboard(o control.Orchestration) {
 	for _, v := range o.Votes {
 		text := ""
 		if v.Text.Head != "" {
-			text = ": " + clean(v.Text.Head)
+			text = ": " + terminal.Clean(v.Text.Head)
 		}
-		fmt.Fprintf(a.out, "  %s %s %s, version %d%s\n", v.Voter, verb(v.Accept), clean(v.Key), v.Version, text)
+		fmt.Fprintf(a.out, "  %s %s %s, version %d%s\n", v.Voter, verb(v.Accept), terminal.Clean(v.Key), v.Version, text)
 	}
 }
 
@@ -245,7 +247,7 @@ func newPipelineLogs(a *app) *cobra.Command {
 		Example: `  rgpt pipeline logs 7
   rgpt pipeline logs 7 --follow --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withPipelines(cmd.Context(), 0, func(h house) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				id, err := chosenPipeline(cmd.Context(), h, args)
 				if err != nil {
 					return err
@@ -261,7 +263,7 @@ func newPipelineLogs(a *app) *cobra.Command {
 
 // pipelineLogs prints what happened in a pipeline, and with follow what happens
 // until it has ended.
-func (a *app) pipelineLogs(ctx context.Context, h house, id, after int64, follow bool) error {
+func (a *app) pipelineLogs(ctx context.Context, h backend.Backend, id, after int64, follow bool) error {
 	p, err := h.Pipeline(ctx, id)
 	if err != nil {
 		return err
@@ -283,7 +285,7 @@ const logPage = 500
 
 // showLogs prints what is there after a number, which it moves on: as lines, or with
 // the whole of its texts.
-func (a *app) showLogs(ctx context.Context, h house, id int64, after *int64, whole bool) error {
+func (a *app) showLogs(ctx context.Context, h backend.Backend, id int64, after *int64, whole bool) error {
 	for {
 		page, err := lasting(ctx, func() ([]control.PipelineLog, error) { return h.PipelineLogs(ctx, id, *after, logPage) })
 		if err != nil {
@@ -310,7 +312,7 @@ func (a *app) printPipelineLog(l control.PipelineLog, whole bool) {
 	head := fmt.Sprintf("%s  %-24s %s", l.At.Local().Format("15:04:05.0"), l.Type, inWords(l))
 	text := l.Text
 	if !whole {
-		text = clean(text)
+		text = terminal.Clean(text)
 	}
 	a.printText(head, text)
 }
@@ -323,21 +325,21 @@ func inWords(l control.PipelineLog) string {
 		if l.To != "" {
 			to = string(l.To)
 		}
-		return fmt.Sprintf("%s → %s:", clean(string(l.Agent)), clean(to))
+		return fmt.Sprintf("%s → %s:", terminal.Clean(string(l.Agent)), terminal.Clean(to))
 	case control.LogWrite:
-		return clean(fmt.Sprintf("%s %s/%s, version %d:", l.Agent, l.Section, l.Key, l.Version))
+		return terminal.Clean(fmt.Sprintf("%s %s/%s, version %d:", l.Agent, l.Section, l.Key, l.Version))
 	case control.LogVote:
 		colon := ""
 		if l.Text != "" {
 			colon = ":"
 		}
-		return clean(fmt.Sprintf("%s %s %s, version %d%s", l.Agent, verb(l.Accept != nil && *l.Accept), l.Key, l.Version, colon))
+		return terminal.Clean(fmt.Sprintf("%s %s %s, version %d%s", l.Agent, verb(l.Accept != nil && *l.Accept), l.Key, l.Version, colon))
 	case control.LogError:
-		return clean(fmt.Sprintf("%s %s (%s):", l.Agent, l.ErrorType, l.ErrorCode))
+		return terminal.Clean(fmt.Sprintf("%s %s (%s):", l.Agent, l.ErrorType, l.ErrorCode))
 	case control.LogStatus:
-		return clean(string(l.Status))
+		return terminal.Clean(string(l.Status))
 	default:
-		return strings.TrimSpace(clean(string(l.Agent)) + " " + eventInWords(l.Details))
+		return strings.TrimSpace(terminal.Clean(string(l.Agent)) + " " + eventInWords(l.Details))
 	}
 }
 
@@ -353,7 +355,7 @@ func eventInWords(details json.RawMessage) string {
 		case nil:
 		case string:
 			if v != "" {
-				out = append(out, clean(v))
+				out = append(out, terminal.Clean(v))
 			}
 		case float64:
 			out = append(out, fmt.Sprintf("%s %g", strings.ReplaceAll(key, "_", " "), v))
@@ -361,7 +363,7 @@ func eventInWords(details json.RawMessage) string {
 	}
 	if failure, ok := m["failure"].(map[string]any); ok {
 		if why, ok := failure["error_message"].(string); ok && why != "" {
-			out = append(out, clean(why))
+			out = append(out, terminal.Clean(why))
 		}
 	}
 	return strings.Join(out, "  ")

@@ -15,10 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newRunList(a *app) *cobra.Command {
@@ -100,7 +103,7 @@ func (a *app) printRuns(runs []store.Run) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RUN\tSTATUS\tPROJECT\tAGE\tGOAL")
 	for _, r := range runs {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%.80s\n", r.ID, r.Status, clean(r.Project), age(r.CreatedAt), clean(r.GoalTitle))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%.80s\n", r.ID, r.Status, terminal.Clean(r.Project), age(r.CreatedAt), terminal.Clean(r.GoalTitle))
 	}
 	_ = w.Flush()
 }
@@ -120,21 +123,18 @@ func age(t time.Time) string {
 }
 
 // withRun reads the whole run that the argument names.
-func (a *app) withRun(ctx context.Context, arg string, needs need, f func(house, views.RunDetails) error) error {
+func (a *app) withRun(ctx context.Context, arg string, needs backend.Needs, f func(backend.Backend, views.RunDetails) error) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
 	}
-	h, err := a.open(ctx, needs)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	details, err := h.RunDetails(ctx, id)
-	if err != nil {
-		return err
-	}
-	return f(h, details)
+	return a.with(ctx, needs, func(b backend.Backend) error {
+		details, err := b.RunDetails(ctx, id)
+		if err != nil {
+			return err
+		}
+		return f(b, details)
+	})
 }
 
 func newRunInspect(a *app) *cobra.Command {
@@ -143,7 +143,7 @@ func newRunInspect(a *app) *cobra.Command {
 		Example: `  rgpt run inspect 42
   rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], 0, func(h house, d views.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(h backend.Backend, d views.RunDetails) error {
 				if a.json {
 					a.printJSON(d)
 					return nil
@@ -156,7 +156,7 @@ func newRunInspect(a *app) *cobra.Command {
 }
 
 func (a *app) printDetails(d views.RunDetails) {
-	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, clean(d.GoalTitle), clean(d.Repo), d.BaseCommit, clean(d.Project))
+	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, terminal.Clean(d.GoalTitle), terminal.Clean(d.Repo), d.BaseCommit, terminal.Clean(d.Project))
 	if d.Environment != nil {
 		a.printPreparation(d)
 		fmt.Fprintln(a.out)
@@ -172,20 +172,20 @@ func (a *app) printDetails(d views.RunDetails) {
 		if e.FinishedAt != nil {
 			took = e.FinishedAt.Sub(e.StartedAt).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", e.Phase, clean(e.Step), e.Attempt, e.Status, e.Turns, e.Usage.Tokens(), took)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", e.Phase, terminal.Clean(e.Step), e.Attempt, e.Status, e.Turns, e.Usage.Tokens(), took)
 	}
 	_ = w.Flush()
 	for _, f := range d.Findings {
 		if !f.Resolved {
-			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, clean(f.Location), clean(f.Message))
+			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, terminal.Clean(f.Location), terminal.Clean(f.Message))
 		}
 	}
 	for _, h := range d.SelfHealEvents {
-		fmt.Fprintf(a.out, "heal %d  %s  %s %s  %s: %s\n", h.Number, h.ErrorType, h.Phase, clean(h.Step), h.HealAction, h.Status)
+		fmt.Fprintf(a.out, "heal %d  %s  %s %s  %s: %s\n", h.Number, h.ErrorType, h.Phase, terminal.Clean(h.Step), h.HealAction, h.Status)
 	}
 	for _, i := range d.Interventions {
 		if i.Status == "open" {
-			fmt.Fprintf(a.out, "waits for a person: %s\n  to do: %s (rgpt run interventions %d)\n", clean(i.Reason), clean(i.ActionRequired), d.ID)
+			fmt.Fprintf(a.out, "waits for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
 		}
 	}
 	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
@@ -210,7 +210,7 @@ func newRunExport(a *app) *cobra.Command {
 			if err := oneOf("format", format, []string{formatMarkdown, formatJSON}); err != nil {
 				return err
 			}
-			return a.withRun(cmd.Context(), args[0], 0, func(_ house, d views.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], 0, func(_ backend.Backend, d views.RunDetails) error {
 				text := []byte(report.Markdown(d, ""))
 				if format == formatJSON {
 					var err error
@@ -243,7 +243,7 @@ func newRunArtifacts(a *app) *cobra.Command {
   rgpt run artifacts 42 --get report.md
   rgpt run artifacts 42 --folder out`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], needArtifacts, func(h house, d views.RunDetails) error {
+			return a.withRun(cmd.Context(), args[0], backend.NeedArtifacts, func(h backend.Backend, d views.RunDetails) error {
 				switch {
 				case get != "":
 					return a.getArtifact(cmd.Context(), h, d, get, folder)
@@ -268,12 +268,12 @@ func (a *app) printArtifacts(d views.RunDetails) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tTYPE\tBYTES\tDIGEST")
 	for _, f := range d.Artifacts {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.19s\n", clean(f.Name), f.Type, f.Size, f.Digest)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.19s\n", terminal.Clean(f.Name), f.Type, f.Size, f.Digest)
 	}
 	_ = w.Flush()
 }
 
-func (a *app) getArtifact(ctx context.Context, h house, d views.RunDetails, name, folder string) error {
+func (a *app) getArtifact(ctx context.Context, h backend.Backend, d views.RunDetails, name, folder string) error {
 	for _, f := range d.Artifacts {
 		if f.Name != name {
 			continue
@@ -303,7 +303,7 @@ type written struct {
 // getArtifacts writes files below a folder. Names came from repositories, so
 // the folder is a border that none of them crosses. One that cannot be written
 // keeps none of the others back.
-func (a *app) getArtifacts(ctx context.Context, h house, d views.RunDetails, folder string) error {
+func (a *app) getArtifacts(ctx context.Context, h backend.Backend, d views.RunDetails, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usageError{fmt.Errorf("cannot make the folder %s: %w", folder, err)}
 	}
@@ -336,10 +336,10 @@ func (a *app) printWritten(files []written) {
 	}
 	for _, f := range files {
 		if f.Error != "" {
-			fmt.Fprintf(a.errs, "rgpt: %s was not written: %s\n", clean(f.Name), clean(f.Error))
+			fmt.Fprintf(a.errs, "rgpt: %s was not written: %s\n", terminal.Clean(f.Name), terminal.Clean(f.Error))
 			continue
 		}
-		fmt.Fprintln(a.out, clean(f.File))
+		fmt.Fprintln(a.out, terminal.Clean(f.File))
 	}
 }
 
@@ -357,7 +357,7 @@ func checkName(name string) error {
 	return nil
 }
 
-func writeArtifact(ctx context.Context, h house, root *os.Root, f contract.Artifact) error {
+func writeArtifact(ctx context.Context, h backend.Backend, root *os.Root, f contract.Artifact) error {
 	if err := checkName(f.Name); err != nil {
 		return err
 	}
@@ -379,3 +379,49 @@ func writeArtifact(ctx context.Context, h house, root *os.Root, f contract.Artif
 	}
 	return w.Close()
 }
+
+func newRunTiming(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "timing RUN", Short: "Tell where a run's time went: model, tools, tests, git, queue, orchestration", Args: oneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			h, err := a.open(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			t, err := h.Timing(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			a.noteTiming(t)
+			if a.json {
+				a.printJSON(t.Timing)
+				return nil
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "WHERE\tCALLS\tBUSY\tOF THE WALL TIME\t")
+			for _, part := range t.Parts {
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.0f %%\n", part.Name, part.Count, ms(part.BusyMS), ms(part.WallMS), 100*float64(part.WallMS)/float64(max(t.WallMS, 1)))
+			}
+			fmt.Fprintf(w, "wall\t\t\t%s\t\n", ms(t.WallMS))
+			fmt.Fprintf(w, "critical path of agents\t\t\t%s\tratio %.2f\n", ms(t.CriticalMS), t.Ratio)
+			return w.Flush()
+		},
+	}
+}
+
+// noteTiming says what is not known of a run's timing.
+func (a *app) noteTiming(t control.Timing) {
+	switch {
+	case t.Note != "" && t.Unknown != nil:
+		fmt.Fprintf(a.errs, "Note: %s: %s\n", t.Note, terminal.CleanLines(fault.Of(t.Unknown).Message))
+	case t.Note != "":
+		fmt.Fprintln(a.errs, "Note:", terminal.Clean(t.Note))
+	}
+}
+
+func ms(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

@@ -36,13 +36,13 @@ func shortListing(files []string, most int) string {
 	slices.SortStableFunc(byDepth, func(x, y string) int { return cmp.Compare(strings.Count(x, "/"), strings.Count(y, "/")) })
 	size, n := 0, 0
 	for ; n < len(byDepth); n++ {
-		if size += len(shownPath(byDepth[n])) + 1; size > most {
+		if size += len(prompt.ShownPath(byDepth[n])) + 1; size > most {
 			break
 		}
 	}
 	kept := byDepth[:n]
 	slices.Sort(kept)
-	text := listing(kept)
+	text := prompt.FileList(kept)
 	if left := len(files) - n; left > 0 {
 		text += fmt.Sprintf("\n… and %d more", left)
 	}
@@ -56,7 +56,7 @@ func lengthOf(p prompt.Prompt) int { return len(p.System) + len(p.Task) }
 // whole request takes no more than that share of the full one, as long as goal
 // and lessons leave room for it.
 func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.Prompt, error) {
-	task.Files = listing(files)
+	task.Files = prompt.FileList(files)
 	if halved == 0 {
 		return prompt.Planner(task)
 	}
@@ -81,7 +81,7 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 		task.Files = shortListing(files, budget*len(task.Files)/size)
 		task.Excerpts = slices.Clone(task.Excerpts)
 		for i, e := range task.Excerpts {
-			task.Excerpts[i].Text = beginning(e.Text, budget*len(e.Text)/size)
+			task.Excerpts[i].Text = prompt.Beginning(e.Text, budget*len(e.Text)/size)
 		}
 	}
 	return prompt.Planner(task)
@@ -91,7 +91,7 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 // more than half of the conversation that it follows, or that share of the full
 // prompt where it follows none, as long as goal, step and lessons leave room.
 func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask, files []string, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
-	task.Files = listing(files)
+	task.Files = prompt.FileList(files)
 	if in.Lessons.Compact == 0 {
 		return prompt.Builder(task)
 	}

@@ -9,16 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
-// again returns the commands by which a run goes on after a failure, or is done
-// again.
-func again(a *app) []*cobra.Command {
+// resuming returns the commands by which a run goes on after a failure, or is
+// repeated.
+func resuming(a *app) []*cobra.Command {
 	return []*cobra.Command{newRunResume(a), newRunReplay(a), newRunHeal(a), newRunInterventions(a)}
 }
 
@@ -30,9 +32,9 @@ func newRunResume(a *app) *cobra.Command {
 		Long: `Lets a paused run go on. A failed or stopped run goes on from the phase in which it
 ended: what was finished is kept and not paid for again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
+			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				went, err := h.Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: reason})
-				return a.reportAgain(cmd.Context(), h, went, err, run, wait)
+				return a.reportResumed(cmd.Context(), h, went, err, run, wait)
 			})
 		},
 	}
@@ -42,21 +44,18 @@ ended: what was finished is kept and not paid for again.`,
 }
 
 // withTemporal calls f with a run and what commands need to steer it.
-func (a *app) withTemporal(ctx context.Context, arg string, f func(house, store.Run) error) error {
+func (a *app) withTemporal(ctx context.Context, arg string, f func(backend.Backend, store.Run) error) error {
 	id, err := runID(arg)
 	if err != nil {
 		return err
 	}
-	h, err := a.open(ctx, needTemporal)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	run, err := h.Run(ctx, id)
-	if err != nil {
-		return err
-	}
-	return f(h, run)
+	return a.with(ctx, backend.NeedTemporal, func(h backend.Backend) error {
+		run, err := h.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		return f(h, run)
+	})
 }
 
 func newRunReplay(a *app) *cobra.Command {
@@ -85,7 +84,7 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 			if err := model.check(); err != nil {
 				return err
 			}
-			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
+			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
 				result, err := h.Replay(cmd.Context(), o, model.model, model.warmth())
 				if err != nil {
@@ -103,8 +102,8 @@ are not repeated; earlier executions and artifacts stay, numbered by attempt.`,
 	return cmd
 }
 
-// reportAgain says how a run went on.
-func (a *app) reportAgain(ctx context.Context, h house, went control.Again, err error, run store.Run, wait bool) error {
+// reportResumed says how a run went on.
+func (a *app) reportResumed(ctx context.Context, h backend.Backend, went control.Again, err error, run store.Run, wait bool) error {
 	switch {
 	case err != nil:
 		return err
@@ -116,7 +115,7 @@ func (a *app) reportAgain(ctx context.Context, h house, went control.Again, err 
 }
 
 // reportReplay says that a run is done again, or follows it.
-func (a *app) reportReplay(ctx context.Context, h house, result rerun.Result, run store.Run, wait bool) error {
+func (a *app) reportReplay(ctx context.Context, h backend.Backend, result rerun.Result, run store.Run, wait bool) error {
 	switch {
 	case wait && !result.Begun:
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable,
@@ -151,10 +150,10 @@ those of its class anew. A run that has failed goes on from where it failed.`,
 			if action != "" && !c.Action.Valid() {
 				return usageError{fmt.Errorf("--action %q: choose one of %v", action, contract.HealActions())}
 			}
-			return a.withTemporal(cmd.Context(), args[0], func(h house, run store.Run) error {
+			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				c.By = caller()
 				went, err := h.Heal(cmd.Context(), run.ID, c)
-				return a.reportAgain(cmd.Context(), h, went, err, run, false)
+				return a.reportResumed(cmd.Context(), h, went, err, run, false)
 			})
 		},
 	}
@@ -167,23 +166,20 @@ func newRunInterventions(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "interventions [RUN]", Short: "List what waits for a person, or all that a run ever asked", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var list []views.Intervention
 			if len(args) == 1 {
-				return a.withRun(cmd.Context(), args[0], 0, func(_ house, d views.RunDetails) error {
+				return a.withRun(cmd.Context(), args[0], 0, func(_ backend.Backend, d views.RunDetails) error {
 					a.printInterventions(d.Interventions)
 					return nil
 				})
 			}
-			h, err := a.open(cmd.Context(), 0)
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			if list, err = h.OpenInterventions(cmd.Context(), shownInterventions); err != nil {
-				return err
-			}
-			a.printInterventions(list)
-			return nil
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
+				list, err := h.OpenInterventions(cmd.Context(), shownInterventions)
+				if err != nil {
+					return err
+				}
+				a.printInterventions(list)
+				return nil
+			})
 		},
 	}
 }
@@ -205,9 +201,9 @@ func (a *app) printInterventions(list []views.Intervention) {
 		case i.Status == "open" && i.Deadline != nil:
 			fmt.Fprintf(a.out, " until %s", i.Deadline.Local().Format(time.DateTime))
 		case i.ResolvedBy != "":
-			fmt.Fprintf(a.out, " by %s (%s)", clean(i.ResolvedBy), i.Answer)
+			fmt.Fprintf(a.out, " by %s (%s)", terminal.Clean(i.ResolvedBy), i.Answer)
 		}
-		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", clean(i.Reason), clean(i.ActionRequired))
+		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired))
 		if i.Status == "open" {
 			fmt.Fprintln(a.out, "  "+waysOut(i))
 		}

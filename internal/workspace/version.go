@@ -5,62 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// What an environment's set-up needs to know of a work tree, and does to it.
-
-// Untracked lists what the work tree holds beside the workspace's files, from
-// its root, with folders of nothing else named as a whole ("node_modules/"): all
-// of it, and what of it the repository does not ignore.
-func (d *Dir) Untracked(ctx context.Context) (all, unignored []string, err error) {
-	if _, err := d.scrub(); err != nil {
-		return nil, nil, err
-	}
-	if err := d.refreshIndex(ctx); err != nil {
-		return nil, nil, err
-	}
-	list := func(more ...string) ([]string, error) {
-		out, err := d.git(ctx, append([]string{"ls-files", "-z", "--others", "--directory", "--no-empty-directory"}, more...)...)
-		if err != nil {
-			return nil, localFault(err, "the files of a workspace could not be listed")
-		}
-		return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
-	}
-	if all, err = list(); err != nil {
-		return nil, nil, err
-	}
-	unignored, err = list("--exclude-standard")
-	return all, unignored, err
-}
-
-// Ignore lets Save pass over what matches patterns in the form of .gitignore, on
-// top of what the repository ignores, until the directory is closed. Files that
-// the workspace has are saved all the same.
-func (d *Dir) Ignore(patterns []string) error {
-	d.excludes = ""
-	if len(patterns) == 0 {
-		return nil
-	}
-	file := filepath.Join(d.root, "exclude")
-	if err := writeFile(file, strings.Join(patterns, "\n")+"\n"); err != nil {
-		return wrapf(err, "a workspace directory cannot be written")
-	}
-	d.excludes = file
-	return nil
-}
-
-// IgnorePattern is the pattern in the form of .gitignore that stands for one path
-// from the root. A line break, which would begin another pattern, stands for any
-// character; nothing else is matched.
-func IgnorePattern(path string) string {
-	return "/" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", `\	`, "\n", "?", "\r", "?").Replace(path)
-}
 
 // CommitTime is when a base commit was made.
 func (m *Manager) CommitTime(ctx context.Context, repo, base string) (time.Time, error) {

@@ -72,13 +72,13 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 		return contract.CheckResult{}, err
 	}
 	defer a.discard(ctx, in, cache)
-	around, err := a.checkSurroundings(ctx, run, spec, contract.VerifyInput{Execution: in.Execution, Workspace: base, Check: in.Check}, dir.Path(), cache)
+	cenv, err := a.checkCommandEnv(ctx, run, spec, contract.VerifyInput{Execution: in.Execution, Workspace: base, Check: in.Check}, dir.Path(), cache)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	defer around.Close()
+	defer cenv.Close()
 	way := a.checkWayOut(in)
-	proof, err := a.runProof(ctx, in, dir.Path(), tests, a.verifyEnv(spec, cache, around, way), cache, around.ofBase)
+	proof, err := a.runProof(ctx, in, dir.Path(), tests, a.verifyEnv(spec, cache, cenv, way), cache, cenv.ofBase)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newRunWatch(a *app) *cobra.Command {
@@ -45,11 +47,11 @@ func newRunWatch(a *app) *cobra.Command {
 
 // follow shows a run's events as they come, until it has ended, and returns the
 // exit code that its end stands for.
-func (a *app) follow(ctx context.Context, h house, id int64) error {
+func (a *app) follow(ctx context.Context, h backend.Backend, id int64) error {
 	return a.followFrom(ctx, h, id, 0)
 }
 
-func (a *app) followFrom(ctx context.Context, h house, id, after int64) error {
+func (a *app) followFrom(ctx context.Context, h backend.Backend, id, after int64) error {
 	run, err := h.Run(ctx, id)
 	if err != nil {
 		return err
@@ -72,7 +74,7 @@ func (a *app) followFrom(ctx context.Context, h house, id, after int64) error {
 
 // untilEnd waits until a run has ended, and shows its events; a nil show shows
 // none.
-func (a *app) untilEnd(ctx context.Context, h house, id, after int64, show *progress) error {
+func (a *app) untilEnd(ctx context.Context, h backend.Backend, id, after int64, show *progress) error {
 	err := h.Follow(ctx, id, after, func(e contract.Event) error {
 		if show != nil {
 			show.event(e)
@@ -80,7 +82,7 @@ func (a *app) untilEnd(ctx context.Context, h house, id, after int64, show *prog
 				return err
 			}
 		}
-		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !terminal(e) {
+		if e.Type != contract.EventRunFailed && e.Type != contract.PhaseReleaser.CompletedEvent() && !isFinal(e) {
 			return nil
 		}
 		if again, err := a.wentOn(ctx, h, e); again || err != nil {
@@ -123,7 +125,7 @@ func lasting[T any](ctx context.Context, read func() (T, error)) (T, error) {
 
 // wentOn reports whether a run was replayed after an event that says that it
 // has ended.
-func (a *app) wentOn(ctx context.Context, h house, end contract.Event) (bool, error) {
+func (a *app) wentOn(ctx context.Context, h backend.Backend, end contract.Event) (bool, error) {
 	run, err := lasting(ctx, func() (store.Run, error) { return h.Run(ctx, end.RunID) })
 	if err != nil || !run.Status.Terminal() {
 		return true, err
@@ -135,8 +137,8 @@ func (a *app) wentOn(ctx context.Context, h house, end contract.Event) (bool, er
 	}), err
 }
 
-// terminal reports whether an event says that its run has ended.
-func terminal(e contract.Event) bool {
+// isFinal reports whether an event says that its run has ended.
+func isFinal(e contract.Event) bool {
 	if ofDeliberation(e) { // its agents end, and not the run
 		return false
 	}
@@ -147,7 +149,7 @@ func terminal(e contract.Event) bool {
 }
 
 // reportEnd says how a run ended and where its results are.
-func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
+func (a *app) reportEnd(ctx context.Context, h backend.Backend, run store.Run) error {
 	code := contract.Code("")
 	if run.Failure != nil {
 		code = run.Failure.Code
@@ -169,7 +171,7 @@ func (a *app) reportEnd(ctx context.Context, h house, run store.Run) error {
 }
 
 // printResult shows the plan of a run that was to make no more, and how it ended.
-func (a *app) printResult(ctx context.Context, h house, run store.Run) error {
+func (a *app) printResult(ctx context.Context, h backend.Backend, run store.Run) error {
 	if run.Settings.PlanOnly {
 		details, err := lasting(ctx, func() (views.RunDetails, error) { return h.RunDetails(ctx, run.ID) })
 		if err != nil {
@@ -183,20 +185,20 @@ func (a *app) printResult(ctx context.Context, h house, run store.Run) error {
 	return a.printEnd(ctx, h, run)
 }
 
-func (a *app) printEnd(ctx context.Context, h house, run store.Run) error {
+func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) error {
 	took := ""
 	if run.FinishedAt != nil {
 		took = " after " + run.FinishedAt.Sub(run.CreatedAt).Round(100*time.Millisecond).String()
 	}
 	fmt.Fprintf(a.out, "\nRun %d is %s%s.\n", run.ID, run.Status, took)
 	if f := run.Failure; f != nil {
-		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, clean(f.Message))
+		fmt.Fprintf(a.out, "  %s (%s): %s\n", f.Class, f.Code, terminal.Clean(f.Message))
 		if f.Cause != "" && f.Cause != f.Message {
-			fmt.Fprintf(a.out, "  cause: %s\n", clean(f.Cause))
+			fmt.Fprintf(a.out, "  cause: %s\n", terminal.Clean(f.Cause))
 		}
 	}
 	if run.ReleaseBranch != "" && run.ReleaseCommit != "" {
-		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", clean(run.ReleaseBranch), run.ReleaseCommit, clean(run.Repo))
+		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", terminal.Clean(run.ReleaseBranch), run.ReleaseCommit, terminal.Clean(run.Repo))
 	}
 	if until := run.StayingUntil; until != nil {
 		fmt.Fprintf(a.out, "  stays      with its branch until %s; tell it of red checks with rgpt run check %d, end that with rgpt run stop %d\n",
@@ -208,7 +210,7 @@ func (a *app) printEnd(ctx context.Context, h house, run store.Run) error {
 	dashboard, temporal, err := h.Links(ctx, run.ID)
 	for _, link := range [][2]string{{"dashboard", dashboard}, {"Temporal", temporal}} {
 		if link[1] != "" {
-			fmt.Fprintf(a.out, "  %-9s  %s\n", link[0], clean(link[1]))
+			fmt.Fprintf(a.out, "  %-9s  %s\n", link[0], terminal.Clean(link[1]))
 		}
 	}
 	return err
@@ -234,7 +236,7 @@ type progress struct {
 func (a *app) newProgress(run store.Run) *progress {
 	p := &progress{a: a, run: run, live: a.terminal() && !a.json, steps: map[string]string{}}
 	if !a.json {
-		fmt.Fprintf(a.out, "Run %d: %s\n", run.ID, clean(run.GoalTitle))
+		fmt.Fprintf(a.out, "Run %d: %s\n", run.ID, terminal.Clean(run.GoalTitle))
 	}
 	return p
 }
@@ -274,7 +276,7 @@ func (p *progress) event(e contract.Event) {
 }
 
 // planToApprove shows the plan where an event asks for its approval.
-func (p *progress) planToApprove(ctx context.Context, h house, e contract.Event) error {
+func (p *progress) planToApprove(ctx context.Context, h backend.Backend, e contract.Event) error {
 	var payload struct {
 		Kind string `json:"kind"`
 	}
@@ -339,7 +341,7 @@ func (p *progress) draw() {
 	parts := []string{p.now}
 	for _, id := range p.order {
 		mark := map[string]string{"started": "◐", "completed": "✓", "error": "✗"}[p.steps[id]]
-		parts = append(parts, mark+" "+clean(id))
+		parts = append(parts, mark+" "+terminal.Clean(id))
 	}
 	if p.last != "" {
 		parts = append(parts, p.last)
@@ -375,7 +377,7 @@ const outputPage = 500
 
 // tail shows the last line that a set-up or a check of the base commit printed,
 // on a terminal, until close. What cannot be read is not shown.
-func (p *progress) tail(ctx context.Context, h house) {
+func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	if !p.live {
 		return
 	}
@@ -415,7 +417,7 @@ func (p *progress) showLast(pieces []views.Output) {
 	for _, piece := range slices.Backward(pieces) {
 		lines := strings.FieldsFunc(piece.Text, func(r rune) bool { return r == '\n' || r == '\r' })
 		for _, line := range slices.Backward(lines) {
-			if line = strings.TrimSpace(clean(line)); line != "" {
+			if line = strings.TrimSpace(terminal.Clean(line)); line != "" {
 				p.last = line
 				p.clear()
 				p.draw()
@@ -436,7 +438,7 @@ func ofDeliberation(e contract.Event) bool {
 func describe(e contract.Event) string {
 	if ofDeliberation(e) {
 		entry := control.LogOf(e)
-		return strings.TrimSpace(inWords(entry) + " " + clean(entry.Text))
+		return strings.TrimSpace(inWords(entry) + " " + terminal.Clean(entry.Text))
 	}
 	if text, ok := describePreparation(e); ok {
 		return text
@@ -452,7 +454,7 @@ func describe(e contract.Event) string {
 		case float64:
 			return fmt.Sprintf("%g", v)
 		default:
-			return clean(fmt.Sprint(v))
+			return terminal.Clean(fmt.Sprint(v))
 		}
 	}
 	var out []string
@@ -465,7 +467,7 @@ func describe(e contract.Event) string {
 		add(str(key))
 	}
 	if f, ok := m["failure"].(map[string]any); ok {
-		add(clean(fmt.Sprint(f["error_type"], ": ", f["error_message"])))
+		add(terminal.Clean(fmt.Sprint(f["error_type"], ": ", f["error_message"])))
 	}
 	if s, ok := m["summary"].(map[string]any); ok {
 		add(fmt.Sprintf("%v passed, %v failed, %v skipped", s["passed"], s["failed"], s["skipped"]))
@@ -491,7 +493,7 @@ func describePreparation(e contract.Event) (string, bool) {
 		if len(p.Environment.Missing) > 0 {
 			text += "; missing: " + strings.Join(p.Environment.Missing, ", ")
 		}
-		return clean(text), true
+		return terminal.Clean(text), true
 	case contract.EventBaselineStarted:
 		var payload struct {
 			Checks []string `json:"checks"`
@@ -499,7 +501,7 @@ func describePreparation(e contract.Event) (string, bool) {
 		if json.Unmarshal(e.Payload, &payload) != nil {
 			return "", false
 		}
-		return clean(strings.Join(payload.Checks, ", ")), true
+		return terminal.Clean(strings.Join(payload.Checks, ", ")), true
 	case contract.EventBaselineReady:
 		text := baselineLine(*p.Baseline)
 		if len(p.Baseline.Red) > 0 {
@@ -508,7 +510,7 @@ func describePreparation(e contract.Event) (string, bool) {
 		if len(p.Baseline.Unavailable) > 0 {
 			text += "; cannot run: " + strings.Join(p.Baseline.Unavailable, ", ")
 		}
-		return clean(text), true
+		return terminal.Clean(text), true
 	default:
 		return "", false
 	}

@@ -1,0 +1,82 @@
+// Package backend is what the commands of rgpt work with: the parts of an
+// installation (Local), or its HTTP API (apiclient.Client). Both do the same,
+// and their errors have the same classes and codes.
+package backend
+
+import (
+	"context"
+	"io"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/apiclient"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/runs/diff"
+	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/webhook"
+)
+
+// Backend reads and steers runs and pipelines.
+type Backend interface {
+	Close()
+
+	ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error)
+	Run(ctx context.Context, id int64) (store.Run, error)
+	RunDetails(ctx context.Context, id int64) (views.RunDetails, error)
+	Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error)
+	Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error
+	Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error)
+	File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error)
+	Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error)
+	OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error)
+	Timing(ctx context.Context, id int64) (control.Timing, error)
+	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
+	Models(ctx context.Context, check bool) (control.Models, error)
+	Agents(ctx context.Context) (health.Report, error)
+	// Links returns where else a run can be looked at; empty where that is not known.
+	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
+
+	Create(ctx context.Context, c control.Creation) (control.Created, error)
+	Fork(ctx context.Context, o rerun.ForkOrder, model string, temperature *float64) (control.Created, error)
+	Replay(ctx context.Context, o rerun.Order, model string, temperature *float64) (rerun.Result, error)
+	Resume(ctx context.Context, id int64, c contract.Command) (control.Again, error)
+	Heal(ctx context.Context, id int64, c contract.Command) (control.Again, error)
+	Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error)
+	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)
+	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
+	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, c contract.Command) (contract.Ack, error)
+	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
+
+	Webhooks(ctx context.Context) ([]store.Webhook, error)
+	RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Made, error)
+	TestWebhook(ctx context.Context, id int64) (store.Delivery, error)
+	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
+	RemoveWebhook(ctx context.Context, id int64) error
+
+	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
+	Environment(ctx context.Context, digest string) (control.Environment, error)
+	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
+	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
+	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
+	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)
+	RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error)
+	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
+
+	Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error)
+	ListPipelines(ctx context.Context, f store.PipelineFilter) ([]store.Pipeline, error)
+	Pipeline(ctx context.Context, id int64) (store.Pipeline, error)
+	Orchestration(ctx context.Context, id int64, every bool) (control.Orchestration, error)
+	PipelineLogs(ctx context.Context, id, after int64, limit int) ([]control.PipelineLog, error)
+	FollowPipeline(ctx context.Context, id, after int64, fn func(contract.Event) error) error
+	ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error)
+	StopPipeline(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error)
+	SwitchPipelineModel(ctx context.Context, id int64, m contract.Member, model string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error)
+	RevokeMember(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error)
+}
+
+var (
+	_ Backend = Local{}
+	_ Backend = (*apiclient.Client)(nil)
+)

@@ -1,0 +1,56 @@
+// Package terminal makes hostile text fit for a terminal: nothing that it returns
+// moves the cursor, changes colours or hides parts of the text.
+package terminal
+
+import (
+	"strings"
+	"unicode"
+)
+
+// maxRunes is how much of one text is shown on a line.
+const maxRunes = 400
+
+// Clean makes hostile text fit for a terminal: one line of visible characters,
+// not too long. What it takes out could move the cursor, change colours, answer
+// as if it were typed, turn the direction of the text or hide parts of it.
+func Clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t', r == '\u2028', r == '\u2029':
+			return ' '
+		case r == '\u200d': // joins emoji; harmless
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > maxRunes {
+		s = string(r[:maxRunes]) + "…"
+	}
+	return s
+}
+
+// CleanLines is Clean for a text of several lines, which it keeps.
+func CleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = CleanLine(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// CleanLine is Clean for a line of any length.
+func CleanLine(s string) string {
+	var b strings.Builder
+	for r := []rune(s); len(r) > 0; {
+		n := min(len(r), maxRunes)
+		b.WriteString(Clean(string(r[:n])))
+		r = r[n:]
+	}
+	return b.String()
+}
+
+// OneLine is Clean with each run of white space made one space, so that a model's
+// text does not look like output of a program.
+func OneLine(text string) string { return strings.Join(strings.Fields(Clean(text)), " ") }
