@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
@@ -204,12 +203,25 @@ func TestMakeTargetsInDocumentsExist(t *testing.T) {
 	require.Empty(t, problems)
 }
 
+// settings returns the keys of all settings: those of the reference, which a test of
+// the configuration holds to the code.
+func settings(t *testing.T) (keys []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/CONFIGURATION.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][^`]+)` ").FindAllStringSubmatch(string(text), -1) {
+		keys = append(keys, m[1])
+	}
+	require.Greater(t, len(keys), 100)
+	return keys
+}
+
 func TestSettingsInDocumentsExist(t *testing.T) {
 	t.Parallel()
 	var keys, sections []string
-	for _, k := range config.Schema() {
-		keys = append(keys, k.Key)
-		section, _, _ := strings.Cut(k.Key, ".")
+	for _, key := range settings(t) {
+		keys = append(keys, key)
+		section, _, _ := strings.Cut(key, ".")
 		sections = append(sections, section)
 	}
 	slices.Sort(sections)
@@ -254,8 +266,8 @@ func TestVariablesInDocumentsAreRead(t *testing.T) {
 			code.Write(text)
 		}
 	}
-	for _, k := range config.Schema() {
-		code.WriteString("\nRGPT_" + strings.ToUpper(strings.ReplaceAll(k.Key, ".", "_")) + "\n")
+	for _, key := range settings(t) {
+		code.WriteString("\nRGPT_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) + "\n")
 	}
 	all := code.String()
 	eachSpan(t, `^(RGPT(?:_[A-Z]+)+)(?:=.*)?$`, func(m []string) string {

@@ -129,7 +129,9 @@ func (w *world) stayFlooded(t *testing.T) {
 	w.AwaitRun(t, w.Store(t), run.ID, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 
 	w.OK(t, "run", "replay", arg(run.ID), "--phase", "tester")
-	w.AwaitRun(t, w.Store(t), run.ID, "released again", longest, func(r store.Run) bool { return r.Status == contract.StatusDone && r.StayingUntil != nil && r.ReleaseCommit == run.ReleaseCommit })
+	w.AwaitRun(t, w.Store(t), run.ID, "released again", longest, func(r store.Run) bool {
+		return r.Status == contract.StatusDone && r.StayingUntil != nil && r.ReleaseCommit == run.ReleaseCommit
+	})
 	w.OK(t, "run", "stop", arg(run.ID))
 	w.AwaitRun(t, w.Store(t), run.ID, "alone again", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 }
