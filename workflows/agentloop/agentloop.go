@@ -14,11 +14,11 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// Workflow is one agent loop: the model thinks, calls tools, sees the results,
-// until it says that it is done or its budget ends. Each model call and each
-// tool call is an activity of its own; the conversation itself stays in the
-// database, so that the history holds keys and decisions only. A step that
-// could not be done is a result with a failure, not an error.
+// Workflow is one agent loop: the model thinks, calls tools and sees the results, until
+// it says that it is done or its budget ends. Each model call and each tool call is a
+// separate activity. The conversation stays in the database, so the history holds only
+// keys and decisions. A step that could not be done is a result with a failure, not an
+// error.
 func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
 	l := newLoop(ctx, in)
 	if err := l.listen(ctx); err != nil {
@@ -43,19 +43,18 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 	}
 }
 
-// loop is the state of a loop. What it must carry over a continue-as-new
-// stands in LoopState.
+// loop is the state of a loop. What it carries over a continue-as-new is in LoopState.
 type loop struct {
 	contract.LoopState
 	in       contract.StepInput
 	affinity *flow.Affinity // where its work is done
 	log      log.Logger
 	rows     *flow.Recorder
-	signals  workflow.ReceiveChannel // what the run tells
+	signals  workflow.ReceiveChannel // orders from the run
 	opened   bool
-	lost     string // the worker that was chosen and did not take work
+	lost     string // the chosen worker, if it did not take work
 
-	conflict *contract.Conflict // of what the step starts from
+	conflict *contract.Conflict // between the changes that the step starts from
 }
 
 func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
@@ -78,11 +77,12 @@ func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
 	return l
 }
 
-// workerLost says that the step's work goes on wherever there is a worker.
+// workerLost records that the chosen worker is lost: any worker may continue the step.
 func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	l.lost = worker
 	l.log.Warn("The worker chosen for a step did not take its work; any other may", "worker", worker)
-	// While a step is opened its first record is under way, and waits for this work.
+	// While a step is being opened, its first record is in progress and waits for this
+	// work.
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := l.rows.Write(ctx, flow.WorkerLostRecord(flow.WorkKey(l.in.Phase, l.in.Step), worker, l.affinity.Queue)); err != nil {
 			l.log.Error("Could not record that a worker was lost", "worker", worker, "error", err)
@@ -90,8 +90,8 @@ func (l *loop) workerLost(ctx workflow.Context, worker string) {
 	})
 }
 
-// listen takes what the run tells its steps, and answers where the conversation
-// lies.
+// listen receives the orders that the run sends its steps, and answers where the
+// conversation is stored.
 func (l *loop) listen(ctx workflow.Context) error {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
@@ -111,16 +111,16 @@ func (l *loop) listen(ctx workflow.Context) error {
 	})
 }
 
-// apply takes orders over, unless newer ones have overtaken them.
+// apply takes orders over, unless it already has newer ones.
 func (l *loop) apply(o contract.Orders) {
 	if o.Seq > l.Orders {
 		l.Orders, l.Paused, l.Model = o.Seq, o.Paused, o.Model
 	}
 }
 
-// open begins the execution, brings together what the step starts from, and
-// opens the conversation: one hop, where the repository is on this host and
-// little has to be merged.
+// open begins the execution, merges what the step starts from, and opens the
+// conversation. This is one hop if the repository is on this host and there is little
+// to merge.
 func (l *loop) open(ctx workflow.Context) *contract.Failure {
 	begin := contract.Record{
 		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
@@ -156,8 +156,8 @@ func (l *loop) open(ctx workflow.Context) *contract.Failure {
 	return nil
 }
 
-// turn is one model call and the tool calls that it asks for. It reports
-// whether there is more to do.
+// turn makes one model call and the tool calls that it asks for. It reports whether
+// there is more to do.
 func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	if failure := l.unpaused(ctx); failure != nil {
 		return false, failure
@@ -193,8 +193,8 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	return !think.Finish, nil
 }
 
-// unpaused waits while the run is paused. Time that a person made it wait is
-// not the step's.
+// unpaused waits while the run is paused. The wait does not count against the step's
+// time.
 func (l *loop) unpaused(ctx workflow.Context) *contract.Failure {
 	asked := workflow.Now(ctx)
 	err := workflow.Await(ctx, func() bool { return !l.Paused })
@@ -202,8 +202,8 @@ func (l *loop) unpaused(ctx workflow.Context) *contract.Failure {
 	return fault.Of(err)
 }
 
-// validate is what strict mode adds to a step: its change must build, or
-// whatever else the project's first stage of verification is, before it counts.
+// validate is the extra check of a step in strict mode: its change counts only if it
+// passes the project's first stage of verification, usually the build.
 func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 	if !l.in.Lessons.Strict || l.Workspace.Tree == l.From.Tree {
 		return nil
@@ -235,7 +235,8 @@ func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 	return nil
 }
 
-// budgetLeft returns what the step may still use up, after spent found nothing used up.
+// budgetLeft returns what the step may still use. Call it only if budgetSpent found
+// nothing used up.
 func (l *loop) budgetLeft() *contract.StepLeft {
 	b := l.in.Settings.Budget
 	var left contract.StepLeft
@@ -251,7 +252,7 @@ func (l *loop) budgetLeft() *contract.StepLeft {
 	return &left
 }
 
-// budgetSpent says which budget of the step is used up, if any.
+// budgetSpent returns the failure for the budget that the step has used up, if any.
 func (l *loop) budgetSpent(ctx workflow.Context) *contract.Failure {
 	b := l.in.Settings.Budget
 	over := func(what, key string, used, most any) *contract.Failure {
@@ -272,8 +273,8 @@ func (l *loop) budgetSpent(ctx workflow.Context) *contract.Failure {
 	return nil
 }
 
-// callTools carries out the tool calls of a turn in their order. Neighbours
-// that only read run side by side.
+// callTools carries out the tool calls of a turn in order. Adjacent calls that only
+// read run in parallel.
 func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	for len(calls) > 0 {
 		if l.Paused {
@@ -293,7 +294,7 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 	return nil
 }
 
-// maxParallelReads is how many tool calls that only read run at the same time.
+// maxParallelReads is how many read-only tool calls run at the same time.
 const maxParallelReads = 8
 
 func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
@@ -313,8 +314,8 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 	return nil
 }
 
-// callTool carries out one tool call: short ones beside the loop, long ones,
-// and those whose repository is not on this host yet, as ordinary activities.
+// callTool carries out one tool call. Short ones are local activities; long ones, and
+// those whose repository is not on this host yet, are ordinary activities.
 func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflow.Future {
 	args := contract.ToolInput{
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
@@ -340,7 +341,7 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflo
 	return result
 }
 
-// recordOutcome takes over what a tool call did and breaks loops and bad conduct.
+// recordOutcome records what a tool call did, and stops loops and misconduct.
 func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
 	l.Workspace = out.Workspace
 	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
@@ -365,7 +366,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 	return nil
 }
 
-// finish closes the execution and says what the step did.
+// finish closes the execution and returns the step's result.
 func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
 	result := contract.StepResult{
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
@@ -383,7 +384,7 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 		"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "usage": l.Usage,
 	}}
 	if failure == nil {
-		// A replay that keeps this step takes its change over from here.
+		// A replay that keeps this step reads its change from here.
 		output, err := json.Marshal(contract.StepOutput{Change: result.Change, Credit: result.Credit})
 		if err != nil {
 			return result, err
@@ -398,13 +399,14 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 			"step": l.in.Step, "attempt": l.Execution.Attempt, "turns": l.Turn, "failure": failure,
 		}}
 	}
-	// The event is of that end: told once, also where a task that died told another one.
+	// The events belong to this end: they are written once, even if a workflow task that
+	// was lost had written another end.
 	return result, l.rows.Write(last, contract.Record{End: end, EndEvents: 1, Events: []contract.EventDraft{event}})
 }
 
-// continueAsNew starts the loop's next history with the state that counts. The
-// conversation and the workspace lie elsewhere already. What the run told and
-// nobody has read yet would be lost with this history, so it is read first.
+// continueAsNew starts the loop's next history with the state that it needs. The
+// conversation and the workspace are stored elsewhere already. Unread orders from the
+// run would be lost with this history, so it reads them first.
 func (l *loop) continueAsNew(ctx workflow.Context) error {
 	for {
 		var o contract.Orders

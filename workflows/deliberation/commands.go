@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// handle registers the query, the commands of people and services, and listens to
+// handle registers the query and the commands of people and services, and listens to
 // the members.
 func (d *deliberation) handle(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, contract.QueryBlackboard, func() (contract.DeliberationView, error) { return d.View(), nil }); err != nil {
@@ -54,7 +54,7 @@ func (d *deliberation) handle(ctx workflow.Context) error {
 	return nil
 }
 
-// command is a command that changes the state and says in words what happened.
+// command is a command that changes the state and reports in words what happened.
 func (d *deliberation) command(name string, check func(contract.PipelineCommand) error, apply func(workflow.Context, contract.PipelineCommand) string) flow.Command[contract.PipelineCommand, contract.PipelineAck] {
 	return flow.Command[contract.PipelineCommand, contract.PipelineAck]{
 		Name: name, Check: check,
@@ -66,7 +66,7 @@ func (d *deliberation) command(name string, check func(contract.PipelineCommand)
 	}
 }
 
-// refuse records why a signal had no effect, as long as the pipeline is not over.
+// refuse records why a signal had no effect, unless the pipeline is over.
 func (d *deliberation) refuse(_ workflow.Context, name string, args contract.PipelineCommand, err error) {
 	why := fault.Of(err)
 	d.log.Warn("Refused a signal", "signal", name, "reason", why.Message)
@@ -78,7 +78,7 @@ func (d *deliberation) refuse(_ workflow.Context, name string, args contract.Pip
 	}, 1)
 }
 
-// accepts says why no command of a name can be accepted now.
+// accepts returns why a command cannot be accepted now, whatever it asks for.
 func (d *deliberation) accepts(name string, args contract.PipelineCommand) error {
 	if len(args.Reason) > flow.MaxReason || len(args.Context) > flow.MaxReason || len(args.By) > flow.MaxReason || len(args.ID) > flow.MaxReason {
 		return flow.Rejected("a text of %s is longer than the %d bytes allowed", name, flow.MaxReason)
@@ -90,7 +90,7 @@ func (d *deliberation) accepts(name string, args contract.PipelineCommand) error
 	return nil
 }
 
-// recovering reports whether the pipeline's recovery is under way, or about to be.
+// recovering reports whether the pipeline's recovery is running or about to start.
 func (d *deliberation) recovering() bool { return d.announced && d.stop == nil }
 
 // recoveryNote names the recovery, if there is one.
@@ -101,7 +101,7 @@ func (d *deliberation) recoveryNote() string {
 	return fmt.Sprintf(" and is recovered by pipeline %d", d.Ending.RecoveredBy)
 }
 
-// checkModels says why members cannot use models.
+// checkModels returns why members cannot use the models of a command.
 func (d *deliberation) checkModels(c contract.PipelineCommand) error {
 	for _, agent := range workflow.DeterministicKeys(c.Models) {
 		if !slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent }) {
@@ -121,15 +121,15 @@ func (d *deliberation) checkSwitchModel(c contract.PipelineCommand) error {
 	return d.checkModels(c)
 }
 
-// applySwitchModel lets members use other models from their next turn on, and those
-// of a recovery that is under way.
+// applySwitchModel switches members to other models from their next turn on, including
+// the members of a recovery that is running.
 func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.PipelineCommand) string {
 	if c.Order != 0 && c.Order <= d.ordered {
 		return "a newer switch came before"
 	}
 	d.ordered = max(d.ordered, c.Order)
 	d.SwitchModels(c.Models)
-	if d.Ending.Finished { // what it used stays in its row
+	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx)
 		return "its recovery uses them from the next turns on"
 	}
@@ -137,14 +137,13 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	return "they are used from the next turns on"
 }
 
-// switchRecoveryModels tells the recovery that is under way which models its members are to
-// use.
+// switchRecoveryModels sends the running recovery the models that its members must use.
 func (d *deliberation) switchRecoveryModels(ctx workflow.Context) {
 	SwitchModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, Models: d.Settings.Models})
 }
 
-// SwitchModels tells a deliberation that was started, if there is one, which models
-// its members are to use. One that has just ended needs none any more.
+// SwitchModels sends a deliberation that was started, if there is one, the models that
+// its members must use. One that has just ended no longer needs them.
 func SwitchModels(ctx workflow.Context, child workflow.ChildWorkflowFuture, c contract.PipelineCommand) {
 	if child == nil || child.IsReady() {
 		return
@@ -169,9 +168,9 @@ func (d *deliberation) checkContinue(c contract.PipelineCommand) error {
 	return nil
 }
 
-// applyContinue lets the pipeline go on to its exchange. Said before its report
-// is there it counts when that is; where the exchange is under way it changes
-// nothing.
+// applyContinue lets the pipeline continue to its exchange. A command that comes before
+// the report takes effect when the report is ready; one that comes during the exchange
+// changes nothing.
 func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineCommand) string {
 	if d.Status == contract.PipelineOrchestrating {
 		if c.Mode != "" || c.Timeout > 0 || len(c.Models) > 0 {
@@ -194,7 +193,7 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 	return "goes on"
 }
 
-// whoAndWhy says who gave a command, and why.
+// whoAndWhy returns who gave a command, and why.
 func whoAndWhy(c contract.PipelineCommand) string {
 	by := c.By
 	if by == "" {
@@ -250,7 +249,7 @@ func (d *deliberation) checkError(c contract.PipelineCommand) error {
 	return nil
 }
 
-// applyError counts an error that somebody else saw against a member.
+// applyError counts against a member an error that somebody else reported.
 func (d *deliberation) applyError(_ workflow.Context, c contract.PipelineCommand) string {
 	e := *c.Error
 	e.ID, e.Message = fault.Clip(c.ID, state.KeyLength), fault.Clip(e.Message, contract.TextHead)
@@ -272,14 +271,14 @@ func (d *deliberation) checkContext(c contract.PipelineCommand) error {
 	return nil
 }
 
-// applyContext keeps a note for the failure context, if there will be one.
+// applyContext keeps a note for the failure context, if there is one later.
 func (d *deliberation) applyContext(_ workflow.Context, c contract.PipelineCommand) string {
 	d.Ending.Notes = append(d.Ending.Notes, fault.Clip(c.Context, contract.TextHead))
 	return "kept for the failure context"
 }
 
-// newToken makes what a member shows to be itself. It is of chance: who knows one
-// token must not know another's.
+// newToken returns the token by which a member proves its identity. It is random:
+// knowing one token must not reveal another.
 func newToken(ctx workflow.Context) string {
 	var token string
 	//workflowcheck:ignore

@@ -11,9 +11,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// deliver waits until a signal between a deliberation and a member has arrived.
-// Where Temporal takes no more signals for the other one, because somebody has
-// flooded it, it goes on its way as an update.
+// deliver waits until a signal between a deliberation and a member has arrived. If
+// Temporal takes no more signals for the receiver because somebody has flooded it,
+// deliver sends an update instead.
 func deliver(ctx workflow.Context, signal workflow.Future, in contract.DeliverInput) error {
 	err := signal.Get(ctx, nil)
 	if err == nil || ctx.Err() != nil || hasEnded(err) {
@@ -22,14 +22,13 @@ func deliver(ctx workflow.Context, signal workflow.Future, in contract.DeliverIn
 	return workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityDeliver, in).Get(ctx, nil)
 }
 
-// hasEnded reports whether something could not be delivered because the workflow that
-// it was for has ended.
+// hasEnded reports whether a delivery failed because the receiving workflow has ended.
 func hasEnded(err error) bool {
 	var gone *temporal.UnknownExternalWorkflowExecutionError
 	return errors.As(err, &gone) || fault.Of(err).Code == contract.CodeCancelled
 }
 
-// validateMoves says why moves cannot be a member's. It changes nothing.
+// validateMoves returns why moves cannot come from a member. It changes nothing.
 func (d *deliberation) validateMoves(_ workflow.Context, m contract.Moves) error {
 	if s := d.ByToken(m.Token); s == nil || s.Member != m.Member {
 		return flow.Rejected("these moves are of no member of pipeline %d", d.Input.PipelineID)
@@ -37,7 +36,7 @@ func (d *deliberation) validateMoves(_ workflow.Context, m contract.Moves) error
 	return nil
 }
 
-// acceptMoveUpdates lets moves come as an update, too.
+// acceptMoveUpdates accepts moves that come as updates too.
 func (d *deliberation) acceptMoveUpdates(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.SignalMoves, func(ctx workflow.Context, m contract.Moves) error {
 		d.Receive(m, workflow.Now(ctx))
@@ -46,10 +45,10 @@ func (d *deliberation) acceptMoveUpdates(ctx workflow.Context) error {
 	}, workflow.UpdateHandlerOptions{Validator: d.validateMoves})
 }
 
-// turnBuffer is how many turns wait to be read. A deliberation gives one at a time.
+// turnBuffer is how many turns can wait to be read. A deliberation gives one at a time.
 const turnBuffer = 4
 
-// acceptTurnUpdates lets turns come as an update, too.
+// acceptTurnUpdates accepts turns that come as updates too.
 func (m *member) acceptTurnUpdates(ctx workflow.Context) error {
 	m.delivered = workflow.NewBufferedChannel(ctx, turnBuffer)
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.SignalTurn, func(_ workflow.Context, t contract.Turn) error {
@@ -65,5 +64,5 @@ func (m *member) acceptTurnUpdates(ctx workflow.Context) error {
 	}})
 }
 
-// isOwn reports whether a turn is from the member's deliberation.
+// isOwn reports whether a turn comes from the member's deliberation.
 func (m *member) isOwn(t contract.Turn) bool { return t.Token == m.in.Token }

@@ -9,11 +9,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// Member is ALPHA, BETA or GAMMA: it waits for its turn, lets its model think
-// about what happened since its last one, and tells its deliberation what the
-// model does. Each turn is one model call. It ends when it is cancelled, or when a
-// call fails for good; a member that failed is a result with a failure, not an
-// error.
+// Member is the workflow of ALPHA, BETA or GAMMA: it waits for its turn, lets its model
+// think about what happened since its last one, and sends the model's moves to its
+// deliberation. Each turn is one model call. It ends when it is cancelled or when a
+// call fails for good; a member that failed is a result with a failure, not an error.
 func Member(ctx workflow.Context, in contract.MemberInput) (contract.MemberResult, error) {
 	m := &member{in: in, rows: flow.NewRecorder(ctx, in.RunID), log: log.With(workflow.GetLogger(ctx), "pipeline", in.PipelineID, "member", in.Member), model: in.Model}
 	failure := fault.Of(m.acceptTurnUpdates(ctx))
@@ -63,8 +62,8 @@ func (m *member) open(ctx workflow.Context) *contract.Failure {
 	}).Get(last, nil))
 }
 
-// next waits for the member's next turn. One that it has taken is dropped, and one
-// that is not its deliberation's.
+// next waits for the member's next turn. It drops turns that were already taken, and
+// turns that do not come from its deliberation.
 func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 	turns := workflow.GetSignalChannel(ctx, contract.SignalTurn)
 	var turn contract.Turn
@@ -86,9 +85,9 @@ func (m *member) next(ctx workflow.Context) (contract.Turn, *contract.Failure) {
 	return turn, nil
 }
 
-// takeTurn is one model call, and word of what came of it. The activity tells the
-// deliberation itself, which saves the other members a wait for this workflow;
-// where it could not, this workflow does. Told twice, a turn counts once.
+// takeTurn makes one model call and delivers the result. The activity signals the
+// deliberation itself, which spares the other members the wait for this workflow; if
+// the activity cannot, this workflow does. A turn that is delivered twice counts once.
 func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Failure {
 	if turn.Model != nil {
 		m.model = *turn.Model
@@ -120,8 +119,8 @@ func (m *member) takeTurn(ctx workflow.Context, turn contract.Turn) *contract.Fa
 	return fault.Of(deliver(ctx, sent, contract.DeliverInput{WorkflowID: brief.Parent, Moves: &moves}))
 }
 
-// finish closes the execution. One that was cancelled between its turns has done
-// what it was there for.
+// finish closes the execution. A member that was cancelled between its turns has
+// completed its work.
 func (m *member) finish(ctx workflow.Context, failure *contract.Failure) (contract.MemberResult, error) {
 	end := &contract.ExecutionEnd{ExecutionID: m.execution.ID, Status: contract.ExecutionFailed, Failure: failure}
 	if ctx.Err() != nil {
@@ -142,7 +141,7 @@ func (m *member) finish(ctx workflow.Context, failure *contract.Failure) (contra
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	ended, err := m.rows.WriteLatest(last, func() contract.Record { return contract.Record{End: end} })
-	if ended.Usage.Calls >= result.Usage.Calls { // a call whose answer came too late is paid, too
+	if ended.Usage.Calls >= result.Usage.Calls { // a call is paid for even if its answer came too late
 		result.Usage = ended.Usage
 	}
 	return result, err

@@ -8,10 +8,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// recordWriter write what happens in a deliberation into the database: one record
-// after the other, in the order in which it happened. What gathers while one is
-// under way goes into the next. They go on trying while the database is away:
-// nobody waits for them but the deliberation's end.
+// recordWriter writes what happens in a deliberation to the database: one record after
+// the other, in the order in which it happened. What collects while one is being
+// written goes into the next. It retries while the database is down: nothing waits for
+// it except the deliberation's end.
 type recordWriter struct {
 	state   *state.State
 	seq     int64
@@ -43,7 +43,7 @@ func (m *recordWriter) write(ctx workflow.Context) {
 	}
 }
 
-// flush waits until all is written. It fails if something never could be.
+// flush waits until everything is written. It fails if something can never be written.
 func (m *recordWriter) flush(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return !m.writing && !m.state.HasUnwritten() }); err != nil {
 		return err

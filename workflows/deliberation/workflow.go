@@ -1,4 +1,4 @@
-// Package deliberation is the workflow of a pipeline, in which ALPHA, BETA and GAMMA
+// Package deliberation has the workflow of a pipeline, in which ALPHA, BETA and GAMMA
 // deliberate, and the workflow of such a member.
 package deliberation
 
@@ -18,15 +18,15 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// Workflow is one pipeline: ALPHA and BETA work on an objective, each on its
-// own, then exchange what they found until they agree, GAMMA decides, or it is
-// given up. What it knows is its state (council); members are child workflows
-// that it gives turns. One that came to nothing is recovered by another one,
-// which is its child, and whose result it returns.
+// Workflow is one pipeline: ALPHA and BETA work on an objective, each alone, then
+// exchange their findings until they agree, GAMMA decides, or it is aborted. What it
+// knows is in its state (package state); members are child workflows that it gives
+// turns. If it fails, another deliberation recovers it: its child, whose result it
+// returns.
 //
-// Its history stays short enough without continuing as new: rounds are bounded
-// (deliberation.iterations), turns within a round too (turnsInRound), and what
-// floods is refused without a record of its own.
+// Its history stays short enough without continue-as-new: rounds are bounded
+// (deliberation.iterations), turns within a round too (turnsInRound), and a flood is
+// refused without a separate record for each message.
 func Workflow(ctx workflow.Context, in contract.DeliberationInput) (contract.DeliberationResult, error) {
 	d := newDeliberation(ctx, in)
 	work, cancel := workflow.WithCancel(ctx)
@@ -37,7 +37,7 @@ func Workflow(ctx workflow.Context, in contract.DeliberationInput) (contract.Del
 	return d.run(ctx, work)
 }
 
-// deliberation coordinates what its council decides.
+// deliberation carries out what its state decides.
 type deliberation struct {
 	*state.State
 	log     log.Logger
@@ -47,9 +47,9 @@ type deliberation struct {
 	dirty   bool // something happened that the main coroutine has not seen
 
 	cancel      workflow.CancelFunc       // of the work
-	stop        *contract.Failure         // asked for
-	stopper     *contract.PipelineCommand // that asked for it; nil: it was cancelled, or nobody continued it
-	continued   bool                      // asked for
+	stop        *contract.Failure         // requested; nil: not
+	stopper     *contract.PipelineCommand // the command that requested it; nil: it was cancelled, or nobody continued it
+	continued   bool                      // requested
 	shownStatus contract.PipelineStatus
 	announced   bool                         // the end said that a recovery follows
 	recovery    workflow.CancelFunc          // of the deliberation that recovers this one
@@ -57,7 +57,7 @@ type deliberation struct {
 	ordered     int64                        // Order of the last switch of models
 }
 
-// memberHandle is a member's workflow.
+// memberHandle is a handle to a member's workflow.
 type memberHandle struct {
 	child  workflow.ChildWorkflowFuture
 	cancel workflow.CancelFunc
@@ -74,8 +74,8 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 	return d
 }
 
-// run is the life of a pipeline. Work happens on a context of its own, which a
-// stop cancels; what must still be done afterwards happens on a disconnected one.
+// run carries a pipeline from start to end. Work runs on its own context, which a stop
+// cancels; what must still be done afterwards runs on a disconnected one.
 func (d *deliberation) run(ctx, work workflow.Context) (contract.DeliberationResult, error) {
 	out := d.live(work)
 	d.recordCancel(ctx)
@@ -94,8 +94,8 @@ func (d *deliberation) run(ctx, work workflow.Context) (contract.DeliberationRes
 	return result, d.rows.flush(last)
 }
 
-// live passes through spawn, opening, report and exchange. It returns how the
-// deliberation ends.
+// live carries out spawn, opening, report and exchange. It returns how the deliberation
+// ends.
 func (d *deliberation) live(ctx workflow.Context) *state.Outcome {
 	for _, part := range []func(workflow.Context) (*state.Outcome, error){d.open, d.reportBack, d.orchestrate} {
 		out, err := part(ctx)
@@ -109,7 +109,7 @@ func (d *deliberation) live(ctx workflow.Context) *state.Outcome {
 	return &state.Outcome{Status: contract.PipelineOrchestrationFailed}
 }
 
-// interrupted is how a deliberation ends whose work was interrupted.
+// interrupted returns the outcome of a deliberation whose work was interrupted.
 func (d *deliberation) interrupted(err error) *state.Outcome {
 	if d.stop == nil && !temporal.IsCanceledError(err) {
 		return &state.Outcome{Status: contract.PipelineFailed, Failure: fault.Of(err)}
@@ -117,19 +117,19 @@ func (d *deliberation) interrupted(err error) *state.Outcome {
 	return &state.Outcome{Status: contract.PipelineStopped}
 }
 
-// recordCancel takes a cancellation that came from Temporal, or from the run that
-// this deliberation plans, for the stop that it is.
+// recordCancel records a cancellation that came from Temporal, or from the run that
+// this deliberation plans, as a stop.
 func (d *deliberation) recordCancel(ctx workflow.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	flow.RunSignalHandlers(ctx) // a stop that came together with it says who wants it, and why
+	flow.RunSignalHandlers(ctx) // a stop that came together with it has who wants it, and why
 	if d.stop == nil {
 		d.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "the deliberation was cancelled; partial results are kept").Failure
 	}
 }
 
-// open spawns the members and lets them do their opening work.
+// open spawns the members and waits for their opening work.
 func (d *deliberation) open(ctx workflow.Context) (*state.Outcome, error) {
 	for _, m := range state.Peers() {
 		d.spawn(ctx, m, "")
@@ -139,8 +139,8 @@ func (d *deliberation) open(ctx workflow.Context) (*state.Outcome, error) {
 	return d.PeersGone(), err
 }
 
-// reportBack reports what the opening came to, and waits for a person to say that
-// it goes on, unless it does so by itself.
+// reportBack reports the result of the opening, and waits for a person to continue,
+// unless it continues automatically.
 func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) {
 	waiting := ""
 	if !d.Settings.AutoContinue && !d.continued {
@@ -164,7 +164,7 @@ func (d *deliberation) reportBack(ctx workflow.Context) (*state.Outcome, error) 
 	return nil, nil
 }
 
-// orchestrate is the exchange, to its end.
+// orchestrate runs the exchange to its end.
 func (d *deliberation) orchestrate(ctx workflow.Context) (*state.Outcome, error) {
 	d.become(ctx, contract.PipelineOrchestrating, "")
 	var out *state.Outcome
@@ -175,8 +175,8 @@ func (d *deliberation) orchestrate(ctx workflow.Context) (*state.Outcome, error)
 	return out, err
 }
 
-// until lets members take turns, and GAMMA join, until a condition holds. It does
-// something when something happens, or when it is time; nothing polls.
+// until gives members turns, and lets GAMMA join, until a condition holds. It acts on
+// events and deadlines; it does not poll.
 func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool) error {
 	defer d.alarm.off()
 	for {
@@ -192,7 +192,7 @@ func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool
 		for _, g := range d.NextTurns(now) {
 			d.giveTurn(ctx, g)
 		}
-		for _, s := range d.Living() { // what came before its turn was given
+		for _, s := range d.Living() { // what arrived before its turn was given
 			if d.ReceiveEarly(s, now) {
 				d.dirty = true
 			}
@@ -204,7 +204,7 @@ func (d *deliberation) until(ctx workflow.Context, over func(now time.Time) bool
 	}
 }
 
-// become moves the pipeline to another status, which Temporal shows, too.
+// become moves the pipeline to another status and shows it in Temporal too.
 func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, waiting string) {
 	d.SetStatus(s, workflow.Now(ctx), waiting)
 	attributes := []temporal.SearchAttributeUpdate{flow.KeyStatus.ValueSet(string(s))}
@@ -217,8 +217,8 @@ func (d *deliberation) become(ctx workflow.Context, s contract.PipelineStatus, w
 	}
 }
 
-// spawn starts a member's workflow. It ends when it is cancelled: for itself, or
-// with the deliberation.
+// spawn starts a member's workflow. It ends when it is cancelled, alone or with the
+// deliberation.
 func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason contract.GammaReason) {
 	token := newToken(ctx)
 	d.Join(m, token, reason, workflow.Now(ctx))
@@ -241,7 +241,7 @@ func (d *deliberation) spawn(ctx workflow.Context, m contract.Member, reason con
 	})
 }
 
-// giveTurn tells a member that it is its turn.
+// giveTurn sends a member its turn.
 func (d *deliberation) giveTurn(ctx workflow.Context, g state.TurnGrant) {
 	h := d.members[g.To]
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -251,14 +251,14 @@ func (d *deliberation) giveTurn(ctx workflow.Context, g state.TurnGrant) {
 			return
 		}
 		d.log.Warn("A member did not take its turn", "member", g.To, "turn", g.Turn.Number, "error", err)
-		if f := fault.Of(err); !hasEnded(err) { // one that has ended tells so by its result
+		if f := fault.Of(err); !hasEnded(err) { // a member that has ended reports that in its result
 			d.Revoke(d.Participant(g.To), "it could not be told of its turn: "+f.Message, contract.Error{Class: f.Class, Code: f.Code})
 			d.dirty = true
 		}
 	})
 }
 
-// dismissRevoked ends the workflows of members that were revoked.
+// dismissRevoked cancels the workflows of members that were revoked.
 func (d *deliberation) dismissRevoked() {
 	for _, s := range d.Participants {
 		if h := d.members[s.Member]; s.RevokeReason != "" && !h.ended {
@@ -267,8 +267,8 @@ func (d *deliberation) dismissRevoked() {
 	}
 }
 
-// dismiss ends all members: their pending calls are cancelled. It waits for them,
-// but not without end for a worker that is away.
+// dismiss ends all members: their pending calls are cancelled. It waits for them, but
+// not forever, because a worker may be down.
 func (d *deliberation) dismiss(ctx workflow.Context) {
 	d.Closed = true
 	for _, s := range d.Participants {
@@ -287,7 +287,7 @@ func (d *deliberation) dismiss(ctx workflow.Context) {
 	}
 }
 
-// end carries out how a deliberation ends, in the order of its steps.
+// end ends the deliberation, in the order of the required steps.
 func (d *deliberation) end(ctx workflow.Context, out *state.Outcome) {
 	d.Decided = true
 	d.CloseRound()
@@ -312,7 +312,7 @@ func (d *deliberation) complete(ctx workflow.Context, chosen *state.Choice) {
 	d.AddReport(contract.ReportFinal, contract.PipelineCompleted, fmt.Sprintf("consensus on %s, version %d: %s", chosen.Key, chosen.Version, d.Summary()), workflow.Now(ctx))
 }
 
-// interrupt keeps what there is of a deliberation that was stopped.
+// interrupt keeps the results of a deliberation that was stopped.
 func (d *deliberation) interrupt(ctx workflow.Context) {
 	d.Ending.Failure = d.stop
 	d.dismiss(ctx)
@@ -321,8 +321,8 @@ func (d *deliberation) interrupt(ctx workflow.Context) {
 	d.AddReport(contract.ReportPartial, contract.PipelineStopped, d.stop.Message+": "+d.Summary(), workflow.Now(ctx))
 }
 
-// giveUp ends a deliberation that came to nothing. What it leaves is written
-// before its members are revoked: it must not depend on how they end.
+// giveUp ends a deliberation that failed. It writes its handoff before its members are
+// revoked: the handoff must not depend on how they end.
 func (d *deliberation) giveUp(ctx workflow.Context, out *state.Outcome) {
 	reason, kind := reasonOf(out), contract.ReportPartial
 	d.Ending.AbortReason = out.Abort
@@ -349,7 +349,7 @@ func (d *deliberation) giveUp(ctx workflow.Context, out *state.Outcome) {
 	d.RecordFailureContext(reason, workflow.Now(ctx))
 }
 
-// reasonOf says why a deliberation came to nothing.
+// reasonOf returns why a deliberation failed.
 func reasonOf(out *state.Outcome) string {
 	switch {
 	case out.Abort != "":
@@ -368,8 +368,8 @@ func names(seats []*state.Participant) []string {
 	return out
 }
 
-// writeHandoff leaves in writing what was found. A deliberation ends without it,
-// too, and says so.
+// writeHandoff writes down the findings. If it fails the deliberation ends without it,
+// and records that.
 func (d *deliberation) writeHandoff(ctx workflow.Context, reason string) {
 	var written contract.WriteHandoffResult
 	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityWriteHandoff, contract.WriteHandoffInput{
@@ -422,9 +422,9 @@ func (d *deliberation) recovers(out *state.Outcome) bool {
 	}
 }
 
-// recover returns how it all ended: with this deliberation, or with the one that
-// recovers it. A stop that comes meanwhile is one of the recovery. That none
-// comes although it was announced is told, so that nobody waits for it.
+// recover returns the final result: of this deliberation, or of the one that recovers
+// it. A stop that comes meanwhile stops the recovery. If a recovery was announced and
+// does not come, that is recorded, so that nobody waits for it.
 func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) contract.DeliberationResult {
 	own := d.result(out)
 	if !d.announced {
@@ -434,7 +434,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 		d.recordCancel(outer)
 		d.recoveryFailed(fault.Restore(*d.stop))
 		why := *d.Ending.Failure
-		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody is to try again what somebody stopped
+		why.Class, why.Code = d.stop.Class, d.stop.Code // nobody may retry what somebody stopped
 		own.Failure = &why
 		return own
 	}
@@ -456,7 +456,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 			}
 		},
 	})
-	if err != nil { // how this one ended stands
+	if err != nil { // the end of this one is unchanged
 		d.log.Error("Could not recover a deliberation", "recovery", d.Ending.RecoveredBy, "error", err)
 		d.recoveryFailed(err)
 		own.Failure = d.Ending.Failure
@@ -470,15 +470,15 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 	return result
 }
 
-// extendFailure adds to why this deliberation came to nothing.
+// extendFailure adds to the reason why this deliberation failed.
 func (d *deliberation) extendFailure(words string) {
 	failure := *d.Ending.Failure
 	failure.Message += words
 	d.Ending.Failure = &failure
 }
 
-// recoveryFailed says why the recovery that the end announced came to nothing, and
-// tells whoever waits for one that was never made.
+// recoveryFailed records why the announced recovery failed, and notifies whoever waits
+// for one that was never created.
 func (d *deliberation) recoveryFailed(err error) {
 	d.announced = false
 	why := fault.Of(err).Message
@@ -487,7 +487,7 @@ func (d *deliberation) recoveryFailed(err error) {
 	switch {
 	case errors.As(err, &never), d.Ending.RecoveredBy == 0:
 		d.AddEvent(contract.EventRecoveryFailed, map[string]any{"error_message": why})
-	default: // what happened to one that began stands in its own row
+	default: // a recovery that began reports in its own row
 		d.RowStale = true
 	}
 }
@@ -501,16 +501,16 @@ func (d *deliberation) nextAttempt(out *state.Outcome) contract.NewPipeline {
 	}
 }
 
-// Hooks is what a deliberation and the workflow that starts it know of each other.
+// Hooks connects a deliberation and the workflow that starts it.
 type Hooks struct {
-	StoppedBy func() *contract.PipelineCommand         // who stops it and why, when it is to be; nil: that is not known, it is cancelled
-	Created   func(contract.DeliberationInput)         // its row is there
+	StoppedBy func() *contract.PipelineCommand         // who stops it and why, if it must stop; nil: unknown, it is cancelled
+	Created   func(contract.DeliberationInput)         // its row exists
 	Starting  func(child workflow.ChildWorkflowFuture) // its workflow is about to start
 }
 
-// RunChild makes the row of a deliberation, starts its workflow as a child, and
-// returns how it ended. A row that is there must come to an end, so a cancellation
-// that comes while it is made reaches the child once that has started.
+// RunChild creates the row of a deliberation, starts its workflow as a child, and
+// returns its result. A row that exists must reach an end, so a cancellation that comes
+// while it is being created reaches the child once it has started.
 func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.DeliberationResult, error) {
 	var result contract.DeliberationResult
 	if ctx.Err() != nil {
@@ -544,8 +544,8 @@ func RunChild(ctx workflow.Context, n contract.NewPipeline, k Hooks) (contract.D
 	return result, err
 }
 
-// neverBegan closes the row of a deliberation whose workflow could not be started,
-// and says why that was.
+// neverBegan closes the row of a deliberation whose workflow could not be started, with
+// the reason.
 func neverBegan(ctx workflow.Context, id int64, why error) error {
 	failure := fault.New(contract.ClassInfra, contract.CodeUnavailable,
 		"pipeline %d never began: its workflow could not be started (%s); see that Temporal is well, and try again", id, fault.Of(why).Message)
@@ -562,7 +562,7 @@ type neverStarted struct{ error }
 
 func (u *neverStarted) Unwrap() error { return u.error }
 
-// stopChild tells a deliberation to stop, and reports whether it ended in time.
+// stopChild asks a deliberation to stop, and reports whether it ended in time.
 func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {
 	if err := child.SignalChildWorkflow(ctx, contract.UpdateStop, by).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("Could not tell a deliberation who stops it; it is cancelled", "error", err)
@@ -572,7 +572,7 @@ func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by cont
 	return ended && err == nil
 }
 
-// result is how this deliberation ended.
+// result returns how this deliberation ended.
 func (d *deliberation) result(out *state.Outcome) contract.DeliberationResult {
 	r := contract.DeliberationResult{
 		PipelineID: d.Input.PipelineID, Status: out.Status, Consensus: d.Metrics.Consensus, AbortReason: out.Abort, Attempts: d.Input.Attempt,
@@ -587,15 +587,15 @@ func (d *deliberation) result(out *state.Outcome) contract.DeliberationResult {
 	return r
 }
 
-// alarm is the one timer of a deliberation: for the next moment at which time
-// alone changes something.
+// alarm is the one timer of a deliberation: for the next time at which the clock alone
+// changes something.
 type alarm struct {
 	at     time.Time
 	cancel workflow.CancelFunc
 }
 
-// set moves the alarm. The timer before it is cancelled, unless it comes first
-// anyway: each progress moves the moment on, and a ring too early costs less.
+// set moves the alarm. The timer before it is cancelled, unless it fires first anyway:
+// each progress moves the deadline, and firing too early costs less than a new timer.
 func (a *alarm) set(ctx workflow.Context, at time.Time, ring func()) {
 	if a.cancel != nil && !at.Before(a.at) {
 		return
@@ -615,7 +615,7 @@ func (a *alarm) set(ctx workflow.Context, at time.Time, ring func()) {
 	})
 }
 
-// off takes the alarm back.
+// off cancels the alarm.
 func (a *alarm) off() {
 	if a.cancel != nil {
 		a.cancel()

@@ -1,4 +1,4 @@
-// Package deliberationtest makes inputs and moves of deliberations for tests.
+// Package deliberationtest builds inputs and moves of deliberations for tests.
 package deliberationtest
 
 import (
@@ -7,74 +7,74 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// PipelineID is the id of the first deliberation; recoveries count on.
+// PipelineID is the id of the first deliberation; recoveries have the ids after it.
 const PipelineID = 7
 
-// Text is a text that is its own beginning.
+// Text returns a text that is short enough to be its own head.
 func Text(s string) contract.Text { return contract.Text{Head: s, Size: len(s)} }
 
-// Proposes is a proposal.
+// Proposes returns a proposal.
 func Proposes(key string) contract.Move {
 	return contract.Move{Kind: contract.MovePropose, Key: key, Text: Text("proposal " + key)}
 }
 
-// Synthesises merges proposals.
+// Synthesises returns a synthesis of proposals.
 func Synthesises(key string, from ...string) contract.Move {
 	return contract.Move{Kind: contract.MoveSynthesise, Key: key, From: from, Text: Text("synthesis " + key)}
 }
 
-// Accepts is a vote for a version.
+// Accepts returns a vote for a version.
 func Accepts(key string, version int) contract.Move {
 	yes := true
 	return contract.Move{Kind: contract.MoveVote, Key: key, Version: version, Accept: &yes}
 }
 
-// Rejects is a vote against a version.
+// Rejects returns a vote against a version.
 func Rejects(key string, version int) contract.Move {
 	no := false
 	return contract.Move{Kind: contract.MoveVote, Key: key, Version: version, Accept: &no}
 }
 
-// Tells is a message; to "" means everybody.
+// Tells returns a message; to "" means everybody.
 func Tells(to, words string) contract.Move {
 	return contract.Move{Kind: contract.MoveMessage, To: to, Text: Text(words)}
 }
 
-// Analyses is an analysis that finds a complexity.
+// Analyses returns an analysis that finds a complexity.
 func Analyses(complexity float64) contract.Move {
 	return contract.Move{Kind: contract.MoveAnalyse, ComplexityScore: &complexity, Text: Text("analysis")}
 }
 
-// Objects is an objection.
+// Objects returns an objection.
 func Objects(key string) contract.Move {
 	return contract.Move{Kind: contract.MoveObject, Key: key, Text: Text("no: " + key)}
 }
 
-// Resolves settles an objection or withdraws a proposal.
+// Resolves returns a move that settles an objection or withdraws a proposal.
 func Resolves(key string) contract.Move {
 	return contract.Move{Kind: contract.MoveResolve, Key: key, Text: Text("settled: " + key)}
 }
 
-// Evaluates scores an entry.
+// Evaluates returns a move that scores an entry.
 func Evaluates(key string, score float64) contract.Move {
 	return contract.Move{Kind: contract.MoveEvaluate, Key: key, Score: &score, Text: Text("judged: " + key)}
 }
 
-// Decides is GAMMA's verdict.
+// Decides returns GAMMA's verdict.
 func Decides(key string) contract.Move {
 	return contract.Move{Kind: contract.MoveVerdict, Key: key, Text: Text("it is " + key)}
 }
 
-// Done says that a member has nothing to add.
+// Done returns the move of a member that has nothing to add.
 func Done() contract.Move { return contract.Move{Kind: contract.MoveDone} }
 
-// Task is a small objective.
+// Task returns a small objective.
 func Task() contract.DeliberationTask {
 	return contract.DeliberationTask{TaskID: "t1", Objective: "Design a caching strategy"}
 }
 
-// Input starts a deliberation with the scripted model; the settings are those that
-// tests assume, unless changed.
+// Input returns the input of a deliberation with the scripted model. The settings are
+// those that tests assume, unless changed.
 func Input(change ...func(*contract.DeliberationInput)) contract.DeliberationInput {
 	model := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
 	in := contract.DeliberationInput{

@@ -8,14 +8,15 @@ import (
 const (
 	// decisionBytes bounds each list of a decision.
 	decisionBytes = 4 << 10
-	// rejectedFor is how many objections to what was rejected a decision has: the last.
+	// rejectedFor is how many objections a decision keeps for what was rejected: the last
+	// ones.
 	rejectedFor = 3
-	// rejectedText is how many bytes a decision has of what was rejected, and of each
-	// objection to it: the blackboard has all of it.
+	// rejectedText is how many bytes a decision keeps of what was rejected, and of each
+	// objection to it. The blackboard has all of it.
 	rejectedText = 200
 )
 
-// decide sums up what was chosen, why, and what speaks against it. It is asked once
+// decide sums up what was chosen, why, and what speaks against it. Call it once
 // everything else is settled.
 func (c *State) decide(chosen *post, how *Choice) *contract.Decision {
 	d := &contract.Decision{Key: how.Key, Version: how.Version, By: how.By, Text: chosen.versions[how.Version-1]}
@@ -42,7 +43,7 @@ func (c *State) decide(chosen *post, how *Choice) *contract.Decision {
 			d.Remarks = append(d.Remarks, said)
 		}
 	}
-	if how.text.Size > 0 { // last, so that it stays where reasons are left out
+	if how.text.Size > 0 { // last, so that it stays when reasons are left out
 		d.Reasons = append(d.Reasons, contract.Remark{By: how.By, About: how.Key, Text: how.text})
 	}
 	var n [4]int
@@ -54,8 +55,8 @@ func (c *State) decide(chosen *post, how *Choice) *contract.Decision {
 	return d
 }
 
-// sources returns what an entry was made of, itself too: merged proposals, and what
-// those were made of.
+// sources returns what an entry was made from, including itself: merged proposals, and
+// what those were made from.
 func (c *State) sources(key string) map[string]bool {
 	found := map[string]bool{}
 	for next := []string{key}; len(next) > 0; next = next[1:] {
@@ -82,7 +83,7 @@ func (c *State) against(p *post) []contract.Remark {
 	return out[max(0, len(out)-rejectedFor):]
 }
 
-// beginning is the beginning of a text.
+// beginning returns the head of a text.
 func beginning(t contract.Text) contract.Text {
 	t.Head = fault.Clip(t.Head, rejectedText)
 	return t
@@ -92,7 +93,7 @@ func remark(p *post) contract.Remark {
 	return contract.Remark{By: p.Author, About: p.About, Score: p.Score, Text: p.Value}
 }
 
-// voters returns who accepts what was chosen.
+// voters returns the members that accept the chosen entry.
 func (c *State) voters(of *Choice) []contract.Member {
 	out := []contract.Member{}
 	for _, v := range c.votes {

@@ -10,17 +10,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// post is one place of the blackboard with all that stood there.
+// post is one place on the blackboard with all entries that it has held.
 type post struct {
 	contract.Entry
 	versions []contract.Text
 	own      []string // keys of the objections against it
-	logged   int      // where the log first tells of it
-	closed   int      // where the log tells of its last state
+	logged   int      // where it first appears in the log
+	closed   int      // where its last state appears in the log
 }
 
-// move carries out one move of a member. One that cannot be taken is refused; the
-// others of its turn count.
+// move carries out one move of a member. If it is invalid it is refused, and the other
+// moves of the turn still count.
 func (c *State) move(s *Participant, id string, m contract.Move, now time.Time) {
 	if !slices.Contains(contract.MovesOf(s.Member), m.Kind) {
 		c.RecordError(s, contract.Error{
@@ -51,8 +51,8 @@ func kinds(all []contract.MoveKind) string {
 	return strings.Join(out, ", ")
 }
 
-// wrongForm says what is wrong with a move whatever it is about. The activity
-// has checked this already; what comes as a signal may not have passed it.
+// wrongForm returns what is wrong with a move's form, whatever its subject. The
+// activity has checked this already, but a signal may not have passed that check.
 func (c *State) wrongForm(m contract.Move) string {
 	const share = 1.0
 	outside := func(f *float64) bool { return f != nil && !(*f >= 0 && *f <= share) }
@@ -73,8 +73,8 @@ func (c *State) wrongForm(m contract.Move) string {
 	return ""
 }
 
-// named reports whether a move answers an objection by its key, which is longer than
-// those that members choose.
+// named reports whether a move answers an objection by its key. Such keys are longer
+// than those that members choose.
 func (c *State) named(m contract.Move) bool {
 	return m.Kind == contract.MoveResolve && contract.IsObjectionKey(m.Key) && len(m.Key) <= objectionKeyLength
 }
@@ -92,7 +92,7 @@ func validKey(k string) bool {
 	return true
 }
 
-// carryOut does what a move says, or says why it cannot be done.
+// carryOut carries out a move, or returns why it cannot be done.
 func (c *State) carryOut(s *Participant, id string, m contract.Move, now time.Time) string {
 	switch m.Kind {
 	case contract.MoveAnalyse:
@@ -121,7 +121,7 @@ func (c *State) carryOut(s *Participant, id string, m contract.Move, now time.Ti
 	}
 }
 
-// nameable returns what stands under a key that members name: a proposal or a
+// nameable returns the entry under a key that members can name: a proposal or a
 // synthesis.
 func (c *State) nameable(key string) (*post, string) {
 	if key == "" {
@@ -135,7 +135,7 @@ func (c *State) nameable(key string) (*post, string) {
 	return nil, fmt.Sprintf("there is no %s", key)
 }
 
-// at returns what stands at a place, nil if nothing does.
+// at returns the post with a key in a section, nil if there is none.
 func (c *State) at(section contract.Section, key string) *post {
 	for _, p := range c.board {
 		if p.Section == section && p.Key == key {
@@ -145,8 +145,8 @@ func (c *State) at(section contract.Section, key string) *post {
 	return nil
 }
 
-// write puts an entry on the blackboard: a new one, or a new version of the one
-// in its place.
+// write puts an entry on the blackboard: a new one, or a new version of the existing
+// one.
 func (c *State) write(e contract.Entry, now time.Time) string {
 	p := c.at(e.Section, e.Key)
 	if p == nil {
@@ -161,7 +161,7 @@ func (c *State) write(e contract.Entry, now time.Time) string {
 	p.Entry, p.versions = e, append(p.versions, e.Value)
 	c.show(p)
 	c.log = append(c.log, logEntry{by: e.Author, post: p, fresh: true})
-	if e.Inherited > 0 { // news to its author too, who wrote it in another life
+	if e.Inherited > 0 { // news to its author too, who wrote it in an earlier deliberation
 		c.log[len(c.log)-1].by = contract.SystemAuthor
 	}
 	c.AddEvent(contract.EventBlackboardWritten, map[string]any{
@@ -172,7 +172,7 @@ func (c *State) write(e contract.Entry, now time.Time) string {
 	return ""
 }
 
-// written is a write of a member.
+// written records an entry that a member wrote.
 func (c *State) written(s *Participant, e contract.Entry, now time.Time) string {
 	e.Author = s.Member
 	why := c.write(e, now)
@@ -183,10 +183,10 @@ func (c *State) written(s *Participant, e contract.Entry, now time.Time) string 
 	return why
 }
 
-// progressed notes that a member got somewhere.
+// progressed records that a member made progress.
 func (c *State) progressed(s *Participant, now time.Time) { s.progress, c.LastProgress = now, now }
 
-// show lets an entry be written as it is now.
+// show marks an entry to be written to the database in its present state.
 func (c *State) show(p *post) {
 	c.RowStale = true
 	for i, e := range c.entries {
@@ -198,7 +198,7 @@ func (c *State) show(p *post) {
 	c.entries = append(c.entries, p.Entry)
 }
 
-// restate gives an entry another state, which others are told of.
+// restate changes the state of an entry and adds that to the log for other members.
 func (c *State) restate(p *post, state contract.EntryState, by contract.Member) {
 	if p.State == state {
 		return
@@ -235,7 +235,7 @@ func (c *State) put(s *Participant, section contract.Section, m contract.Move, n
 	return c.written(s, contract.Entry{Section: section, Key: m.Key, Kind: m.Kind, Value: m.Text, State: contract.EntryLive, Score: m.Score, From: m.From}, now)
 }
 
-// synthesise brings proposals together, which are merged then.
+// synthesise combines proposals, which then count as merged.
 func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) string {
 	if c.subtask(m.Key) != nil {
 		return fmt.Sprintf("%s is a subtask, which a proposal solves; take another key", m.Key)
@@ -251,7 +251,7 @@ func (c *State) synthesise(s *Participant, m contract.Move, now time.Time) strin
 	if why := c.put(s, contract.SectionSynthesis, m, now); why != "" {
 		return why
 	}
-	// Its author stands for the new version, and no longer for those before it.
+	// Its author supports the new version, and no longer the ones before it.
 	written, _ := c.nameable(m.Key)
 	for _, v := range c.votes {
 		if v.Voter == s.Member && v.Key == m.Key && v.Version < written.Version {
@@ -293,9 +293,9 @@ func (c *State) object(s *Participant, id string, m contract.Move, now time.Time
 	return ""
 }
 
-// resolve answers an objection by its key. Under the key of a proposal or a
-// synthesis it answers all objections to it that the member was shown or made
-// itself; where there are none the author of a proposal withdraws it.
+// resolve answers an objection by its key. With the key of a proposal or a synthesis it
+// answers all objections to it that the member was shown or made itself; if there are
+// none, the author of a proposal withdraws it.
 func (c *State) resolve(s *Participant, id string, m contract.Move, now time.Time) string {
 	if contract.IsObjectionKey(m.Key) {
 		o := c.objection(m.Key)
@@ -328,14 +328,14 @@ func (c *State) objection(key string) *post {
 	return nil
 }
 
-// shown reports whether a member knows an entry: it wrote it, or was told of it
-// before the turn that it has just taken.
+// shown reports whether a member knows an entry: it wrote it, or was shown it before
+// the turn that it has just taken.
 func (c *State) shown(s *Participant, p *post) bool {
 	return p.Author == s.Member || p.logged < s.logRead && !slices.Contains(s.deferred, p)
 }
 
-// closedMeanwhile reports whether another one closed an objection since a member was
-// shown it as open: what is said of it is an answer, and withdraws nothing.
+// closedMeanwhile reports whether another member closed an objection since this one was
+// shown it as open: then a reply to it is an answer and withdraws nothing.
 func (c *State) closedMeanwhile(s *Participant, p *post) bool {
 	return slices.ContainsFunc(p.own, func(key string) bool {
 		o := c.at(p.Section, key)
@@ -343,9 +343,9 @@ func (c *State) closedMeanwhile(s *Participant, p *post) bool {
 	})
 }
 
-// answer keeps the answer about something, an objection or an entry, for whoever
-// made the objections, and closes those that are open. Who made an objection
-// withdraws it so.
+// answer keeps the answer to an objection or an entry for the members who made the
+// objections, and closes the ones that are open. A member who answers its own objection
+// withdraws it.
 func (c *State) answer(s *Participant, id string, about *post, m contract.Move, now time.Time, all ...*post) string {
 	if m.Text.Size == 0 && slices.ContainsFunc(all, func(o *post) bool { return o.Author != s.Member }) {
 		return "it needs a text: the answer, for whoever objects"
@@ -358,7 +358,7 @@ func (c *State) answer(s *Participant, id string, about *post, m contract.Move, 
 		}
 	}
 	for _, o := range all {
-		if o.State != contract.EntryLive { // somebody else was first; this is told all the same
+		if o.State != contract.EntryLive { // somebody else was first; the answer is sent all the same
 			continue
 		}
 		state := contract.EntryAnswered
@@ -372,7 +372,7 @@ func (c *State) answer(s *Participant, id string, about *post, m contract.Move, 
 	return ""
 }
 
-// withdraw takes a proposal back, and with it what was objected to it.
+// withdraw takes a proposal back, with the objections to it.
 func (c *State) withdraw(s *Participant, p *post, now time.Time) string {
 	if why := c.keeps(s, p); why != "" {
 		return why
@@ -388,7 +388,7 @@ func (c *State) withdraw(s *Participant, p *post, now time.Time) string {
 	return ""
 }
 
-// keeps says why a member cannot withdraw an entry, "" if it can.
+// keeps returns why a member cannot withdraw an entry, "" if it can.
 func (c *State) keeps(s *Participant, p *post) string {
 	switch {
 	case p.Kind != contract.MovePropose:
@@ -401,7 +401,7 @@ func (c *State) keeps(s *Participant, p *post) string {
 	return ""
 }
 
-// objections returns what nobody has answered yet.
+// objections returns the objections that nobody has answered yet.
 func (c *State) objections(p *post) []*post {
 	var open []*post
 	for _, key := range p.own {
@@ -442,8 +442,8 @@ func (c *State) vote(s *Participant, id string, m contract.Move, now time.Time) 
 	return ""
 }
 
-// known is the newest version of an entry that a member was shown, or wrote; 0 where
-// that is none.
+// known returns the newest version of an entry that a member was shown, or wrote; 0 if
+// there is none.
 func (c *State) known(s *Participant, p *post) int {
 	known, version := 0, 0
 	for i, h := range c.log {
@@ -484,7 +484,7 @@ func (c *State) message(s *Participant, id string, m contract.Move, now time.Tim
 	return ""
 }
 
-// judge takes GAMMA's verdict, which is final. Its first one counts.
+// judge takes GAMMA's verdict, which is final. Only the first one counts.
 func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 	p, why := c.nameable(m.Key)
 	switch {
@@ -504,8 +504,8 @@ func (c *State) judge(s *Participant, m contract.Move, now time.Time) string {
 	return ""
 }
 
-// liveProposals counts the proposals that are unresolved. Those of subtasks do not
-// compete with others.
+// liveProposals counts the unresolved proposals. Proposals for subtasks do not compete
+// with others.
 func (c *State) liveProposals() int {
 	n := 0
 	for _, p := range c.board {
@@ -516,7 +516,7 @@ func (c *State) liveProposals() int {
 	return n
 }
 
-// proposals notes whether live ones compete: two or more are one conflict.
+// proposals records whether live proposals compete: two or more are one conflict.
 func (c *State) proposals() {
 	const rivals = 2
 	compete := c.liveProposals() >= rivals
@@ -527,7 +527,7 @@ func (c *State) proposals() {
 	c.conflict(compete, "proposals", "")
 }
 
-// conflict counts a conflict that came up or was resolved.
+// conflict counts a conflict that appeared or was resolved.
 func (c *State) conflict(up bool, kind, key string) {
 	event := contract.EventConflictResolved
 	if up {
@@ -539,8 +539,8 @@ func (c *State) conflict(up bool, kind, key string) {
 	c.AddEvent(event, map[string]any{"kind": kind, "key": key, "unresolved_proposals": c.liveProposals()})
 }
 
-// AcceptConsensus makes a version of an entry the consensus: it is accepted, the rest is
-// settled, and no conflict is open any more.
+// AcceptConsensus makes a version of an entry the consensus: it is accepted, all other
+// entries are settled, and no conflict stays open.
 func (c *State) AcceptConsensus(chosen *Choice, now time.Time) contract.Entry {
 	p, _ := c.nameable(chosen.Key)
 	for _, o := range c.board {
@@ -576,7 +576,7 @@ func (c *State) AcceptConsensus(chosen *Choice, now time.Time) contract.Entry {
 	return c.board[len(c.board)-1].Entry
 }
 
-// RecordNoConsensus writes that there is no consensus.
+// RecordNoConsensus records that there is no consensus.
 func (c *State) RecordNoConsensus(why string, now time.Time) {
 	achieved := false
 	c.write(contract.Entry{
@@ -584,7 +584,7 @@ func (c *State) RecordNoConsensus(why string, now time.Time) {
 	}, now)
 }
 
-// textOf is a text of the system's own.
+// textOf returns a text that the system wrote.
 func textOf(s string) contract.Text {
 	head := fault.Clip(s, contract.TextHead)
 	return contract.Text{Head: head, Size: len(head)}

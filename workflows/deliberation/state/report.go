@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// outbox is what is to be written of a deliberation, in the order in which it
+// outbox holds what must be written about a deliberation, in the order in which it
 // happened.
 type outbox struct {
 	RowStale bool // the row does not show the state as it is
@@ -23,8 +23,8 @@ type outbox struct {
 	reports  []*contract.DeliberationReport
 }
 
-// How many bytes lists may have where they go with others in one payload. Texts
-// are written as JSON, in which a byte may take six.
+// The sizes in bytes of lists that share one payload with others. Texts are written as
+// JSON, in which a byte may take six.
 const (
 	recordBytes  = 40 << 10
 	newsBytes    = 12 << 10 // each of its lists
@@ -34,7 +34,7 @@ const (
 	viewBytes    = 256 << 10
 )
 
-// AddEvent adds an event.
+// AddEvent adds an event to the outbox.
 func (c *State) AddEvent(kind contract.EventType, payload map[string]any) {
 	payload["pipeline_id"] = c.Input.PipelineID
 	c.events = append(c.events, contract.EventDraft{Type: kind, Payload: payload})
@@ -47,7 +47,7 @@ func (c *State) HasUnwritten() bool {
 }
 
 // NextRecord takes the next record out of the outbox: as much as fits into one, with
-// the state as it is now.
+// the current state.
 func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
 	room := recordBytes
 	rec := contract.PipelineRecord{PipelineID: c.Input.PipelineID, RunID: c.Input.RunID, ForRun: c.Input.ForRun, Seq: seq, At: now, Change: c.change()}
@@ -64,9 +64,8 @@ func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
 	return rec
 }
 
-// cut takes from the front of a list what fits into the room, and returns the
-// room that is left: none where something had to stay, so that nothing that
-// happened later is written before it.
+// cut takes from the front of a list what fits into the room, and returns the room that
+// is left: none if something stayed behind, so that nothing later is written before it.
 func cut[T any](from *[]T, room int) (taken []T, left int) {
 	n := 0
 	for ; n < len(*from) && room > 0; n++ {
@@ -81,7 +80,7 @@ func cut[T any](from *[]T, room int) (taken []T, left int) {
 	return taken, room
 }
 
-// size is how many bytes something takes in a history.
+// size is how many bytes a value takes in a history.
 func size(v any) int {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -90,7 +89,7 @@ func size(v any) int {
 	return len(raw)
 }
 
-// newest returns the end of a list that fits into the room, and how many stand
+// newest returns the end of a list that fits into the room, and how many items come
 // before it.
 func newest[T any](all []T, room int) (kept []T, before int) {
 	n := len(all)
@@ -103,7 +102,7 @@ func newest[T any](all []T, room int) (kept []T, before int) {
 	return all[n:], n
 }
 
-// leftOut says that lists were shortened, "" if nothing was.
+// leftOut notes that lists were shortened, "" if none was.
 func leftOut(parts ...any) string {
 	var out []string
 	for i := 0; i+1 < len(parts); i += 2 {
@@ -117,8 +116,8 @@ func leftOut(parts ...any) string {
 	return "left out here, and kept in the database: " + strings.Join(out, ", ")
 }
 
-// clipNews leaves out what is too much for one turn, and says how many entries that
-// are.
+// clipNews drops what is too much for one turn, and returns how many entries it
+// dropped.
 func clipNews(n contract.News) (contract.News, int) {
 	var entries, changes, messages, votes int
 	n.Entries, entries = newest(n.Entries, newsBytes)
@@ -129,7 +128,7 @@ func clipNews(n contract.News) (contract.News, int) {
 	return n, entries
 }
 
-// change is what the pipeline's row must show now.
+// change returns what the pipeline's row must show now.
 func (c *State) change() *contract.PipelineChange {
 	e := c.Ending
 	var altered *contract.DeliberationSettings
@@ -145,14 +144,14 @@ func (c *State) change() *contract.PipelineChange {
 	}
 }
 
-// Measured are the metrics with the score that they come to.
+// Measured returns the metrics with their score.
 func (c *State) Measured() contract.DeliberationMetrics {
 	m := c.Metrics
 	m.PerformanceScore = m.Score(c.Settings.Iterations)
 	return m
 }
 
-// views tells of the members.
+// views returns the views of the members.
 func (c *State) views() []contract.MemberView {
 	out := []contract.MemberView{}
 	for _, s := range c.Participants {
@@ -166,8 +165,8 @@ func (c *State) views() []contract.MemberView {
 	return out
 }
 
-// progressOf is how far a member is: its opening work is the first third, then
-// each round counts, and being done is all.
+// progressOf returns how far a member is: its opening work is the first third, then
+// each round counts, and done is all of it.
 func (c *State) progressOf(s *Participant) float64 {
 	const opening, rest, whole = 0.3, 0.6, 1.0
 	const percent, half = 100, 0.5
@@ -183,7 +182,7 @@ func (c *State) progressOf(s *Participant) float64 {
 	return float64(int(share*percent+half)) / percent
 }
 
-// waitsFor says whom an idle member waits for.
+// waitsFor returns whom an idle member waits for.
 func (c *State) waitsFor(s *Participant) string {
 	if c.Status == contract.PipelineReport && c.waiting != "" {
 		return "waits for " + c.waiting
@@ -200,7 +199,7 @@ func (c *State) waitsFor(s *Participant) string {
 	return "waits for " + strings.Join(names, " and ")
 }
 
-// all returns the blackboard.
+// all returns all entries of the blackboard.
 func (c *State) all() []contract.Entry {
 	out := []contract.Entry{}
 	for _, section := range contract.Sections() {
@@ -235,7 +234,7 @@ func (c *State) last(m contract.Member, n int) []contract.Message {
 	return out[max(0, len(out)-n):]
 }
 
-// View is what the blackboard query answers.
+// View returns the answer to the blackboard query.
 func (c *State) View() contract.DeliberationView {
 	v := contract.DeliberationView{
 		PipelineID: c.Input.PipelineID, Status: c.Status, Attempt: c.Input.Attempt, Iteration: c.round(), WaitingFor: c.waiting, Subtasks: slices.Clone(c.subtasks),
@@ -251,7 +250,7 @@ func (c *State) View() contract.DeliberationView {
 	return v
 }
 
-// AddReport sums up what was found so far.
+// AddReport sums up the findings so far.
 func (c *State) AddReport(kind string, status contract.PipelineStatus, summary string, now time.Time) {
 	m := c.Measured()
 	r := &contract.DeliberationReport{
@@ -268,7 +267,7 @@ func (c *State) AddReport(kind string, status contract.PipelineStatus, summary s
 	c.RowStale = true
 }
 
-// Summary says in a sentence what a report reports.
+// Summary returns the content of a report in one sentence.
 func (c *State) Summary() string {
 	var parts []string
 	for _, v := range c.views() {
@@ -279,7 +278,7 @@ func (c *State) Summary() string {
 		c.Metrics.Iterations, strings.Join(parts, ", "))
 }
 
-// Handoff is what is left for the deliberation that recovers this one.
+// Handoff returns what this deliberation leaves for the one that recovers it.
 func (c *State) Handoff(reason string, now time.Time) contract.Handoff {
 	h := contract.Handoff{
 		PipelineID: c.Input.PipelineID, Attempt: c.Input.Attempt, AbortReason: c.Ending.AbortReason, Agents: c.views(),
@@ -303,7 +302,7 @@ func (c *State) Handoff(reason string, now time.Time) contract.Handoff {
 	return h
 }
 
-// RecoveryHint says what the next attempt should do otherwise.
+// RecoveryHint returns what the next attempt should do differently.
 func (c *State) RecoveryHint(reason string) string {
 	switch reason {
 	case string(contract.AbortStuck):
@@ -318,7 +317,7 @@ func (c *State) RecoveryHint(reason string) string {
 	return "everybody was done without an agreement: let GAMMA decide where the two do not"
 }
 
-// RecordFailureContext says why a deliberation came to nothing, for its failure context.
+// RecordFailureContext records why a deliberation failed, for its failure context.
 func (c *State) RecordFailureContext(reason string, now time.Time) {
 	since := c.exchangeAt
 	if since.IsZero() {
@@ -333,7 +332,7 @@ func (c *State) RecordFailureContext(reason string, now time.Time) {
 	})
 }
 
-// seed writes what stands on the blackboard before anybody has said anything.
+// seed writes the entries that are on the blackboard before any member has spoken.
 func (c *State) seed(now time.Time) {
 	system := func(key, text string) {
 		c.write(contract.Entry{Section: contract.SectionProblem, Key: key, Author: contract.SystemAuthor, Value: textOf(text)}, now)
@@ -348,10 +347,10 @@ func (c *State) seed(now time.Time) {
 	}
 }
 
-// KeyRecoveryInstructions is where a recovery's instructions stand.
+// KeyRecoveryInstructions is the key of a recovery's instructions.
 const KeyRecoveryInstructions = "recovery_instructions"
 
-// Inherit is what a recovery takes over: proposals and syntheses that were not
+// Inherit returns what a recovery inherits: proposals and syntheses that were not
 // withdrawn, marked with the attempt that they come from.
 func (c *State) Inherit(reason string) *contract.Inherited {
 	out := &contract.Inherited{
@@ -379,7 +378,7 @@ func (c *State) Inherit(reason string) *contract.Inherited {
 	return out
 }
 
-// unused makes a key that was not taken before, short enough to be named.
+// unused returns a key that is not taken yet and is short enough for members to use.
 func unused(key string, taken map[string]bool) string {
 	const room = 4
 	base := key[:min(len(key), KeyLength-room)]

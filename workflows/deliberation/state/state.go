@@ -1,6 +1,6 @@
-// Package state is what a deliberation knows and decides: participants, blackboard,
+// Package state holds what a deliberation knows and decides: participants, blackboard,
 // votes, rounds. It is a pure state machine: time comes in as an argument, and what
-// is to be written waits in it until somebody writes it.
+// must be written waits in it until somebody writes it.
 package state
 
 import (
@@ -14,46 +14,46 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// State is all that a deliberation knows: its members, the blackboard,
-// messages, votes and what they amount to. It is pure. What happens comes in
-// through its methods, with the time at which it happens; what is to be written
-// gathers in its outbox. The workflow around it carries out what it decides.
+// State is all that a deliberation knows: its members, the blackboard, messages, votes
+// and what they add up to. It is pure. What happens comes in through its methods, with
+// the time at which it happens; what must be written collects in its outbox. The
+// workflow around it carries out what it decides.
 type State struct {
 	outbox
 	Input         contract.DeliberationInput
 	Settings      contract.DeliberationSettings
-	SettingsStale bool // the row does not show the settings as they are
+	SettingsStale bool // the row does not show the current settings
 	Status        contract.PipelineStatus
-	waiting       string        // for what, by name
+	waiting       string        // what for, by name
 	ExchangeLimit time.Duration // of the exchange
 
 	Participants []*Participant // ALPHA, BETA, and GAMMA once it joined
 	board        []*post
 	messages     []contract.Message
 	votes        []contract.Vote    // the last one of each voter on each version
-	outdated     map[string]bool    // ids of votes whose voters wrote a new version since
-	subtasks     []contract.Subtask // that GAMMA made of the objective
-	log          []logEntry         // what members are told of, in order
+	outdated     map[string]bool    // ids of votes whose voters have written a new version since
+	subtasks     []contract.Subtask // GAMMA's parts of the objective
+	log          []logEntry         // what members are shown, in order
 	Metrics      contract.DeliberationMetrics
 
 	refusalsRecorded int     // refusals that were recorded one by one
 	errorCount       int     // errors of members
 	verdict          *Choice // GAMMA's
 	Decision         *contract.Decision
-	validating       *Choice   // what both agreed on and GAMMA is asked about
+	validating       *Choice   // what both agreed on and GAMMA is asked to validate
 	rivalry          bool      // two proposals or more are live
 	maxComplexity    float64   // the highest complexity that an analysis found
 	openedAt         time.Time // when the opening began
 	exchangeAt       time.Time // when the exchange began
 	LastProgress     time.Time // of anybody
 	reportedAt       time.Time // when the checkpoint was reported
-	roundsOver       time.Time // when the last round was; zero: it is not
-	Decided          bool      // how it ends is known; what members say makes no rounds any more
-	Closed           bool      // nothing that members say counts any more
-	Ending           Ending    // what the row says of the end
+	roundsOver       time.Time // when the last round ended; zero: it has not
+	Decided          bool      // the outcome is known; further moves make no rounds
+	Closed           bool      // further moves do not count
+	Ending           Ending    // what the row shows about the end
 }
 
-// Ending is what a pipeline's row says of how it ended.
+// Ending is what a pipeline's row shows about its end.
 type Ending struct {
 	AbortReason    contract.AbortReason
 	HandoffRef     string
@@ -65,18 +65,18 @@ type Ending struct {
 	Finished       bool
 }
 
-// Participant is what is known of one member.
+// Participant is what is known about one member.
 type Participant struct {
 	Member contract.Member
-	token  string // who knows it speaks as this member
+	token  string // proves that a signal comes from this member
 	View   contract.MemberView
 
 	granted   int  // number of the last turn that it was given
 	received  int  // number of the last turn that it delivered
-	inOpening bool // the turn that it was given belongs to the opening
+	inOpening bool // its current turn belongs to the opening
 	started   bool // it was given a turn of the exchange
 	early     map[int]contract.Moves
-	logRead   int // how much of the log it was told
+	logRead   int // how much of the log it was shown
 	open      bool
 	late      bool // with its opening work
 	done      bool
@@ -88,17 +88,17 @@ type Participant struct {
 	errors       []contract.Error
 	repeats      map[string]int
 	violations   int
-	seenSubtasks []string              // subtasks that it was told are its own
-	deferred     []*post               // what there was no room to tell it
-	joinReason   string                // GAMMA joined
+	seenSubtasks []string              // its own subtasks that it was shown
+	deferred     []*post               // left out of its news for lack of room
+	joinReason   string                // why GAMMA joined
 	Model        *contract.ModelChoice // to be used from its next turn on
-	RevokeReason string                // why it is revoked; its workflow is to be cancelled
+	RevokeReason string                // why it is revoked; its workflow must be cancelled
 }
 
-// logEntry is one thing that members are told of.
+// logEntry is one thing that members are shown.
 type logEntry struct {
 	by      contract.Member
-	to      contract.Member // alone; empty: everybody
+	to      contract.Member // only this member; empty: everybody
 	post    *post
 	fresh   bool // the post's version is new
 	message *contract.Message
@@ -106,7 +106,7 @@ type logEntry struct {
 	ended   contract.Member
 }
 
-// Choice is a version of an entry that was agreed upon.
+// Choice is a version of an entry that was agreed on.
 type Choice struct {
 	Key     string
 	Version int
@@ -115,25 +115,25 @@ type Choice struct {
 }
 
 const (
-	// maxEarlyTurns is how many turns of a member wait for earlier ones.
+	// maxEarlyTurns is how many turns of a member can wait for earlier ones.
 	maxEarlyTurns = 4
-	// turnsInRound is how many turns a member is given within one round: one that
-	// answers at once must not spend without end while another one thinks.
+	// turnsInRound is how many turns a member gets within one round: a member that answers
+	// at once must not spend without limit while another one thinks.
 	turnsInRound = 3
-	// MaxRefusalsRecorded is how many refusals are recorded one by one. Those of a flood
-	// are counted.
+	// MaxRefusalsRecorded is how many refusals are recorded one by one. Further ones are
+	// only counted.
 	MaxRefusalsRecorded = 100
-	// KeyLength is how many bytes a key may have.
+	// KeyLength is the maximum length of a key in bytes.
 	KeyLength = 64
-	// objectionKeyLength is how many bytes the key of an objection may have, which ends
-	// with the move that made it.
+	// objectionKeyLength is the maximum length of an objection's key in bytes; it ends
+	// with the id of the move that made it.
 	objectionKeyLength = KeyLength + 32
 	// MaxContextNotes is how many notes from outside a failure context keeps.
 	MaxContextNotes = 20
 )
 
-// New returns the state of a deliberation that begins now, with the task and what
-// it inherits on the blackboard.
+// New returns the state of a deliberation that begins now, with the task and its
+// inheritance on the blackboard.
 func New(in contract.DeliberationInput, now time.Time) *State {
 	c := &State{
 		Input: in, Settings: in.Settings, Status: contract.PipelineSpawned,
@@ -143,7 +143,7 @@ func New(in contract.DeliberationInput, now time.Time) *State {
 	return c
 }
 
-// Peers are those who deliberate; GAMMA only mediates.
+// Peers are the members that deliberate; GAMMA only mediates.
 func Peers() []contract.Member { return []contract.Member{contract.Alpha, contract.Beta} }
 
 // SetStatus moves the pipeline to another status.
@@ -165,8 +165,8 @@ func (c *State) SetStatus(s contract.PipelineStatus, now time.Time, waiting stri
 	}
 }
 
-// beginExchange lets everybody take part anew: what a member said of being done
-// with its opening work is no word on the exchange.
+// beginExchange lets all members take part again: "done" in the opening work does not
+// count for the exchange.
 func (c *State) beginExchange(now time.Time) {
 	c.exchangeAt, c.LastProgress = now, now
 	for _, s := range c.Living() {
@@ -186,7 +186,7 @@ const (
 	phaseEnded    = "ended"
 )
 
-// roles say what the members are there for.
+// roleOf returns what a member does.
 func roleOf(m contract.Member) string {
 	switch m {
 	case contract.Alpha:
@@ -198,7 +198,7 @@ func roleOf(m contract.Member) string {
 	}
 }
 
-// Join gives a member its seat.
+// Join adds a member.
 func (c *State) Join(m contract.Member, token string, reason contract.GammaReason, now time.Time) {
 	s := &Participant{
 		Member: m, token: token, progress: now, early: map[int]contract.Moves{}, repeats: map[string]int{},
@@ -223,7 +223,7 @@ func (c *State) Join(m contract.Member, token string, reason contract.GammaReaso
 	}
 }
 
-// gammaReasonText tells GAMMA what it is there for.
+// gammaReasonText is the reason why GAMMA joined, in words for GAMMA.
 var gammaReasonText = map[contract.GammaReason]string{
 	contract.GammaStuck:      "STUCK: an agent showed no progress for a while; help the others to go on",
 	contract.GammaConflict:   "CONFLICT: too many proposals are unresolved; bring them together",
@@ -233,7 +233,7 @@ var gammaReasonText = map[contract.GammaReason]string{
 	contract.GammaForced:     "FORCED: you were asked for when this was started",
 }
 
-// Participant returns the seat of a member, nil if it never joined.
+// Participant returns the state of a member, nil if it never joined.
 func (c *State) Participant(m contract.Member) *Participant {
 	for _, s := range c.Participants {
 		if s.Member == m {
@@ -243,7 +243,7 @@ func (c *State) Participant(m contract.Member) *Participant {
 	return nil
 }
 
-// Living returns who is still there.
+// Living returns the members that are still active.
 func (c *State) Living() []*Participant {
 	var out []*Participant
 	for _, s := range c.Participants {
@@ -254,12 +254,12 @@ func (c *State) Living() []*Participant {
 	return out
 }
 
-// livingPeers returns which of ALPHA and BETA are still there.
+// livingPeers returns which of ALPHA and BETA are still active.
 func (c *State) livingPeers() []*Participant {
 	return slices.DeleteFunc(c.Living(), func(s *Participant) bool { return s.Member == contract.Gamma })
 }
 
-// peersDone reports whether all peers that are left are done.
+// peersDone reports whether all remaining peers are done.
 func (c *State) peersDone() bool {
 	left := c.livingPeers()
 	return len(left) > 0 && !slices.ContainsFunc(left, func(s *Participant) bool { return !s.done })
@@ -267,9 +267,8 @@ func (c *State) peersDone() bool {
 
 func (s *Participant) thinking() bool { return s.granted > s.received }
 
-// Receive takes what came as a member's moves. Who it is from is what its token
-// says. Each turn counts once, in order: early ones wait, those that came before
-// are dropped.
+// Receive takes moves that arrived. The token identifies the sender. Each turn counts
+// once, in order: early ones wait, those that were already taken are dropped.
 func (c *State) Receive(m contract.Moves, now time.Time) {
 	s := c.speaker(m)
 	if s == nil || c.Closed || s.Dead || m.Turn <= s.received {
@@ -283,10 +282,10 @@ func (c *State) Receive(m contract.Moves, now time.Time) {
 	c.ReceiveEarly(s, now)
 }
 
-// speaker returns the member that a signal is from. One that lies about it is
-// refused, and nobody is blamed: a member's workflow has its name from its
-// deliberation, so whoever shows its token under another name has stolen it, and
-// must not be able to have it revoked.
+// speaker returns the member that a signal is from. A sender under a false name is
+// refused, and nobody is blamed: a member's workflow gets its name from its
+// deliberation, so a sender that shows its token under another name has stolen it, and
+// must not be able to get that member revoked.
 func (c *State) speaker(m contract.Moves) *Participant {
 	if c.Closed {
 		return nil
@@ -311,7 +310,7 @@ func (c *State) speaker(m contract.Moves) *Participant {
 	return s
 }
 
-// ByToken returns the member whose token this is, nil if it is nobody's.
+// ByToken returns the member with a token, nil if there is none.
 func (c *State) ByToken(token string) *Participant {
 	for _, s := range c.Participants {
 		if token != "" && s.token == token {
@@ -321,7 +320,7 @@ func (c *State) ByToken(token string) *Participant {
 	return nil
 }
 
-// keepEarly keeps an early turn until those before it have come.
+// keepEarly keeps an early turn until the turns before it have arrived.
 func (c *State) keepEarly(s *Participant, m contract.Moves) {
 	if _, have := s.early[m.Turn]; have {
 		return
@@ -333,7 +332,7 @@ func (c *State) keepEarly(s *Participant, m contract.Moves) {
 	s.early[m.Turn] = m
 }
 
-// ReceiveEarly takes turns that waited for those before them, and reports whether there
+// ReceiveEarly takes the turns that waited for earlier ones, and reports whether there
 // were any.
 func (c *State) ReceiveEarly(s *Participant, now time.Time) (heard bool) {
 	for s.received < s.granted && !s.Dead && !c.Closed {
@@ -355,7 +354,7 @@ func (c *State) take(s *Participant, m contract.Moves, now time.Time) {
 	v.Turns, v.ExecutionID, v.Attempt, v.LastActivity = s.received, m.ExecutionID, m.Attempt, now
 	v.Usage, v.Status, v.BlockedReason = v.Usage.Add(m.Usage), contract.MemberIdle, ""
 	s.open, s.errors = true, nil
-	if !s.inOpening { // before its moves: one of them may end it, and with it the round
+	if !s.inOpening { // before its moves: one of them may end the opening, and the round with it
 		s.round++
 	}
 	if m.Bad != nil {
@@ -372,7 +371,7 @@ func (c *State) take(s *Participant, m contract.Moves, now time.Time) {
 		}, over)
 	}
 	for i, move := range m.Moves {
-		if s.Dead { // revoked for one of them
+		if s.Dead { // revoked for one of these moves
 			break
 		}
 		c.move(s, moveID(s.Member, m.Turn, i+1), move, now)
@@ -387,8 +386,8 @@ func (c *State) take(s *Participant, m contract.Moves, now time.Time) {
 // moveID names a move, or a turn as a whole: ALPHA-3-2.
 func moveID(m contract.Member, turn, n int) string { return fmt.Sprintf("%s-%d-%d", m, turn, n) }
 
-// advance draws the conclusions of what has just happened: who is woken, and
-// whether a round is over.
+// advance updates what follows from the last change: which members wake, and whether a
+// round is over.
 func (c *State) advance() {
 	if c.Status != contract.PipelineOrchestrating || c.Decided {
 		return
@@ -412,18 +411,19 @@ func (c *State) advance() {
 	c.RowStale = true
 }
 
-// roundsUsedUp reports whether the last round is over. Turns that began before are
-// still heard (hearsOut); no other one begins, but GAMMA's to validate an agreement.
+// roundsUsedUp reports whether the last round is over. Turns that began before its end
+// still count (awaitsTurns); no other turn begins, except GAMMA's to validate an
+// agreement.
 func (c *State) roundsUsedUp() bool { return c.Metrics.Iterations >= c.Settings.Iterations }
 
-// awaitsTurns reports whether a turn is under way that began before the end of the
-// last round, and may take that long yet.
+// awaitsTurns reports whether a turn is running that began before the end of the last
+// round and has time left.
 func (c *State) awaitsTurns(now time.Time) bool {
 	return slices.ContainsFunc(c.Living(), (*Participant).thinking) && now.Before(c.roundsOver.Add(c.Settings.ModelTimeout))
 }
 
-// roundOver reports whether each peer that is at work has delivered a turn. Where
-// none is left at work GAMMA's turns count.
+// roundOver reports whether each active peer has delivered a turn. If no peer is
+// active, GAMMA's turns count.
 func (c *State) roundOver() bool {
 	delivered, active := 0, 0
 	for _, s := range c.Participants {
@@ -447,7 +447,7 @@ func (c *State) roundOver() bool {
 	return active == 0 && g != nil && g.round > 0
 }
 
-// wakes reports whether one that said that it is done has to hear of this.
+// wakes reports whether a log entry wakes a member that said that it is done.
 func (c *State) wakes(s *Participant, h logEntry) bool {
 	switch {
 	case h.by == s.Member:
@@ -468,12 +468,12 @@ func (c *State) wakes(s *Participant, h logEntry) bool {
 	return false
 }
 
-// mostStanding bounds what a member is told of where things stand.
+// mostStanding bounds the current states that a member is shown.
 const mostStanding = 12
 
-// stands is where syntheses stand, and proposals that are objected to, for a member
-// that is about to take a turn. Members take turns side by side: only here they see
-// whether what they said has reached the others.
+// stands returns the current state of syntheses, and of proposals with objections, for
+// a member that is about to take a turn. Members take turns in parallel: only here do
+// they see whether the others have read their moves.
 func (c *State) stands(s *Participant) []contract.Standing {
 	var out []contract.Standing
 	for _, p := range c.board {
@@ -500,7 +500,7 @@ func (c *State) stands(s *Participant) []contract.Standing {
 	return out[max(0, len(out)-mostStanding):]
 }
 
-// concerns reports whether something is news to a member.
+// concerns reports whether a log entry is news to a member.
 func (s *Participant) concerns(h logEntry) bool {
 	if h.by == s.Member || h.to != "" && h.to != s.Member {
 		return false
@@ -508,7 +508,7 @@ func (s *Participant) concerns(h logEntry) bool {
 	return h.ended != s.Member
 }
 
-// hasNews reports whether something happened that a member was not told.
+// hasNews reports whether something happened that a member was not shown.
 func (c *State) hasNews(s *Participant) bool {
 	return slices.ContainsFunc(c.log[s.logRead:], s.concerns)
 }
@@ -519,7 +519,7 @@ type TurnGrant struct {
 	Turn contract.Turn
 }
 
-// NextTurns gives turns to those who are to take one now.
+// NextTurns gives a turn to each member that must take one now.
 func (c *State) NextTurns(now time.Time) []TurnGrant {
 	var out []TurnGrant
 	for _, s := range c.due() {
@@ -528,7 +528,7 @@ func (c *State) NextTurns(now time.Time) []TurnGrant {
 	return out
 }
 
-// due returns who is to take a turn now.
+// due returns the members that must take a turn now.
 func (c *State) due() []*Participant {
 	idle := slices.DeleteFunc(c.Living(), func(s *Participant) bool { return s.thinking() || s.done })
 	switch c.Status {
@@ -548,7 +548,7 @@ func (c *State) due() []*Participant {
 	})
 }
 
-// give makes a member's next turn, with what it was not told yet.
+// give returns a member's next turn, with its unread news.
 func (c *State) give(s *Participant, now time.Time) contract.Turn {
 	s.granted++
 	t := contract.Turn{Token: s.token, Number: s.granted, Phase: PhaseExchange, News: c.news(s, now), Errors: s.errors, Model: s.Model}
@@ -566,7 +566,7 @@ func (c *State) give(s *Participant, now time.Time) contract.Turn {
 	return t
 }
 
-// news is what happened since a member was last told.
+// news returns what happened since a member was last informed.
 func (c *State) news(s *Participant, now time.Time) contract.News {
 	n := contract.News{Round: c.round(), Rounds: c.Settings.Iterations, Why: s.joinReason}
 	if c.Status == contract.PipelineOrchestrating {
@@ -578,7 +578,7 @@ func (c *State) news(s *Participant, now time.Time) contract.News {
 	for _, p := range whole {
 		told[p] = true
 	}
-	for _, h := range c.log[s.logRead:] { // what is new is told whole, with its state as it is now
+	for _, h := range c.log[s.logRead:] { // new entries are shown whole, in their current state
 		if h.post == nil || !h.fresh || !s.concerns(h) {
 			continue
 		}
@@ -590,7 +590,7 @@ func (c *State) news(s *Participant, now time.Time) contract.News {
 	}
 	for _, p := range whole {
 		e := p.Entry
-		e.Subtasks = nil // told by themselves
+		e.Subtasks = nil // shown separately
 		n.Entries = append(n.Entries, e)
 	}
 	n.Subtasks = c.subtasksFor(s, decomposed)
@@ -614,8 +614,8 @@ func (c *State) news(s *Participant, now time.Time) contract.News {
 	return n
 }
 
-// RecordRefusal counts moves and signals that were not taken, and records them while
-// they are few.
+// RecordRefusal counts moves and signals that were refused, and records them one by one
+// while there are few.
 func (c *State) RecordRefusal(e contract.Error, n int) {
 	c.Metrics.Refused += n
 	if c.refusalsRecorded >= MaxRefusalsRecorded {
@@ -630,7 +630,7 @@ func (c *State) RecordRefusal(e contract.Error, n int) {
 	c.RowStale = true
 }
 
-// RecordError refuses what a member did and counts it against the member. Past a limit
+// RecordError refuses what a member did and counts it against the member. Above a limit
 // the member is revoked.
 func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	e.Member = s.Member
@@ -655,7 +655,7 @@ func (c *State) RecordError(s *Participant, e contract.Error, n int) {
 	}
 }
 
-// Revoke ends a member. The partner goes on alone.
+// Revoke ends a member. Its partner continues alone.
 func (c *State) Revoke(s *Participant, why string, e contract.Error) {
 	if s.Dead {
 		return
@@ -664,7 +664,7 @@ func (c *State) Revoke(s *Participant, why string, e contract.Error) {
 	c.end(s, contract.MemberRevoked, &contract.Failure{Class: e.Class, Code: e.Code, Message: fmt.Sprintf("%s was revoked: %s", s.Member, why)})
 }
 
-// end notes that a member is gone.
+// end records that a member is gone.
 func (c *State) end(s *Participant, status contract.MemberStatus, failure *contract.Failure) {
 	s.Dead, s.done = true, false
 	s.View.Status, s.View.Phase, s.View.Failure = status, phaseEnded, failure
@@ -677,7 +677,8 @@ func (c *State) end(s *Participant, status contract.MemberStatus, failure *contr
 	c.advance()
 }
 
-// EndParticipants notes how those who are left end, with the deliberation.
+// EndParticipants records how the remaining members end, together with the
+// deliberation.
 func (c *State) EndParticipants(status contract.MemberStatus) {
 	for _, s := range c.Living() {
 		s.Dead = true
@@ -686,7 +687,7 @@ func (c *State) EndParticipants(status contract.MemberStatus) {
 	}
 }
 
-// tellEnd tells that a member is gone, and more of it.
+// tellEnd adds the event that a member is gone, with more details.
 func (c *State) tellEnd(s *Participant, more map[string]any) {
 	v := s.View
 	c.AddEvent(contract.EventAgentEnded, with(map[string]any{
@@ -694,7 +695,7 @@ func (c *State) tellEnd(s *Participant, more map[string]any) {
 	}, more))
 }
 
-// with adds to a payload.
+// with returns a payload with more keys.
 func with(payload, more map[string]any) map[string]any {
 	for _, key := range workflow.DeterministicKeys(more) {
 		payload[key] = more[key]
@@ -707,7 +708,7 @@ func (c *State) modelOf(m contract.Member) contract.ModelChoice {
 	return c.Settings.Models[m.Agent()]
 }
 
-// Agents says who is there, in which role and with which model.
+// Agents returns the members, with their roles and models.
 func (c *State) Agents() []map[string]any {
 	out := []map[string]any{}
 	for _, s := range c.Participants {
@@ -716,8 +717,8 @@ func (c *State) Agents() []map[string]any {
 	return out
 }
 
-// round is the round of the exchange that is under way, from 1; before and after the
-// exchange it is how many there were.
+// round is the current round of the exchange, from 1; before and after the exchange it
+// is the number of rounds so far.
 func (c *State) round() int {
 	if c.Status != contract.PipelineOrchestrating || c.Decided {
 		return c.Metrics.Iterations
@@ -725,15 +726,15 @@ func (c *State) round() int {
 	return min(c.Metrics.Iterations+1, c.Settings.Iterations)
 }
 
-// CloseRound counts the round in which it ended, if anybody took a turn in it.
+// CloseRound counts a round that the end cut short, if any member took a turn in it.
 func (c *State) CloseRound() {
 	if !c.roundsUsedUp() && slices.ContainsFunc(c.Participants, func(s *Participant) bool { return s.round > 0 }) {
 		c.Metrics.Iterations++
 	}
 }
 
-// MemberEnded notes that a member's workflow has returned. Its count of what it spent
-// is the true one: that of a turn that never arrived is in it too.
+// MemberEnded records that a member's workflow has returned. Its usage is the exact
+// one: it includes a turn that never arrived.
 func (c *State) MemberEnded(m contract.Member, r contract.MemberResult) {
 	s := c.Participant(m)
 	if r.ExecutionID != 0 {
@@ -754,7 +755,7 @@ func (c *State) MemberEnded(m contract.Member, r contract.MemberResult) {
 	c.end(s, contract.MemberFailed, failure)
 }
 
-// lateOpenings marks who has not delivered its opening work in time.
+// lateOpenings marks the members that have not delivered their opening work in time.
 func (c *State) lateOpenings(now time.Time) {
 	if c.Status != contract.PipelineRunning || now.Before(c.openedAt.Add(c.Settings.OpeningTimeout)) {
 		return
@@ -768,13 +769,13 @@ func (c *State) lateOpenings(now time.Time) {
 	}
 }
 
-// OpeningOver reports whether everybody is done with the opening or timed out.
+// OpeningOver reports whether every member has finished the opening or timed out.
 func (c *State) OpeningOver(now time.Time) bool {
 	c.lateOpenings(now)
 	return !slices.ContainsFunc(c.livingPeers(), func(s *Participant) bool { return !s.open && !s.late })
 }
 
-// GammaWanted says why GAMMA has to join now, if it has to. It joins once.
+// GammaWanted returns why GAMMA must join now, if it must. It joins once.
 func (c *State) GammaWanted(now time.Time) (contract.GammaReason, bool) {
 	if c.Participant(contract.Gamma) != nil || c.roundsUsedUp() && !c.gammaOwesFirst() {
 		return "", false
@@ -800,7 +801,7 @@ func (c *State) GammaWanted(now time.Time) (contract.GammaReason, bool) {
 	return "", false
 }
 
-// stuckSince reports whether a member at work has shown no progress for too long.
+// stuckSince reports whether an active member has made no progress for too long.
 func (c *State) stuckSince(now time.Time) bool {
 	after := c.Settings.GammaStuckAfter
 	return after > 0 && slices.ContainsFunc(c.livingPeers(), func(s *Participant) bool {
@@ -808,16 +809,15 @@ func (c *State) stuckSince(now time.Time) bool {
 	})
 }
 
-// agreement is the version that the peers who are left accept, nil if there is
-// none.
+// agreement returns the version that all remaining peers accept, nil if there is none.
 func (c *State) agreement() *Choice { return c.agreementBy(c.counting()) }
 
-// lastAgreement is an earlier version that all accepted, though one of them wrote a new
-// version since: rather that than nothing, where a deliberation would end without any.
+// lastAgreement returns an earlier version that all accepted, even if one of them has
+// written a new version since: it is better than ending without any.
 func (c *State) lastAgreement() *Choice { return c.agreementBy(c.votes) }
 
-// counting are the votes that count: those for earlier versions of who wrote a new one
-// since do not.
+// counting returns the votes that count. Votes for earlier versions do not count if
+// their voter has written a new one since.
 func (c *State) counting() []contract.Vote {
 	return slices.DeleteFunc(slices.Clone(c.votes), func(v contract.Vote) bool { return c.outdated[v.ID] })
 }
@@ -832,7 +832,7 @@ func (c *State) agreementBy(votes []contract.Vote) *Choice {
 			return v.Voter == m && v.Key == key && v.Version == version && v.Accept
 		})
 	}
-	for _, v := range slices.Backward(votes) { // the newest first
+	for _, v := range slices.Backward(votes) { // newest first
 		if v.Accept && !slices.ContainsFunc(left, func(s *Participant) bool { return !accepts(s.Member, v.Key, v.Version) }) {
 			return &Choice{Key: v.Key, Version: v.Version}
 		}
@@ -848,7 +848,7 @@ type Outcome struct {
 	Failure *contract.Failure
 }
 
-// Conclude says how the exchange ends, if it does now.
+// Conclude returns how the exchange ends, nil if it does not end now.
 func (c *State) Conclude(now time.Time) *Outcome {
 	if c.verdict != nil {
 		return &Outcome{Status: contract.PipelineCompleted, Choice: c.verdict}
@@ -878,13 +878,13 @@ func (c *State) Conclude(now time.Time) *Outcome {
 	return nil
 }
 
-// PeersGone is the end of a pipeline that nobody is left in.
+// PeersGone returns the outcome of a pipeline without peers.
 func (c *State) PeersGone() *Outcome {
 	if len(c.livingPeers()) > 0 {
 		return nil
 	}
 	out := &Outcome{Status: contract.PipelineFailed}
-	for _, h := range c.log { // the last that ended is why
+	for _, h := range c.log { // the last one that ended is the reason
 		if s := c.Participant(h.ended); s != nil && s.Member != contract.Gamma {
 			out.Failure = s.View.Failure
 		}
@@ -892,8 +892,8 @@ func (c *State) PeersGone() *Outcome {
 	return out
 }
 
-// awaitsGamma reports whether what was agreed waits for GAMMA's word: both say
-// that they are done, and GAMMA has not spoken yet.
+// awaitsGamma reports whether an agreement waits for GAMMA: both peers said that they
+// are done, and GAMMA has not answered yet.
 func (c *State) awaitsGamma(agreed *Choice) bool {
 	if c.Participant(contract.Gamma) == nil {
 		return c.peersDone()
@@ -902,13 +902,13 @@ func (c *State) awaitsGamma(agreed *Choice) bool {
 	return v != nil && v.Key == agreed.Key && v.Version == agreed.Version && !c.gammaIsThrough()
 }
 
-// gammaIsThrough reports whether no word of GAMMA's can be waited for any more.
+// gammaIsThrough reports whether no more answer from GAMMA can be expected.
 func (c *State) gammaIsThrough() bool {
 	g := c.Participant(contract.Gamma)
 	return g != nil && (g.Dead || g.done)
 }
 
-// abortReason says why the deliberation has to be given up, if it has to.
+// abortReason returns why the deliberation must be aborted, if it must.
 func (c *State) abortReason(now time.Time) contract.AbortReason {
 	after := c.Settings.AbortAfter
 	stuck := after > 0 && !now.Before(c.LastProgress.Add(after))
@@ -923,8 +923,8 @@ func (c *State) abortReason(now time.Time) contract.AbortReason {
 	return ""
 }
 
-// gammaOwesFirst reports whether GAMMA was asked to validate and has not taken a
-// turn: the limit of rounds does not take that from it.
+// gammaOwesFirst reports whether GAMMA was asked to validate and has not taken a turn:
+// the limit of rounds does not take that turn away.
 func (c *State) gammaOwesFirst() bool {
 	if c.agreement() == nil {
 		return false
@@ -933,7 +933,8 @@ func (c *State) gammaOwesFirst() bool {
 	return g == nil && c.peersDone() || g != nil && c.validating != nil && g.received == 0 && !g.Dead
 }
 
-// NextDeadline is the next moment at which time alone changes something; zero: none.
+// NextDeadline returns the next time at which the clock alone changes something; zero
+// if there is none.
 func (c *State) NextDeadline(now time.Time) time.Time {
 	var next time.Time
 	at := func(t time.Time) {
@@ -964,7 +965,7 @@ func (c *State) NextDeadline(now time.Time) time.Time {
 	return next
 }
 
-// SwitchModels lets members use other models from their next turn on.
+// SwitchModels switches members to other models from their next turn on.
 func (c *State) SwitchModels(models map[contract.Agent]contract.ModelChoice) {
 	next := map[contract.Agent]contract.ModelChoice{}
 	for _, m := range contract.Members() {

@@ -9,9 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// decompose takes GAMMA's subtasks, for ALPHA and BETA to solve in the order of
-// their dependencies. Another decomposition replaces the one before; what was
-// proposed for a subtask that it keeps stays.
+// decompose takes GAMMA's subtasks, which ALPHA and BETA solve in the order of their
+// dependencies. A new decomposition replaces the one before; proposals for subtasks
+// that it keeps stay.
 func (c *State) decompose(s *Participant, m contract.Move, now time.Time) string {
 	if why := c.invalidSubtasks(m.Subtasks); why != "" {
 		return why
@@ -28,7 +28,7 @@ func (c *State) decompose(s *Participant, m contract.Move, now time.Time) string
 	return why
 }
 
-// invalidSubtasks says why subtasks cannot be taken.
+// invalidSubtasks returns why subtasks are not valid.
 func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 	if len(parts) == 0 || len(parts) > contract.Subtasks {
 		return fmt.Sprintf("it needs 1 to %d subtasks", contract.Subtasks)
@@ -63,13 +63,14 @@ func (c *State) invalidSubtasks(parts []contract.Subtask) string {
 	return cycle(parts)
 }
 
-// hasUnseenSubtask reports whether a member is to solve a subtask that it was not told of.
+// hasUnseenSubtask reports whether a member has a subtask to solve that it was not
+// shown.
 func (c *State) hasUnseenSubtask(s *Participant) bool {
 	return slices.ContainsFunc(c.subtasksOf(s.Member), func(id string) bool { return !slices.Contains(s.seenSubtasks, id) })
 }
 
-// subtasksFor are the subtasks as a member is told of them: with their descriptions where
-// those are new to it, or its own to solve.
+// subtasksFor returns the subtasks as a member is shown them, with descriptions if they
+// are new to it or its own to solve.
 func (c *State) subtasksFor(s *Participant, fresh bool) []contract.Subtask {
 	out := slices.Clone(c.subtasks)
 	for i := range out {
@@ -80,7 +81,7 @@ func (c *State) subtasksFor(s *Participant, fresh bool) []contract.Subtask {
 	return out
 }
 
-// cycle says which subtasks wait for each other, "" if none do.
+// cycle returns which subtasks wait for each other, "" if none do.
 func cycle(parts []contract.Subtask) string {
 	done := map[string]bool{}
 	for range parts {
@@ -112,8 +113,8 @@ func (c *State) subtask(id string) *contract.Subtask {
 	return nil
 }
 
-// assign brings the subtasks up to date: which are done, and who is to take those
-// that nothing keeps waiting any more.
+// assign updates the subtasks: which are done, and who takes those that no longer wait
+// for others.
 func (c *State) assign() {
 	changed := false
 	for i := range c.subtasks {
@@ -130,7 +131,7 @@ func (c *State) assign() {
 	}
 }
 
-// statusOf says how far a subtask is, and whose it is.
+// statusOf returns the status and the owner of a subtask.
 func (c *State) statusOf(t contract.Subtask) (status string, owner contract.Member) {
 	if c.solved(t.ID) {
 		return contract.SubtaskDone, t.Member
@@ -150,8 +151,8 @@ func (c *State) solved(id string) bool {
 	return p != nil && p.Kind == contract.MovePropose && p.State != contract.EntryWithdrawn
 }
 
-// leastBusy returns the peer that is left with the fewest subtasks to solve now; of
-// two the one that fewer wait for.
+// leastBusy returns the remaining peer with the fewest subtasks to solve now; on a tie
+// the one that fewer subtasks wait for.
 func (c *State) leastBusy() contract.Member {
 	load := func(m contract.Member) (n int) {
 		for _, t := range c.subtasks {
@@ -174,7 +175,7 @@ func (c *State) leastBusy() contract.Member {
 	return owner
 }
 
-// subtasksOf returns the subtasks that a member is to solve now.
+// subtasksOf returns the subtasks that a member must solve now.
 func (c *State) subtasksOf(m contract.Member) []string {
 	var out []string
 	for _, t := range c.subtasks {
@@ -185,9 +186,9 @@ func (c *State) subtasksOf(m contract.Member) []string {
 	return out
 }
 
-// propose writes a proposal. One under the id of a subtask solves that: it is taken
-// from whose subtask it is, or was when the member was told, once those that it
-// depends on are solved.
+// propose writes a proposal. A proposal under the id of a subtask solves it: it is
+// accepted from the subtask's owner, or from its owner at the time the member was
+// informed, once the subtasks that it depends on are solved.
 func (c *State) propose(s *Participant, m contract.Move, now time.Time) string {
 	if t := c.subtask(m.Key); t != nil {
 		switch {
