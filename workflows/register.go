@@ -1,6 +1,6 @@
-// Package workflows is the deterministic heart: what a run does next, given
-// what has happened. It holds no side effects; activities have them, and are
-// called by the names in package contract.
+// Package workflows is the deterministic core: it decides what a run does next from
+// what has happened. It has no side effects; activities have them, and are called by
+// the names in package contract.
 package workflows
 
 import (
@@ -19,26 +19,26 @@ func RegisterRun(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(run.Workflow, workflow.RegisterOptions{Name: contract.WorkflowRun})
 }
 
-// RegisterSelfHeal registers the workflow that heals a failure. It runs on the
-// Repair agent's queue.
+// RegisterSelfHeal registers the workflow that heals a failure. It runs on the Repair
+// agent's queue.
 func RegisterSelfHeal(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(selfheal.Workflow, workflow.RegisterOptions{Name: contract.WorkflowSelfHeal})
 }
 
-// RegisterStep registers the workflow of an agent that writes code. It runs on
-// the agent's own queue, so that its short work runs beside it.
+// RegisterStep registers the workflow of an agent that writes code. It runs on the
+// agent's own queue, where the worker can do its short work as local activities.
 func RegisterStep(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(agentloop.Workflow, workflow.RegisterOptions{Name: contract.WorkflowStep})
 }
 
-// RegisterDeliberation registers the workflow of a pipeline, which a worker of
-// the run queue serves.
+// RegisterDeliberation registers the workflow of a pipeline, which a worker of the run
+// queue serves.
 func RegisterDeliberation(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(deliberation.Workflow, workflow.RegisterOptions{Name: contract.WorkflowDeliberation})
 }
 
 // RegisterMember registers the workflow of ALPHA, BETA and GAMMA. It runs on the
-// planner's queue, so that its short work runs beside it.
+// planner's queue, where the worker can do its short work as local activities.
 func RegisterMember(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(deliberation.Member, workflow.RegisterOptions{Name: contract.WorkflowMember})
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// reminderShare is the part of the time for an answer after which a person is
+// reminderShare is the part of the time limit for an answer after which a person is
 // reminded: one half.
 const reminderShare = 2
 
-// question is something that a run asks a person: to approve its plan or its
-// release, or to help with a problem.
+// question is something that a run asks a person: to approve its plan or its release,
+// or to help with a problem.
 type question struct {
 	kind  string // contract.ApprovalPlan, …; contract.InterventionHelp, …
 	phase contract.Phase
 	wait  time.Duration
 	// problem is what an intervention is about; nil for an approval.
 	problem *contract.Question
-	// optional lets the run go on when nobody answers. The answer to every other
-	// question is no then.
+	// optional lets the run continue if nobody answers. For every other question no answer
+	// means no.
 	optional bool
 }
 
@@ -33,13 +33,13 @@ type question struct {
 type approval struct {
 	id       string
 	kind     string
-	action   contract.HealAction // heal: what to do
+	action   contract.HealAction // for help: the action to take
 	granted  bool
 	rejected bool
 	expired  bool
 	by       string
 	reason   string
-	planID   int64 // of the plan that was approved as a person edited it
+	planID   int64 // the plan that was approved as a person edited it
 }
 
 func (a *approval) answered() bool { return a.granted || a.rejected || a.expired }
@@ -49,7 +49,7 @@ func (a *approval) intervention() bool {
 	return a.kind == contract.InterventionHelp || a.kind == contract.InterventionQuota || a.kind == contract.InterventionEnvironment
 }
 
-// payload is what events say of an approval's answer.
+// payload returns the event payload for an approval's answer.
 func (a *approval) payload() map[string]any {
 	out := map[string]any{"approval_id": a.id, "kind": a.kind, "by": a.by, "reason": a.reason}
 	if a.planID != 0 {
@@ -58,9 +58,9 @@ func (a *approval) payload() map[string]any {
 	return out
 }
 
-// ask asks a person and waits for the answer, or for the end of the time for it.
-// The run is waiting_for_approval meanwhile, and says so everywhere. A paused run
-// goes on waiting until it is resumed.
+// ask asks a person and waits for the answer, or until the time limit. Meanwhile the
+// run is waiting_for_approval and shows that everywhere. A paused run keeps waiting
+// until it is resumed.
 func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
 	a, reminder, err := r.open(ctx, q)
 	if err == nil {
@@ -76,7 +76,7 @@ func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failur
 	return a, nil
 }
 
-// open records that a question is asked. It returns the record that reminds of it.
+// open records that a question is asked. It returns the record of its reminder.
 func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record, error) {
 	until := workflow.Now(ctx).Add(q.wait)
 	var asked, reminder contract.Record
@@ -109,8 +109,8 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 	return a, reminder, err
 }
 
-// awaitAnswer waits for the answer to a question, with one reminder on the way
-// where silence is a no.
+// awaitAnswer waits for the answer to a question. It reminds once if no answer means
+// no.
 func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminder contract.Record) error {
 	given := func() bool { return a.answered() && !r.controls.paused }
 	early := q.wait
@@ -127,8 +127,8 @@ func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminde
 	return err
 }
 
-// askApproval asks a person to approve the plan or the release. It returns the
-// failure that the run ends with where that is not given.
+// askApproval asks a person to approve the plan or the release. If that is not
+// approved, it returns the failure that the run ends with.
 func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: kind, phase: r.Phase, wait: r.in.Settings.ApprovalWait})
 	if failure != nil {
@@ -136,7 +136,7 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	}
 	r.controls.approval = nil
 	switch {
-	case a.rejected: // recorded when the answer came, as a yes is
+	case a.rejected: // recorded when the answer came, like a yes
 		return r.notApproved(a)
 	case a.granted:
 		r.Approved[a.kind] = state.Consent{Subject: r.subject(a.kind), By: a.by}
@@ -151,13 +151,13 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	return r.notApproved(a)
 }
 
-// hasApproval reports whether a person has approved just this before: a phase
-// that is healed and runs again asks again only for what has changed.
+// hasApproval reports whether a person has already approved exactly this: a phase that
+// is healed and runs again asks again only for what has changed.
 func (r *run) hasApproval(kind string) bool {
 	return r.Approved[kind].Subject == r.subject(kind)
 }
 
-// approverOf names the person who approved just this, "" where nobody did.
+// approverOf returns the person who approved exactly this, "" if nobody did.
 func (r *run) approverOf(kind string) string {
 	if !r.hasApproval(kind) {
 		return ""
@@ -165,7 +165,7 @@ func (r *run) approverOf(kind string) string {
 	return r.Approved[kind].By
 }
 
-// subject names what an approval is about: the plan, or the tree to release.
+// subject returns what an approval is about: the plan, or the tree to release.
 func (r *run) subject(kind string) string {
 	if kind == contract.ApprovalPlan {
 		return fmt.Sprint("plan ", r.PlanID)
@@ -173,8 +173,8 @@ func (r *run) subject(kind string) string {
 	return "tree " + r.Workspace.Tree
 }
 
-// addNotApproved adds to a record what people find afterwards of an approval that
-// was not given: why the run ended, and what they can do next.
+// addNotApproved adds to a record what people read after an approval was refused or
+// expired: why the run ended, and what they can do next.
 func (r *run) addNotApproved(rec *contract.Record, a *approval) {
 	r.Heals.Questions++
 	note, kind := r.resolution(a)
@@ -186,7 +186,7 @@ func (r *run) addNotApproved(rec *contract.Record, a *approval) {
 	}})
 }
 
-// notApproved is the failure of a run whose plan or release was not approved.
+// notApproved returns the failure of a run whose plan or release was not approved.
 func (r *run) notApproved(a *approval) *contract.Failure {
 	if a.rejected {
 		return &fault.New(contract.ClassHuman, contract.CodeRejected, "%s rejected the %s%s", a.by, a.kind, flow.Because(a.reason)).Failure
@@ -195,7 +195,7 @@ func (r *run) notApproved(a *approval) *contract.Failure {
 		"nobody approved the %s within %s (execution.approval.wait), which counts as a no", a.kind, r.in.Settings.ApprovalWait).Failure
 }
 
-// adviceNotApproved says what people can do with a run that was not approved.
+// adviceNotApproved returns what people can do with a run that was not approved.
 func (r *run) adviceNotApproved(kind string) string {
 	if kind == contract.ApprovalPlan {
 		return fmt.Sprintf("to be asked again, about a new plan: rgpt run resume %d; for another goal or a plan of your own start a new run", r.in.RunID)
@@ -204,13 +204,13 @@ func (r *run) adviceNotApproved(kind string) string {
 		r.in.RunID, r.in.RunID)
 }
 
-// What an intervention came to.
+// The results of an intervention.
 const (
 	answerRetry  = "retry"
 	answerGiveUp = "give_up"
 )
 
-// resolution is what rows and events say of an intervention's answer.
+// resolution returns what rows and events show of an intervention's answer.
 func (r *run) resolution(a *approval) (contract.InterventionNote, contract.EventType) {
 	note := contract.InterventionNote{Number: r.Heals.Questions, Status: "resolved", By: a.by, Answer: answerRetry, Words: a.reason}
 	switch {
@@ -223,13 +223,13 @@ func (r *run) resolution(a *approval) (contract.InterventionNote, contract.Event
 	return note, contract.EventInterventionResolved
 }
 
-// resolved is the event of an intervention that was answered, or was not in time.
+// resolved returns the event of an intervention that was answered or expired.
 func (a *approval) resolved(kind contract.EventType, note contract.InterventionNote) contract.EventDraft {
 	return contract.EventDraft{Type: kind, Payload: map[string]any{"intervention_id": a.id, "by": note.By, "answer": note.Answer, "reason": a.reason}}
 }
 
-// notHelped is the failure of a problem that nobody helped with, nil where
-// somebody did.
+// notHelped returns the failure of a problem that nobody helped with, nil if somebody
+// did.
 func (r *run) notHelped(a *approval, class contract.Class, code contract.Code, problem string) *contract.Failure {
 	switch {
 	case a.rejected:
@@ -266,8 +266,8 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	return a, failure
 }
 
-// waitForQuota waits on a durable timer until a limit's window is over. A person
-// can shorten the wait by an approval, or end the run by a rejection.
+// waitForQuota waits on a durable timer until a limit's window ends. A person can end
+// the wait with an approval, or end the run with a rejection.
 func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Directive) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: contract.InterventionQuota, phase: p, wait: d.Wait, optional: true, problem: &contract.Question{
 		Reason:         "waits for its window: " + d.Reason,
@@ -296,7 +296,7 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 	return failure
 }
 
-// checkAnswer says why an answer cannot be taken now.
+// checkAnswer returns why an answer cannot be accepted now.
 func (r *run) checkAnswer(c contract.Command) error {
 	a := r.controls.approval
 	switch {
@@ -324,9 +324,9 @@ func (r *run) checkApprove(c contract.Command) error {
 	return nil
 }
 
-// readEdited reads the plan that a person edited and wants approved. It counts
-// once the approval is accepted: of two people who answer at the same time, the
-// second is refused and that plan changes nothing.
+// readEdited reads the plan that a person edited and wants to approve. It takes effect
+// once the approval is accepted: if two people answer at the same time, the second is
+// refused and that plan changes nothing.
 func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
 	if c.PlanID == 0 {
 		return nil
@@ -375,15 +375,15 @@ func (r *run) applyHeal(_ workflow.Context, c contract.Command) (contract.Record
 	return r.answer(contract.EventApprovalGranted, "granted"), "is being healed"
 }
 
-// answer ends the wait for the open question, unless the run is paused as well,
-// and returns the record of the answer.
+// answer ends the wait for the open question, unless the run is also paused, and
+// returns the record of the answer.
 func (r *run) answer(event contract.EventType, status string) contract.Record {
 	a := r.controls.approval
 	if !r.controls.paused {
 		r.EndInterruption()
 	}
 	if a.intervention() {
-		// What it came to is written by whoever asked.
+		// The caller of ask writes the result.
 		return flow.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
 	rec := flow.EventRecord(event, a.payload())

@@ -13,33 +13,35 @@ import (
 )
 
 const (
-	// MaxPendingChecks is how many messages about the branch wait their turn. More
-	// than these come again: a check that is red stays red.
+	// MaxPendingChecks is how many messages about the branch can wait. Further ones come
+	// again: a failed check stays failed.
 	MaxPendingChecks = 32
-	// MaxCheckEvents is how many events a run writes about single messages that change
-	// nothing. Those after them are told by their number.
+	// MaxCheckEvents is how many events a run writes for single messages that change
+	// nothing. Further messages are only counted.
 	MaxCheckEvents = 100
-	// unreportedPause gathers what is told by its number.
+	// unreportedPause is how long counted messages are collected before their number is
+	// written.
 	unreportedPause = time.Minute
-	// maxHistoryEvents and MaxHistoryBytes are how long a history may grow by messages.
-	// Temporal terminates a workflow at 51,200 events or 50 MiB; what is left
-	// is enough for one repair more.
+	// maxHistoryEvents and MaxHistoryBytes are how far messages may grow a history.
+	// Temporal terminates a workflow at 51,200 events or 50 MiB; the rest is enough for
+	// one more repair.
 	maxHistoryEvents = 40_000
 	// MaxHistoryBytes is the same bound in bytes.
 	MaxHistoryBytes = 40 << 20
 )
 
-// watchesBranch reports whether the run, as it is now, stays with what it released.
+// watchesBranch reports whether the run, in its present state, watches its released
+// branch.
 func (r *run) watchesBranch() bool {
 	return r.in.Settings.Release.Stay > 0 && r.Status == contract.StatusDone && r.Commit != ""
 }
 
-// watchBranch waits for messages about the released branch until its time is
-// over, and mends what they say. The run is done meanwhile; it is at work again
-// while it mends. It returns the failure that the run ends with, if any.
+// watchBranch waits for messages about the released branch until its time is over, and
+// fixes what they report. The run is done meanwhile, and running again during a fix. It
+// returns the failure that the run ends with, if any.
 func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
 	if r.stopClock != nil {
-		r.stopClock() // the run's time ends with its release; repairs have bounds of their own
+		r.stopClock() // the run's time limit ends with its release; repairs have their own limits
 	}
 	if !r.Watch.On {
 		if err := r.startWatch(ctx); err != nil {
@@ -61,8 +63,8 @@ func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
 	}
 }
 
-// startWatch says that the run watches its branch from now on. That is written as
-// the release's completion, before which the run is not over yet.
+// startWatch records that the run watches its branch from now on. It is written with
+// the release's completion, before which the run is not over.
 func (r *run) startWatch(ctx workflow.Context) error {
 	release := r.in.Settings.Release
 	until := workflow.Now(ctx).Add(release.Stay)
@@ -74,8 +76,7 @@ func (r *run) startWatch(ctx workflow.Context) error {
 	return err
 }
 
-// nextMessage waits for the next message that is to be mended, nil when the time
-// is over.
+// nextMessage waits for the next message that needs a fix, nil when the time is over.
 func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) {
 	for {
 		left := r.Watch.Until.Sub(workflow.Now(ctx))
@@ -106,14 +107,14 @@ func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) 
 	}
 }
 
-// historyFull reports whether a run has had more messages than its history can hold.
+// historyFull reports whether a run has had as many messages as its history can hold.
 func historyFull(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetCurrentHistoryLength() > maxHistoryEvents || info.GetCurrentHistorySize() > MaxHistoryBytes
 }
 
-// outdated says why a message is about something else than what is released, if
-// it is. A check says anew what it finds in a new commit; a person does not
+// outdated returns why a message is about something else than the released commit, ""
+// if it is not. A check reports again what it finds in a new commit; a person does not
 // repeat a comment.
 func (r *run) outdated(m contract.CheckMessage) string {
 	if m.Commit == "" || m.About(r.Commit) {
@@ -129,8 +130,8 @@ func (r *run) outdated(m contract.CheckMessage) string {
 	return fmt.Sprintf("it is about commit %.12s, and %.12s is released", m.Commit, r.Commit)
 }
 
-// fixCheck heals what a message says as a failure of the tester, verifies it and
-// releases it to the branch.
+// fixCheck heals what a message reports as a failure of the tester, verifies the fix
+// and releases it to the branch.
 func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.Failure {
 	r.Watch.CheckName = m.Name
 	var taken contract.TakenCheck
@@ -183,9 +184,9 @@ func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
 	return r.failureOf(r.flush(ctx))
 }
 
-// actionAfter returns what is to be done once a person said that it be tried
-// again, "" for the phase as it is. The tests here are green where a check of the
-// branch is red: they again would mend nothing.
+// actionAfter returns the action to take after a person asked for another attempt, ""
+// for the phase as it is. The tests here pass although a check of the branch failed: to
+// run them again would fix nothing.
 func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealAction {
 	if a.action == "" && r.Watch.Check != 0 && failure.Class == contract.ClassAssertion {
 		return contract.HealRepair
@@ -193,9 +194,9 @@ func (r *run) actionAfter(a *approval, failure *contract.Failure) contract.HealA
 	return a.action
 }
 
-// endWatch says how a run ends that stayed with its branch. What it released
-// stands in any case. A stop leaves the run done; what could not be mended makes
-// it failed, because the branch as it is is not what was asked for.
+// endWatch decides how a run ends that watched its branch. Its release stays in any
+// case. A stop leaves the run done; a problem that could not be fixed makes it failed,
+// because the branch in this state is not what was asked for.
 func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contract.Failure, []contract.EventDraft) {
 	reason := "its time is over"
 	if historyFull(ctx) {
@@ -224,8 +225,8 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 	return failure, events
 }
 
-// handleChecks registers the update and the signal by which messages come. The IDs
-// are those of messages that came before the workflow continued as new.
+// handleChecks registers the update and the signal by which messages come. The IDs are
+// those of messages that came before the workflow continued as new.
 func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 	r.checks = flow.Commands[contract.CheckMessage, contract.Ack]{
 		ID: func(m contract.CheckMessage) string { return m.ID },
@@ -251,7 +252,7 @@ func (r *run) handleChecks(ctx workflow.Context, ids []string) error {
 	})
 }
 
-// unwanted says why a message cannot be taken now, "" if it can. It must not
+// unwanted returns why a message cannot be accepted now, "" if it can. It must not
 // change anything.
 func (r *run) unwanted(m contract.CheckMessage) string {
 	if wrong := m.Wrong(); wrong != "" {
@@ -270,8 +271,8 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 	return ""
 }
 
-// receive takes a message. It may come while the release is at work, or
-// while another is mended: then it waits its turn.
+// receive takes a message. It may come while the release is running or another message
+// is being fixed: then it waits.
 func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
 	if !m.Failed() {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
@@ -288,8 +289,8 @@ func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ac
 	return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " is being looked at"}
 }
 
-// ignore says that a message changed nothing: the first ones one by one, those
-// of a flood by their number.
+// ignore records that a message changed nothing: the first ones one by one, those of a
+// flood by their number.
 func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contract.EventType, why string) {
 	r.Watch.Ignored++
 	if r.Watch.EventsWritten < MaxCheckEvents {
@@ -298,11 +299,11 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 		return
 	}
 	if r.Watch.Unreported++; r.Watch.Unreported > 1 {
-		return // the one before waits to tell the number
+		return // the one before is waiting to write the number
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if workflow.Sleep(ctx, unreportedPause) != nil {
-			return // the run ends, and says how many there were
+			return // the run ends, and writes how many there were
 		}
 		n := r.Watch.Unreported
 		r.Watch.Unreported = 0
@@ -310,7 +311,8 @@ func (r *run) ignore(ctx workflow.Context, m contract.CheckMessage, kind contrac
 	})
 }
 
-// recordCheckEvent writes an event about messages, as long as the run's workflow is at work.
+// recordCheckEvent writes an event about messages, as long as the run's workflow is
+// running.
 func (r *run) recordCheckEvent(ctx workflow.Context, kind contract.EventType, payload map[string]any) {
 	if _, err := r.transition(ctx, flow.EventRecord(kind, payload)); err != nil {
 		r.log.Error("Could not record what became of a message about the branch", "event", kind, "error", err)

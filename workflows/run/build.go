@@ -11,22 +11,21 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// stepGraph carries out the plan's steps: each as soon as those it depends on
-// are done, at most Parallel at once, each a child workflow in a copy of the
-// workspace of its own. A step starts from the changes of the steps that it
-// depends on and nothing else, so what it sees does not depend on who was
-// faster.
+// stepGraph carries out the plan's steps: each as soon as those it depends on are done,
+// at most Parallel at once, each a child workflow in its own copy of the workspace. A
+// step starts from the changes of the steps that it depends on and nothing else, so
+// what it sees does not depend on which step was faster.
 type stepGraph struct {
 	run     *run
 	order   []string
 	running int
-	ended   int // steps that ended; its change is what the loop waits for
+	ended   int // steps that ended, which the loop waits for
 	done    map[string]contract.Change
 	failure *contract.Failure
 	cancel  workflow.CancelFunc
 }
 
-// build carries out the step graph and brings all changes together.
+// build carries out the step graph and merges all changes.
 func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -44,7 +43,7 @@ func (r *run) build(ctx workflow.Context) (any, *contract.Failure) {
 	return r.integrate(ctx, g)
 }
 
-// resetSteps readies the steps that are not done yet, which may have failed before.
+// resetSteps prepares the steps that are not done yet, which may have failed before.
 func (g *stepGraph) resetSteps() {
 	for _, id := range g.order {
 		view := g.run.Step(id)
@@ -56,8 +55,8 @@ func (g *stepGraph) resetSteps() {
 	}
 }
 
-// carryOut starts steps as they become free until all are done, or one failed,
-// or the run was stopped, and none runs any more. A paused run starts nothing.
+// carryOut starts steps as they become free until all are done, one failed, or the run
+// was stopped, and none is running any more. A paused run starts nothing.
 func (g *stepGraph) carryOut(ctx workflow.Context) error {
 	for {
 		g.start(ctx)
@@ -67,7 +66,7 @@ func (g *stepGraph) carryOut(ctx workflow.Context) error {
 		ended, paused := g.ended, g.run.controls.paused
 		err := workflow.Await(ctx, func() bool { return g.ended != ended || (paused && !g.run.controls.paused) })
 		if err != nil {
-			// Cancelled: children are too, and are waited for.
+			// Cancelled: the children are too, and we wait for them.
 			last, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
 			if waited := workflow.Await(last, func() bool { return g.running == 0 }); waited != nil {
@@ -78,7 +77,7 @@ func (g *stepGraph) carryOut(ctx workflow.Context) error {
 	}
 }
 
-// start starts every step that is free to start.
+// start starts every step that can start.
 func (g *stepGraph) start(ctx workflow.Context) {
 	if g.failure != nil || ctx.Err() != nil || g.run.controls.paused {
 		return
@@ -102,7 +101,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	for _, id := range r.Plan.Requires(step.ID) {
 		needs = append(needs, g.done[id])
 	}
-	// What needs no merge is done here for nothing; the step merges the rest.
+	// What needs no merge is done here at no cost; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
 	model, told := r.Models[contract.AgentBuilder], r.Revision
 	child := workflow.ExecuteChildWorkflow(flow.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
@@ -123,8 +122,8 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	})
 }
 
-// forkedConversation returns what the conversation of a forked step begins with. After a
-// first attempt it begins anew, as any other.
+// forkedConversation returns what the conversation of a forked step begins with. After
+// the first attempt it starts from scratch, like any other.
 func (r *run) forkedConversation(step string) *contract.ConversationFork {
 	if f := r.in.Settings.Fork; f != nil && f.Step == step && r.Executions[step].ID == 0 {
 		return f.Talk
@@ -132,8 +131,8 @@ func (r *run) forkedConversation(step string) *contract.ConversationFork {
 	return nil
 }
 
-// syncStep tells a step that has just started what was asked of the run while it
-// was on its way; from now on it is told at once.
+// syncStep sends a step that has just started the orders that the run got in the
+// meantime; later ones are sent at once.
 func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
 	r := g.run
 	r.reachable[id] = true
@@ -142,9 +141,9 @@ func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
 	}
 }
 
-// finish takes note of how a step ended. After the first failure no other
-// starts. If nothing can heal it, those under way are stopped too: their work
-// could not be released, and would be paid for.
+// finish records how a step ended. After the first failure no other step starts. If
+// nothing can heal the failure, the running steps are stopped too: their work could not
+// be released, but would cost money.
 func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.Step(id)
 	delete(r.reachable, id)
@@ -174,15 +173,15 @@ func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 		if c := result.Conflict; c != nil {
 			r.Failed = state.FailedWork{Step: c.Step, Workspace: result.Change.From}
 		}
-		// Others go on while the failure may be healed: what they do is not paid
-		// for again then.
+		// Other steps continue while the failure may be healed: their work is then not paid
+		// for again.
 		if r.MaxRetries <= 0 || fault.Final(failure) {
 			g.cancel()
 		}
 	}
 }
 
-// integrate brings the changes of all steps together, in plan order.
+// integrate merges the changes of all steps, in plan order.
 func (r *run) integrate(ctx workflow.Context, g *stepGraph) (any, *contract.Failure) {
 	r.Changes, r.Stages = nil, nil
 	for _, id := range g.order {

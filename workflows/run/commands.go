@@ -13,9 +13,9 @@ type controls struct {
 	paused   bool
 	oneStep  bool // advance: pause again at the next phase
 	stop     *contract.Failure
-	stopper  *contract.PipelineCommand // what a deliberation that plans the run is told of the stop; nil: nothing
+	stopper  *contract.PipelineCommand // the stop, for a deliberation that plans the run; nil: no stop to pass on
 	timedOut bool
-	approval *approval                     // the one that the run waits for
+	approval *approval                     // that the run waits for
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	changed  bool                          // a command was applied since the last phase began
 }
@@ -72,7 +72,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	return r.handleChecks(ctx, checks)
 }
 
-// command is a command that changes the state and says what happened: as a record
+// command is a command that changes the state and reports what happened: as a record
 // and, for its sender, in words.
 func (r *run) command(name string, check func(contract.Command) error, apply func(workflow.Context, contract.Command) (contract.Record, string)) flow.Command[contract.Command, contract.Ack] {
 	return flow.Command[contract.Command, contract.Ack]{
@@ -80,7 +80,7 @@ func (r *run) command(name string, check func(contract.Command) error, apply fun
 		Apply: func(ctx workflow.Context, c contract.Command) (contract.Ack, error) {
 			r.controls.changed = true
 			what, message := apply(ctx, c)
-			// The record outlives a stop that this very command may have asked for.
+			// The record must outlive a stop that this very command may have requested.
 			last, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
 			ack := contract.Ack{Applied: true, Status: r.Status, Message: message}
@@ -90,7 +90,7 @@ func (r *run) command(name string, check func(contract.Command) error, apply fun
 	}
 }
 
-// refuse records why a signal had no effect, as long as the run has events.
+// refuse records why a signal had no effect, as long as the run accepts events.
 func (r *run) refuse(ctx workflow.Context, name string, args contract.Command, why error) {
 	reason := fault.Of(why).Message
 	r.log.Warn("Refused a signal", "signal", name, "by", args.By, "reason", reason)
@@ -102,8 +102,8 @@ func (r *run) refuse(ctx workflow.Context, name string, args contract.Command, w
 	}
 }
 
-// transcriptKeys says where the run's conversations lie, in the order of the phases
-// and of the plan. Steps that never began have none.
+// transcriptKeys returns where the run's conversations are stored, in the order of the
+// phases and of the plan. Steps that never began have none.
 func (r *run) transcriptKeys() []contract.TranscriptKey {
 	keys := []contract.TranscriptKey{}
 	if e := r.Executions[string(contract.PhasePlanner)]; e.ID != 0 && !r.in.Settings.PlanGiven {
@@ -124,7 +124,7 @@ func (r *run) transcriptKeys() []contract.TranscriptKey {
 	return keys
 }
 
-// accepts says why no command of a name can be accepted now.
+// accepts returns why no command of a name can be accepted now.
 func (r *run) accepts(name string, args contract.Command) error {
 	if len(args.Reason) > flow.MaxReason {
 		return flow.Rejected("the reason is %d bytes long, more than the %d allowed", len(args.Reason), flow.MaxReason)
@@ -154,7 +154,7 @@ func (r *run) applyPause(ctx workflow.Context, c contract.Command) (contract.Rec
 		"paused; what is under way finishes, nothing new starts"
 }
 
-// pause holds the run and the agents that work for it.
+// pause pauses the run and its agents.
 func (r *run) pause(ctx workflow.Context, why string) {
 	r.controls.paused = true
 	if err := r.Interrupt(contract.StatusPaused, why); err != nil {
@@ -193,7 +193,7 @@ func (r *run) checkAdvance(contract.Command) error {
 	return nil
 }
 
-// applyAdvance lets a paused run go on as far as the next phase.
+// applyAdvance lets a paused run continue until the next phase.
 func (r *run) applyAdvance(ctx workflow.Context, c contract.Command) (contract.Record, string) {
 	r.controls.oneStep = true
 	r.unpause(ctx)
@@ -212,7 +212,8 @@ func (r *run) applyStop(_ workflow.Context, c contract.Command) (contract.Record
 	return flow.EventRecord(contract.EventRunUpdated, map[string]any{"stopping": true, "by": c.By, "reason": c.Reason}), "is being stopped"
 }
 
-// awaitStart waits until a phase may start: not paused, and approved where that was asked.
+// awaitStart waits until a phase may start: not paused, and approved if that is
+// required.
 func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if r.controls.oneStep && p != contract.PhasePlanner {
 		r.controls.oneStep = false

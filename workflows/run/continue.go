@@ -11,11 +11,11 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// snapshot is what a run takes along when its workflow continues as new: between
-// two phases, or while it watches its branch. Nothing is under way then.
+// snapshot is what a run carries over when its workflow continues as new: between two
+// phases, or while it watches its branch. Nothing is in progress then.
 type snapshot struct {
 	State    state.State       `json:"state"`
-	Next     contract.Phase    `json:"next,omitempty"` // that begins; empty: the run watches its branch
+	Next     contract.Phase    `json:"next,omitempty"` // the next phase; empty: the run watches its branch
 	Records  int64             `json:"records"`        // number of the last one
 	Deadline time.Time         `json:"deadline,omitzero"`
 	Paused   bool              `json:"paused,omitempty"`
@@ -27,12 +27,11 @@ type snapshot struct {
 	Checks   []string          `json:"checks,omitempty"`
 }
 
-// inputReserve is the room in a continued run's input for what else Temporal
-// counts.
+// inputReserve is the room in a continued run's input for what else Temporal counts.
 const inputReserve = 1 << 10
 
-// restore takes over what the run knew when its workflow continued as new. It
-// returns nil where the run begins.
+// restore takes over the state of a run whose workflow continued as new. It returns nil
+// if the run is just beginning.
 func (r *run) restore(raw json.RawMessage) (*snapshot, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -49,15 +48,15 @@ func (r *run) restore(raw json.RawMessage) (*snapshot, error) {
 	return &s, nil
 }
 
-// mustContinue reports whether the workflow should continue as new: Temporal
-// suggests it, or has taken about as many updates as it takes.
+// mustContinue reports whether the workflow should continue as new: Temporal suggests
+// it, or has accepted nearly as many updates as it allows.
 func (r *run) mustContinue(ctx workflow.Context) bool {
 	return !r.tooLarge && (workflow.GetInfo(ctx).GetContinueAsNewSuggested() || r.commands.Handled()+r.checks.Handled() >= contract.MaxUpdates)
 }
 
-// continueAsNew ends this history, if nothing came up meanwhile that must be seen to
-// first; then r.continued is what the workflow returns. A state that is too large
-// stays in the history that it has.
+// continueAsNew ends this history, unless something came up that must be handled first;
+// then r.continued is what the workflow returns. If the state is too large, the run
+// stays in its present history.
 func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	if err := r.flush(ctx); err != nil {
 		return err

@@ -9,10 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// planTogether gets the run's plan from a deliberation, where that was asked for
-// or the planner finds the goal too complex for itself alone. What was agreed on
-// is kept: an attempt that follows makes another plan of it, and pays for no other
-// deliberation.
+// planTogether gets the run's plan from a deliberation, if that was requested or the
+// planner finds the goal too complex to plan alone. The consensus is kept: a later
+// attempt makes another plan of it, and does not pay for another deliberation.
 func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	if r.Transcript != nil {
 		return r.askPlanner(ctx, execution)
@@ -32,7 +31,7 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 	if err := r.keepTranscript(ctx, execution); err != nil {
 		return contract.PlanResult{}, err
 	}
-	if failure := r.awaitUnpaused(ctx); failure != nil { // a paused run asks no model
+	if failure := r.awaitUnpaused(ctx); failure != nil { // a paused run calls no model
 		return contract.PlanResult{}, fault.Restore(*failure)
 	}
 	if r.Transcript.PlanID != 0 {
@@ -41,8 +40,8 @@ func (r *run) planTogether(ctx workflow.Context, execution contract.ExecutionRef
 	return r.askPlanner(ctx, execution)
 }
 
-// deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of
-// the run ends them; a pause lets what is under way come to its end, as everywhere.
+// deliberate lets ALPHA and BETA agree on how to reach the run's goal. A stop of the
+// run ends them; a pause lets work in progress finish, as everywhere.
 func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) error {
 	settings := r.deliberationSettings()
 	r.knownMemberModels = settings.Models
@@ -51,7 +50,7 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 		Created:   func(contract.DeliberationInput) {},
 		Starting: func(child workflow.ChildWorkflowFuture) {
 			r.deliberation = child
-			r.syncDeliberationModels(ctx) // switched while its row was made
+			r.syncDeliberationModels(ctx) // switched while its row was being created
 		},
 	})
 	r.Usage = r.Usage.Add(result.Usage)
@@ -67,16 +66,16 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 	return nil
 }
 
-// deliberationSettings are what a deliberation about the plan decides by: as the
-// run was started with, and with the models that its members use now.
+// deliberationSettings returns the settings of a deliberation about the plan: those
+// that the run was started with, and the models that its members use now.
 func (r *run) deliberationSettings() contract.DeliberationSettings {
 	s := *r.in.Settings.Deliberation
 	s.Models = r.memberModels()
 	return s
 }
 
-// syncDeliberationModels tells the deliberation that plans the run just now which models
-// its members are to use, where those are others than it was told of.
+// syncDeliberationModels sends the deliberation that is planning the run the models
+// that its members must use, if they differ from those it was last sent.
 func (r *run) syncDeliberationModels(ctx workflow.Context) {
 	if r.deliberation == nil || r.deliberation.IsReady() || deliberation.SameModels(r.knownMemberModels, r.memberModels()) {
 		return
@@ -85,8 +84,8 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.Revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
 }
 
-// keepTranscript keeps what was said as artifacts of the run, and learns whether what
-// was agreed on is a plan as it is.
+// keepTranscript keeps the transcript as artifacts of the run, and finds out whether
+// the consensus is already a plan.
 func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionRef) error {
 	var minutes contract.MinutesResult
 	err := workflow.ExecuteActivity(flow.Persistent(ctx), contract.ActivityMinutes, contract.MinutesInput{
@@ -98,9 +97,9 @@ func (r *run) keepTranscript(ctx workflow.Context, execution contract.ExecutionR
 	return err
 }
 
-// noConsensus is the failure of a planner whose deliberation came to nothing. What
-// a person, a budget or a machine ended is not its plan's fault, and no heal tries
-// again what a person stopped.
+// noConsensus returns the failure of a planner whose deliberation failed. What a
+// person, a budget or a machine ended is not its plan's fault, and no heal retries what
+// a person stopped.
 func noConsensus(result contract.DeliberationResult) error {
 	if f := result.Failure; f != nil && (result.Status == contract.PipelineStopped || result.Status == contract.PipelineFailed || f.Class == contract.ClassHuman) {
 		return fault.Restore(*f)
@@ -114,7 +113,7 @@ func noConsensus(result contract.DeliberationResult) error {
 		result.Attempts, why, result.PipelineID, result.PipelineID)
 }
 
-// pipelineID returns the deliberation that the plan came from, 0 for none.
+// pipelineID returns the deliberation that the plan came from, 0 if there is none.
 func (r *run) pipelineID() int64 {
 	if r.Consensus == nil {
 		return 0

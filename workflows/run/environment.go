@@ -12,8 +12,8 @@ import (
 )
 
 // prepare gives a run what its commands need before anything is paid for: the
-// environment of its base commit, and the outcome of the project's own checks
-// there. What cannot be had is asked of a person.
+// environment of its base commit, and the results of the project's own checks there. It
+// asks a person for what it cannot get.
 func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 	if r.in.Settings.Environment == nil {
 		return nil
@@ -26,7 +26,7 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 			return failure
 		case problem == nil:
 			return r.failureOf(flow.NewTask(ctx))
-		case r.in.Settings.PrepareOnly: // whoever asked for it has the answer
+		case r.in.Settings.PrepareOnly: // whoever requested it has the answer
 			return &contract.Failure{Class: problem.class, Code: problem.code, Message: problem.Reason, Cause: problem.cause}
 		}
 		if failure := r.solve(ctx, &agent, problem); failure != nil {
@@ -35,8 +35,8 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 	}
 }
 
-// tryToPrepare sets the base commit up and runs its checks once. It returns what
-// keeps the run from beginning, if anything does.
+// tryToPrepare sets the base commit up and runs its checks once. It returns the problem
+// that keeps the run from beginning, if there is one.
 func (r *run) tryToPrepare(ctx workflow.Context, agent *environmentAgent) (*setupProblem, *contract.Failure) {
 	if failure := r.awaitUnpaused(ctx); failure != nil {
 		return nil, failure
@@ -52,7 +52,7 @@ func (r *run) tryToPrepare(ctx workflow.Context, agent *environmentAgent) (*setu
 }
 
 // solve asks the environment agent, then a person, what to do about a problem. It
-// returns a failure when nobody helps.
+// returns a failure if nobody helps.
 func (r *run) solve(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
 	if problem.agent && r.in.Settings.Environment.AgentTurns > 0 && agent.tries > 0 {
 		proposed, failure := r.askEnvironmentAgent(ctx, agent, problem)
@@ -68,7 +68,7 @@ type setupProblem struct {
 	contract.Question
 	class contract.Class
 	code  contract.Code
-	cause string // the end of what failed
+	cause string // the end of the failed command's output
 	agent bool   // an agent may find another set-up
 	ran   bool   // the checks of the baseline could run
 }
@@ -103,7 +103,7 @@ func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	}, r.failureOf(err)
 }
 
-// prepareFailed records that preparing could not be carried out. A person may
+// prepareFailed records that the preparation could not be carried out. A person may
 // know what to do about it, unless the run was stopped or can never succeed.
 func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *contract.Failure) {
 	failure := r.failureOf(err)
@@ -127,8 +127,8 @@ func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *co
 	}, nil
 }
 
-// baseline runs the checks that have no outcome on the base commit yet, stage
-// after stage as after a change, and says what all of them came to.
+// baseline runs the checks that have no result for the base commit yet, stage after
+// stage as after a change, and returns the combined result.
 func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) {
 	var b contract.BaselineResult
 	ask := func(done bool) error {
@@ -163,8 +163,8 @@ func (r *run) runBaseline(ctx workflow.Context, b contract.BaselineResult) error
 		if err := workflow.Await(ctx, func() bool { return !r.controls.paused }); err != nil {
 			return err
 		}
-		// A build that fails on the base ends nothing: where a change's build fails in the
-		// same way, its tests run all the same, and have to be compared with something.
+		// A failed build on the base ends nothing: if a change's build fails in the same way,
+		// its tests still run, and need something to be compared with.
 		if _, err := r.verifyFor(ctx, contract.VerifyInput{
 			Execution: contract.BaselineExecution(r.in.RunID), Workspace: r.in.Settings.Repo.Workspace(), Baseline: b.Key,
 		}, stage); err != nil {
@@ -184,8 +184,8 @@ func checkNames(stages [][]contract.Check) []string {
 	return names
 }
 
-// problemOf says what of a baseline keeps the run from beginning: checks that
-// cannot even start and, where people want to be asked, checks that fail.
+// problemOf returns what in a baseline keeps the run from beginning: checks that cannot
+// even start and, if people want to be asked, checks that fail.
 func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 	switch {
 	case len(b.Unavailable) > 0:
@@ -208,8 +208,8 @@ func (r *run) problemOf(b contract.BaselineResult) *setupProblem {
 	return nil
 }
 
-// askAboutEnvironment asks a person, and waits. An approval lets the run try
-// again, or go on from a base commit that fails its checks.
+// askAboutEnvironment asks a person, and waits. An approval lets the run try again, or
+// continue from a base commit that fails its checks.
 func (r *run) askAboutEnvironment(ctx workflow.Context, p setupProblem) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: contract.InterventionEnvironment, phase: contract.PhasePlanner, wait: r.in.Settings.InterventionWait, problem: &p.Question})
 	if failure != nil {

@@ -7,19 +7,18 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// environmentTries is how often the environment agent is asked in one run. What
-// it did not find the second time, a person has to say.
+// environmentTries is how often the environment agent is asked in one run. What it does
+// not find in the second attempt, a person must answer.
 const environmentTries = 2
 
-// environmentAgent is what a run knows of its environment agent.
+// environmentAgent is what a run knows about its environment agent.
 type environmentAgent struct {
 	tries    int
-	proposed int64 // the setup that is being tried; 0: none
+	proposed int64 // the setup being tried; 0: none
 }
 
-// askEnvironmentAgent lets an agent look for a set-up that works, and reports
-// whether it proposed one. An agent that fails is no failure of the run: a person
-// is asked then.
+// askEnvironmentAgent lets an agent look for a set-up that works, and reports whether
+// it proposed one. A failed agent does not fail the run: a person is asked then.
 func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent, p *setupProblem) (bool, *contract.Failure) {
 	agent.tries--
 	settings := r.loopSettings()
@@ -57,7 +56,7 @@ func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent,
 	return true, r.failureOf(err)
 }
 
-// judgeSetup says of a proposed setup whether the baseline could run with it.
+// judgeSetup records of a proposed setup whether the baseline could run with it.
 func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem *setupProblem) *contract.Failure {
 	ran := problem == nil && r.in.Settings.Environment.Baseline || problem != nil && problem.ran
 	if agent.proposed == 0 || !ran && (problem == nil || !problem.agent) {

@@ -12,13 +12,13 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// heal makes what it can of a phase's failure. It returns the phase from which
-// the run goes on, or the failure that it ends with.
+// heal tries to heal a phase's failure. It returns the phase from which the run
+// continues, or the failure that it ends with.
 func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	if r.MaxRetries <= 0 || fault.Final(failure) {
 		return "", failure
 	}
-	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is no fault of theirs
+	if agent := contract.AgentOf(p); p.UsesModel() { // what the others find is not their fault
 		r.recordFailure(ctx, agent, contract.Blame{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
 	}
 	var asked contract.Command // by a person
@@ -52,7 +52,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 			if action == "" {
 				return r.applyDirective(ctx, p, d)
 			}
-			r.markApplied() // it came to another heal
+			r.markApplied() // it was used in another heal
 			asked = contract.Command{Action: action, By: a.by, Reason: a.reason}
 		case d.Failed == "":
 			return r.applyDirective(ctx, p, d)
@@ -60,9 +60,8 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 	}
 }
 
-// askAnyway asks a person although the heal that should have asked came to
-// nothing: without this it would be begun again and again, and no budget counts
-// questions.
+// askAnyway asks a person although the heal that should have asked failed: otherwise
+// the heal would begin again and again, and no budget counts questions.
 func (r *run) askAnyway(p contract.Phase, failure *contract.Failure, asked contract.Command, d contract.Directive) contract.Directive {
 	if d.Failed == "" || asked.Action != contract.HealAskPerson {
 		return d
@@ -112,8 +111,8 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		return d, ctx.Err()
 	}
 	if err != nil {
-		// What could not even be begun counts as tried: the failure to be healed
-		// is what the run is about, not that of its healing.
+		// A heal that could not even begin counts as tried: the run is about the failure to
+		// be healed, not about the failure to heal it.
 		d = contract.Directive{Number: in.Number, Action: asked.Action, Failed: fault.Of(err).Message, Class: failure.Class, Code: failure.Code}
 	}
 	if d.Failed == "" {
@@ -131,19 +130,19 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 	if d.Blame != nil {
 		r.recordFailure(ctx, contract.AgentRepair, *d.Blame)
 	}
-	return d, ctx.Err() // one that was stopped has begun, and counts
+	return d, ctx.Err() // a heal that was stopped has begun, and counts
 }
 
-// repeatable reports whether the same action may be taken again at the same
-// failure, because it would not be the same: a repair that changed something,
-// from which the next one starts; another worker, since the next is another
-// again; a context that overflowed, which is halved again. The budget bounds them.
+// repeatable reports whether the same action may be taken again for the same failure,
+// because it would not be the same: a repair that changed something, from which the
+// next one starts; another worker, since the next one differs again; a context that
+// overflowed, which is halved again. The budget bounds them.
 func repeatable(d contract.Directive) bool {
 	return d.Failed == "" && (d.Action == contract.HealRepair || d.Worker != "" || d.Compact > 0 && d.Code == contract.CodeContextOverflow)
 }
 
-// triedAt names the failure at which actions count as tried. Other tests that
-// fail after a repair are another failure: then the repair got somewhere.
+// triedAt names the failure for which actions count as tried. If other tests fail after
+// a repair, that is another failure: the repair made progress.
 func triedAt(work string, f *contract.Failure) string {
 	key := work + " " + string(f.Class)
 	if f.Class == contract.ClassAssertion {
@@ -160,13 +159,13 @@ func (r *run) executionOf(p contract.Phase, step string) contract.ExecutionRef {
 	}
 	ref := r.Executions[name]
 	ref.RunID, ref.Phase, ref.Step = r.in.RunID, p, step
-	if ref.ID == 0 { // it failed before it began: the phase tells
+	if ref.ID == 0 { // it failed before it began: use the phase's
 		ref = r.Executions[string(p)]
 	}
 	return ref
 }
 
-// repairFrom returns the workspace in which a repair of a phase starts.
+// repairFrom returns the workspace from which a repair of a phase starts.
 func (r *run) repairFrom(p contract.Phase) contract.Workspace {
 	if p == contract.PhaseBuilder && r.Failed.Workspace.Tree != "" {
 		return r.Failed.Workspace.Of(r.in.Settings.Repo.Workspace())
@@ -174,7 +173,7 @@ func (r *run) repairFrom(p contract.Phase) contract.Workspace {
 	return r.Workspace
 }
 
-// applyDirective applies a directive and returns the phase that is next.
+// applyDirective applies a directive and returns the next phase.
 func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.Directive) (contract.Phase, *contract.Failure) {
 	back := d.Back
 	if back == "" {
@@ -206,7 +205,7 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 		r.undo(step)
 	}
 	if back == contract.PhasePlanner {
-		// Another plan has other steps: what was built for this one is void.
+		// Another plan has other steps: what was built for this one no longer counts.
 		r.Done, r.Workspace = map[string]contract.Change{}, r.in.Settings.Repo.Workspace()
 		r.Heals.ForgetSteps()
 		for _, step := range workflow.DeterministicKeys(r.affinities) {
@@ -219,22 +218,22 @@ func (r *run) applyDirective(ctx workflow.Context, p contract.Phase, d contract.
 	return back, nil
 }
 
-// markApplied takes note that the heal that was carried out last is applied.
+// markApplied records that the last heal has been applied.
 func (r *run) markApplied() {
 	if r.Heals.Open != nil {
 		r.Heals.Applied, r.Heals.Open = append(r.Heals.Applied, *r.Heals.Open), nil
 	}
 }
 
-// applyForm takes over what a directive says of how the next attempts ask and
-// where they work.
+// applyForm applies what a directive says about how the next attempts ask and where
+// they work.
 func (r *run) applyForm(back contract.Phase, step string, d contract.Directive) {
 	key := flow.WorkKey(back, step)
 	switch {
 	case d.Schema:
 		r.Heals.Schema[back] = true
 	case d.Code == contract.CodeBadRequest:
-		delete(r.Heals.Schema, back) // which this provider does not take
+		delete(r.Heals.Schema, back) // which this provider does not accept
 	}
 	if d.Compact > 0 {
 		r.Heals.Compact[key] = d.Compact
@@ -259,7 +258,7 @@ func (r *run) affinityOf(p contract.Phase, step string) *flow.Affinity {
 	return r.affinities[key]
 }
 
-// newAffinity makes the work of a phase or step go to one worker, "" for any of the
+// newAffinity binds the work of a phase or step to one worker, "" for any worker of the
 // role.
 func (r *run) newAffinity(key, worker string) *flow.Affinity {
 	phase, _, _ := strings.Cut(key, "/")
@@ -274,8 +273,8 @@ func (r *run) newAffinity(key, worker string) *flow.Affinity {
 	return at
 }
 
-// undo forgets what a step that was done came to, because it does not go
-// together with other steps, and with it what was built on it.
+// undo discards the result of a step because it conflicts with other steps, and the
+// results that build on it.
 func (r *run) undo(step string) {
 	delete(r.Done, step)
 	for _, id := range r.Plan.Order() {
@@ -285,12 +284,12 @@ func (r *run) undo(step string) {
 	}
 }
 
-// takeOver makes a patch part of the run's work. One of the builder stands for
-// the change of the step that failed.
+// takeOver makes a patch part of the run's work. A patch of the builder replaces the
+// change of the step that failed.
 func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Credit) {
 	r.Credits[c.Step] = credit
 	if p == contract.PhaseBuilder {
-		if r.Failed.From.Tree != "" { // the repair went on where the step had ended
+		if r.Failed.From.Tree != "" { // the repair started where the step had ended
 			c.From = r.Failed.From
 		}
 		r.Done[c.Step] = c
@@ -302,8 +301,8 @@ func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Cred
 	r.Stages = append(r.Stages, c.To.Slim())
 }
 
-// openHealOutcomes says of the heals of which nobody knows whether they helped that
-// the run ended first: their phase never ran to its end, or never began.
+// openHealOutcomes records for heals with an unknown result that the run ended first:
+// their phase never finished, or never began.
 func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 	const result = "the run ended first"
 	var notes []contract.HealNote
@@ -319,9 +318,9 @@ func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
 	return notes, events
 }
 
-// healOutcomes says of the heals that were applied what became of them: those of a
-// phase that went through have helped, and those of a step that is done. When a
-// phase fails, no other has.
+// healOutcomes returns the results of the heals that were applied. Those of a phase
+// that succeeded have helped, and those of a step that is done. When a phase fails, no
+// other heal has.
 func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contract.HealNote, []contract.EventDraft) {
 	var notes []contract.HealNote
 	var events []contract.EventDraft
@@ -347,13 +346,13 @@ func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contr
 	return notes, events
 }
 
-// loopSettings bound the agent loops of this run.
+// loopSettings returns the limits of this run's agent loops.
 func (r *run) loopSettings() contract.LoopSettings {
 	s := r.in.Settings
 	return contract.LoopSettings{Agents: s.Agents, Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout()}
 }
 
-// lessonsOf says what the next attempt of a phase or step is told.
+// lessonsOf returns the lessons for the next attempt of a phase or step.
 func (r *run) lessonsOf(p contract.Phase, step string) contract.Lessons {
 	key := flow.WorkKey(p, step)
 	l := contract.Lessons{Heals: r.Heals.Lessons[key], Strict: r.Heals.Strict[p], Schema: r.Heals.Schema[p], Compact: r.Heals.Compact[key]}

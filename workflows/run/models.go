@@ -33,8 +33,8 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	return nil
 }
 
-// providers names the providers that the run was started with: those that are
-// configured, and that its models use anyway.
+// providers names the providers that the run was started with: the configured ones, and
+// those that its models use anyway.
 func (r *run) providers() []string {
 	known := slices.Clone(r.in.Settings.Providers)
 	for _, agent := range workflow.DeterministicKeys(r.Models) {
@@ -65,8 +65,8 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 		fmt.Sprintf("%s use %s of %s from the next call on", whom, c.Model.Model, c.Model.Provider)
 }
 
-// setModel changes an agent's model for the rest of the run. Who was switched to
-// the planner's to deliberate about the plan uses the planner's still.
+// setModel changes an agent's model for the rest of the run. A member that was switched
+// to the planner's model to deliberate about the plan still uses the planner's.
 func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
 	if agent == contract.AgentPlanner {
 		r.followPlanner(m)
@@ -79,8 +79,8 @@ func (r *run) setModel(agent contract.Agent, m contract.ModelChoice) {
 	r.Models = next
 }
 
-// otherModels returns the models that a heal may change to: the configured
-// fallbacks, then those of the other agents.
+// otherModels returns the models that a heal may switch to: the configured fallbacks,
+// then those of the other agents.
 func (r *run) otherModels() []contract.ModelChoice {
 	others := slices.Clone(r.in.Settings.Fallbacks)
 	for _, agent := range workflow.DeterministicKeys(r.Models) {
@@ -92,13 +92,13 @@ func (r *run) otherModels() []contract.ModelChoice {
 	return others
 }
 
-// deliberates reports whether an agent is one that may deliberate about the plan.
+// deliberates reports whether an agent may deliberate about the plan.
 func (r *run) deliberates(agent contract.Agent) bool {
 	return r.in.Settings.Deliberation != nil && slices.ContainsFunc(contract.Members(), func(m contract.Member) bool { return m.Agent() == agent })
 }
 
-// everyModel is which agent uses which model from the next call on, those who
-// deliberate too.
+// everyModel returns the model of each agent from the next call on, including the
+// members of a deliberation.
 func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
 	if r.in.Settings.Deliberation == nil {
 		return r.Models
@@ -110,10 +110,10 @@ func (r *run) everyModel() map[contract.Agent]contract.ModelChoice {
 	return out
 }
 
-// memberModels are the models of those who deliberate about the plan: the one that
-// a person switched a member to; else as the run was started with, but who used
-// the planner's uses the one that the planner was switched to since, by a person
-// or because its provider was away.
+// memberModels returns the models of the members that deliberate about the plan: the
+// one that a person switched a member to, else the one that the run was started with. A
+// member on the planner's model uses the one that the planner was switched to since, by
+// a person or because its provider was down.
 func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 	s := r.in.Settings.Deliberation
 	first, now := r.in.Settings.Models[contract.AgentPlanner], r.Models[contract.AgentPlanner]
@@ -131,8 +131,8 @@ func (r *run) memberModels() map[contract.Agent]contract.ModelChoice {
 	return models
 }
 
-// followPlanner gives those who were switched to the planner's model the planner's
-// next one.
+// followPlanner gives the members that were switched to the planner's model the
+// planner's next one.
 func (r *run) followPlanner(next contract.ModelChoice) {
 	planner := r.Models[contract.AgentPlanner]
 	for _, m := range contract.Members() {

@@ -6,8 +6,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// notifyAgents tells the steps and the heal that are under way how things are to
-// be from now on.
+// notifyAgents sends the running steps and the running heal the run's current orders.
 func (r *run) notifyAgents(ctx workflow.Context) {
 	r.Revision++
 	r.notifyHeal(ctx)
@@ -22,14 +21,15 @@ func (r *run) notifyStep(ctx workflow.Context, step string) {
 	r.notify(ctx, contract.StepWorkflowID(r.in.RunID, step), contract.AgentBuilder)
 }
 
-// notifyHeal tells a heal that is under way, which passes it on to the Repair agent.
+// notifyHeal sends the orders to a running heal, which passes them on to the Repair
+// agent.
 func (r *run) notifyHeal(ctx workflow.Context) {
 	if n := r.Heals.UnderWay; n > 0 {
 		r.notify(ctx, contract.HealWorkflowID(r.in.RunID, n), contract.AgentRepair)
 	}
 }
 
-// instructionsFor says how things are to be from now on for an agent.
+// instructionsFor returns the current orders for an agent.
 func (r *run) instructionsFor(agent contract.Agent) contract.Orders {
 	return contract.Orders{Seq: r.Revision, Paused: r.controls.paused, Model: r.Models[agent]}
 }
@@ -37,7 +37,7 @@ func (r *run) instructionsFor(agent contract.Agent) contract.Orders {
 func (r *run) notify(ctx workflow.Context, id string, agent contract.Agent) {
 	orders := r.instructionsFor(agent)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// What has just ended needs no orders any more.
+		// An agent that has just ended no longer needs orders.
 		if err := workflow.SignalExternalWorkflow(ctx, id, "", contract.SignalOrders, orders).Get(ctx, nil); err != nil {
 			r.log.Info("A child did not take its orders", "workflow", id, "error", err)
 		}

@@ -14,8 +14,8 @@ type releaseOutput struct {
 	Pushed bool   `json:"pushed"`
 }
 
-// findProtected finds out which files of the run's work need an approval before
-// they are pushed.
+// findProtected finds out which changed files of the run need an approval before they
+// are pushed.
 func (r *run) findProtected(ctx workflow.Context) error {
 	s := r.in.Settings.Release
 	r.Protected = contract.ProtectedFiles{}
@@ -27,7 +27,7 @@ func (r *run) findProtected(ctx workflow.Context) error {
 	}).Get(ctx, &r.Protected)
 }
 
-// releaseBranch makes the branch with the run's commits, the report and the zip.
+// releaseBranch creates the branch with the run's commits, the report and the zip.
 func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	credits := make([]contract.Credit, len(r.Changes))
 	for i, c := range r.Changes {

@@ -17,11 +17,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// Workflow is one orchestration of one goal against one repository: planner,
-// builder, tester, releaser, in this order, each a phase with its own agent.
-// Commands of people come in as updates and signals (run_handlers.go). The
-// result says how the run ended; an error of the workflow itself means that its
-// last state could not be written.
+// Workflow is one orchestration of one goal against one repository: planner, builder,
+// tester, releaser, in this order, each a phase with its own agent. Commands of people
+// come in as updates and signals (commands.go). The result says how the run ended; an
+// error of the workflow itself means that its last state could not be written.
 func Workflow(ctx workflow.Context, in contract.RunInput) (contract.RunResult, error) {
 	r := newRun(ctx, in)
 	work, cancel := workflow.WithCancel(ctx)
@@ -36,7 +35,7 @@ func Workflow(ctx workflow.Context, in contract.RunInput) (contract.RunResult, e
 	return r.run(ctx, work, before)
 }
 
-// run is the workflow's state: the run's own (pure) and what coordinates it.
+// run is the workflow's state: the run's own (pure), and what coordinates it.
 type run struct {
 	state.State
 	in        contract.RunInput
@@ -46,18 +45,18 @@ type run struct {
 	commands  flow.Commands[contract.Command, contract.Ack]
 	checks    flow.Commands[contract.CheckMessage, contract.Ack]
 	cancel    workflow.CancelFunc
-	stopClock workflow.CancelFunc // of the time that the run may take
+	stopClock workflow.CancelFunc // stops the timer for the run's time limit
 
-	runDeadline time.Time // by when the run must have ended; zero: no limit
+	runDeadline time.Time // when the run must have ended; zero: no limit
 	tooLarge    bool      // to continue as new
-	continued   error     // with which the workflow continues as new
+	continued   error     // that the workflow returns to continue as new
 
 	completed         *contract.Record                        // of a phase, not written yet; see complete
-	reachable         map[string]bool                         // steps whose workflows have started
+	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
 	affinities        map[string]*flow.Affinity               // where work is done, by phase or step
 	errorTypeShown    bool                                    // Temporal shows the class of a failure
 	deliberation      workflow.ChildWorkflowFuture            // about the plan, the last one; nil: there was none
-	knownMemberModels map[contract.Agent]contract.ModelChoice // models of those who deliberate, as they know them
+	knownMemberModels map[contract.Agent]contract.ModelChoice // models of the deliberation's members, as last sent to them
 }
 
 func newRun(ctx workflow.Context, in contract.RunInput) *run {
@@ -75,15 +74,15 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 	return r
 }
 
-// keepSteps takes over steps that are not done again.
+// keepSteps takes over steps that are not repeated.
 func (r *run) keepSteps(steps []contract.StepOutput) {
 	for _, s := range steps {
 		r.Done[s.Step], r.Credits[s.Step] = s.Change, s.Credit
 	}
 }
 
-// run passes through the phases. Work happens on a context of its own, which a
-// stop cancels; what must still be said afterwards is said on a disconnected one.
+// run carries out the phases. Work runs on its own context, which a stop cancels; what
+// must still be written afterwards runs on a disconnected one.
 func (r *run) run(ctx, work workflow.Context, before *snapshot) (contract.RunResult, error) {
 	r.startClock(work)
 	failure := r.carryOut(work, before)
@@ -95,7 +94,7 @@ func (r *run) run(ctx, work workflow.Context, before *snapshot) (contract.RunRes
 	return r.finish(ctx, failure)
 }
 
-// carryOut does what is left of a run: all of it, or what follows the snapshot.
+// carryOut does what is left of a run: all of it, or what comes after the snapshot.
 func (r *run) carryOut(ctx workflow.Context, before *snapshot) (failure *contract.Failure) {
 	switch {
 	case before == nil:
@@ -118,9 +117,9 @@ func (r *run) carryOut(ctx workflow.Context, before *snapshot) (failure *contrac
 	return failure
 }
 
-// runFrom passes through the phases in their order, from one on. A phase that
-// failed and was healed is passed again, from where the heal says. It returns the
-// failure that the run ends with, if any.
+// runFrom carries out the phases in order, from one on. A phase that failed and was
+// healed is repeated from where the heal says. It returns the failure that the run ends
+// with, if any.
 func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Failure {
 	phases := contract.Phases()
 	for i := slices.Index(phases, first); i < len(phases); i++ {
@@ -145,15 +144,15 @@ func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Fail
 	return nil
 }
 
-// recordCancel takes a cancellation that came from Temporal itself, rather than
-// as a command, for the stop that it is.
+// recordCancel records a cancellation that came from Temporal itself, not as a command,
+// as a stop.
 func (r *run) recordCancel(ctx workflow.Context) {
 	if ctx.Err() != nil && !r.controls.stopping() {
 		r.controls.stop = &fault.New(contract.ClassHuman, contract.CodeCancelled, "cancelled in Temporal; partial results are kept").Failure
 	}
 }
 
-// runPhase carries a phase through from running to completed, or says why it could not.
+// runPhase carries out a phase from running to completed, or returns why it could not.
 func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure {
 	if failure := r.awaitStart(ctx, p); failure != nil {
 		return failure
@@ -167,7 +166,7 @@ func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure
 	}
 	r.Failed = state.FailedWork{}
 	output, failure := r.phaseWork(ctx, p, execution)
-	// What failed while the run was paused is not healed before it goes on.
+	// A failure during a pause is not healed until the run continues.
 	if held := r.awaitUnpaused(ctx); failure == nil {
 		failure = held
 	}
@@ -177,7 +176,7 @@ func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure
 	return r.fail(ctx, p, execution, failure)
 }
 
-// phaseWork does what a phase is there for. Its output is what the run shows of it.
+// phaseWork does the work of a phase. Its output is what the run shows of it.
 func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef) (any, *contract.Failure) {
 	switch p {
 	case contract.PhasePlanner:
@@ -191,15 +190,16 @@ func (r *run) phaseWork(ctx workflow.Context, p contract.Phase, execution contra
 	}
 }
 
-// separateCommands lets a phase begin in a later workflow task than the last command
-// that was applied: a replay from the phase would wait for the same answer again.
+// separateCommands makes a phase begin in a later workflow task than the last command
+// that was applied: a replay from the phase would otherwise wait for the same answer
+// again.
 func (r *run) separateCommands(ctx workflow.Context) *contract.Failure {
 	for r.controls.changed {
 		r.controls.changed = false
 		if err := flow.NewTask(ctx); err != nil {
 			return r.failureOf(err)
 		}
-		if failure := r.awaitUnpaused(ctx); failure != nil { // somebody may have paused it meanwhile
+		if failure := r.awaitUnpaused(ctx); failure != nil { // somebody may have paused the run meanwhile
 			return failure
 		}
 	}
@@ -224,13 +224,12 @@ func (r *run) begin(ctx workflow.Context, p contract.Phase) (contract.ExecutionR
 	return result.Execution, err
 }
 
-// replayed takes over what is different when a phase is done again by a replay,
-// and says so.
+// replayed applies the changes for a phase that a replay repeats, and records that.
 func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.ReplayOrder) error {
 	if o.Model != nil {
 		r.setModel(contract.AgentOf(p), *o.Model)
 	}
-	// What became of the other heals was told before.
+	// The results of the other heals were recorded before.
 	r.Heals.Applied = slices.DeleteFunc(r.Heals.Applied, func(a state.AppliedHeal) bool { return !slices.Contains(o.Open, a.Number) })
 	kept := []string{}
 	if p == contract.PhaseBuilder {
@@ -246,9 +245,9 @@ func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.Replay
 	return err
 }
 
-// complete makes the run's phase completed. That is written with what follows:
-// most often the next phase begins at once, and both are one record with two
-// events. Whatever the run would wait for first writes it (flush).
+// complete makes the run's phase completed. That is written with what follows: usually
+// the next phase begins at once, and both are one record with two events. Anything the
+// run would wait for writes it first (flush).
 func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output any) error {
 	if err := r.SetStatus(p.Completed()); err != nil {
 		return err
@@ -257,7 +256,7 @@ func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output
 	if err != nil {
 		return err
 	}
-	r.Failure = nil // what was healed is no failure of the run
+	r.Failure = nil // what was healed is not a failure of the run
 	notes, events := r.healOutcomes(p, nil)
 	r.completed = &contract.Record{
 		End:    &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted, Output: raw},
@@ -268,7 +267,7 @@ func (r *run) complete(p contract.Phase, execution contract.ExecutionRef, output
 	return nil
 }
 
-// flush writes a phase's completion that nothing followed yet.
+// flush writes a phase's completion that is still unwritten.
 func (r *run) flush(ctx workflow.Context) error {
 	if r.completed == nil {
 		return nil
@@ -277,8 +276,8 @@ func (r *run) flush(ctx workflow.Context) error {
 	return err
 }
 
-// fail makes the run's phase failed. A stop is no failure of the phase: its
-// execution is cancelled, and finish says the rest.
+// fail makes the run's phase failed. A stop is not a failure of the phase: its
+// execution is cancelled, and finish records the rest.
 func (r *run) fail(ctx workflow.Context, p contract.Phase, execution contract.ExecutionRef, failure *contract.Failure) *contract.Failure {
 	end := &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionFailed, Failure: failure}
 	last, done := workflow.NewDisconnectedContext(ctx)
@@ -327,7 +326,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	case failure != nil:
 		r.Status, r.PausedFrom, r.WaitingFor = contract.StatusFailed, "", ""
 		events = []contract.EventDraft{{Type: contract.EventRunFailed, Payload: failure}}
-	default: // a plan, or an environment, and nothing more
+	default: // only a plan or an environment was requested
 		r.Status = contract.StatusDone
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.Status}}}
 	}
@@ -346,9 +345,9 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	return contract.RunResult{RunID: r.in.RunID, Status: r.Status, Branch: r.Branch, Commit: r.Commit, Failure: failure}, nil
 }
 
-// cleanUp removes the run's directories on the host that most likely has them;
-// each worker sweeps its own later. They are caches: what is left behind costs
-// disk space and nothing else, so a failure is only logged.
+// cleanUp removes the run's directories on the host that most likely has them; each
+// worker sweeps its own later. They are caches: leftovers only cost disk space, so a
+// failure is only logged.
 func (r *run) cleanUp(ctx workflow.Context) {
 	options := flow.Remote(ctx, contract.QueueBuilder, flow.CleanUpTimeout)
 	options = workflow.WithScheduleToCloseTimeout(options, flow.CleanUpTimeout)
@@ -357,8 +356,8 @@ func (r *run) cleanUp(ctx workflow.Context) {
 	}
 }
 
-// plan gets the run's plan: from the model, from a deliberation, or the one that
-// came with the run.
+// plan gets the run's plan: from the model, from a deliberation, or from the run's
+// input.
 func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	var result contract.PlanResult
 	var err error
@@ -380,8 +379,8 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	}, nil
 }
 
-// askPlanner asks the planner's model for a plan: one that is made of what a
-// deliberation agreed on, if there was one.
+// askPlanner asks the planner's model for a plan: one made from the consensus of a
+// deliberation, if there was one.
 func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	s := r.in.Settings
 	var result contract.PlanResult
@@ -392,7 +391,7 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 	return result, err
 }
 
-// adopt reads a plan that a person gave or edited, and checks it.
+// adopt reads a plan that a person supplied or edited, and checks it.
 func (r *run) adopt(ctx workflow.Context, planID int64) (contract.PlanResult, error) {
 	var result contract.PlanResult
 	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityAdoptPlan, contract.AdoptPlanInput{
@@ -401,8 +400,8 @@ func (r *run) adopt(ctx workflow.Context, planID int64) (contract.PlanResult, er
 	return result, err
 }
 
-// branchToRelease names the branch that must be free at the end, if the run
-// comes that far and has not released it before.
+// branchToRelease names the branch that must be free at the end, if the run gets that
+// far and has not released it before.
 func (r *run) branchToRelease() string {
 	if r.in.Settings.PlanOnly || r.Commit != "" {
 		return ""
@@ -410,8 +409,8 @@ func (r *run) branchToRelease() string {
 	return r.in.Settings.Release.Branch
 }
 
-// planOutput is what a run's planner_output holds beside the plan, which is
-// read from its own table.
+// planOutput is what a run's planner_output holds besides the plan, which is read from
+// its own table.
 type planOutput struct {
 	PlanID     int64          `json:"plan_id"`
 	Steps      int            `json:"steps"`
@@ -442,7 +441,7 @@ func (r *run) startClock(ctx workflow.Context) {
 			r.runDeadline = workflow.Now(ctx).Add(left)
 		}
 		if ctx.Err() != nil {
-			return // it ended, or was released, while that was looked up
+			return // it ended, or was released, during the lookup
 		}
 		r.controls.timedOut = true
 		r.controls.stop = &fault.New(contract.ClassInfra, contract.CodeRunTimeout,
@@ -452,8 +451,8 @@ func (r *run) startClock(ctx workflow.Context) {
 	})
 }
 
-// timeLeft returns what is left of a run's time when the timer says that it is
-// up. The timer of a run that is replayed is that of its first attempt.
+// timeLeft returns what is left of a run's time when the timer fires. The timer of a
+// replayed run is the one of its first attempt.
 func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	var from time.Time
 	err := workflow.ExecuteLocalActivity(flow.Local(ctx), contract.ActivityRunTimeFrom, r.in.RunID).Get(ctx, &from)
@@ -464,8 +463,8 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 	return most - workflow.Now(ctx).Sub(from)
 }
 
-// transition writes the run's present state with what goes along, and shows it
-// in Temporal's search attributes.
+// transition writes the run's present state with its events, and shows it in Temporal's
+// search attributes.
 func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
 	attributes := []temporal.SearchAttributeUpdate{
 		flow.KeyPhase.ValueSet(string(r.Phase)),

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// testOutput is what a run's tester_output shows beside results and artifacts,
-// which are read from their own tables.
+// testOutput is what a run's tester_output shows besides results and artifacts, which
+// are read from their own tables.
 type testOutput struct {
 	Summary contract.TestSummary   `json:"summary"`
 	Checks  []contract.CheckResult `json:"checks"`
@@ -22,9 +22,9 @@ type testOutput struct {
 	Protected []string `json:"protected,omitempty"`
 }
 
-// test verifies the workspace: stage after stage, the checks of a stage side by
-// side, each on a clean checkout. A red check is a result; whether the run goes
-// on is decided by the report over all of them.
+// test verifies the workspace: stage after stage, the checks of a stage in parallel,
+// each on a clean checkout. A failed check is a result; the report over all of them
+// decides whether the run continues.
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
 	plan, err := flow.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
@@ -39,7 +39,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 			return nil, failure
 		}
 		if isNewTestProof(stage) && slices.ContainsFunc(out.Checks, stopsRun) {
-			continue // a red test says enough
+			continue // a failed test says enough
 		}
 		results, err := r.verify(ctx, execution, stage)
 		if err != nil {
@@ -93,9 +93,9 @@ func (r *run) report(ctx workflow.Context, execution contract.ExecutionRef) (con
 	return report, err
 }
 
-// retest runs green tests again, as often as the run's settings say, until a
-// round is red. Each round is a set of checks of its own. What is red is for the
-// report to judge; a failure says that a round could not be carried out.
+// retest repeats passed tests, as often as the run's settings say, until a round fails.
+// Each round has its own checks. The report judges failed checks; a failure means that
+// a round could not be carried out.
 func (r *run) retest(ctx workflow.Context, execution contract.ExecutionRef, stages [][]contract.Check) ([]contract.CheckResult, *contract.Failure) {
 	var all []contract.CheckResult
 	most := r.in.Settings.StableRetests
@@ -133,7 +133,7 @@ func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stag
 	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.Workspace}, stage)
 }
 
-// verifyFor carries out the checks of one stage side by side, each for in.
+// verifyFor carries out the checks of one stage in parallel, each with in.
 func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []contract.Check) ([]contract.CheckResult, error) {
 	in.Timeout = r.in.Settings.VerifyTimeout
 	checks := make([]workflow.Future, len(stage))
@@ -151,7 +151,7 @@ func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []c
 	return results, first
 }
 
-// buildFailed reports whether a build check is red.
+// buildFailed reports whether a build check failed.
 func buildFailed(results []contract.CheckResult) bool {
 	for _, c := range results {
 		if c.Check.Category == contract.CategoryBuild && !c.OK {

@@ -12,10 +12,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// Workflow heals one failure of a run: it looks closer at the failure, chooses
-// the next action of its class that was not tried, carries it out, and answers
-// with a directive, which the run applies. An action that could not be carried
-// out is a directive too, which says so; the run asks for the next one.
+// Workflow heals one failure of a run: it diagnoses the failure, chooses the next
+// action of its class that was not tried, carries it out, and answers with a directive,
+// which the run applies. An action that could not be carried out is a directive too,
+// which says so; the run asks for the next one.
 func Workflow(ctx workflow.Context, in contract.HealInput) (contract.Directive, error) {
 	h := &heal{in: in, failure: in.Failure, rows: flow.NewRecorder(ctx, in.RunID), instructions: in.Orders}
 	h.listen(ctx)
@@ -41,17 +41,17 @@ func Workflow(ctx workflow.Context, in contract.HealInput) (contract.Directive, 
 
 type heal struct {
 	in           contract.HealInput
-	failure      contract.Failure // after a closer look
+	failure      contract.Failure // after the diagnosis
 	rootCause    string
 	rows         *flow.Recorder
 	output       contract.HealOutput
 	instructions contract.Orders              // of the run, the newest
-	agent        workflow.ChildWorkflowFuture // the Repair agent, while it is at work
+	agent        workflow.ChildWorkflowFuture // the Repair agent, while it is running
 
-	worker string // another one than that which failed; empty: none
+	worker string // other than the one that failed; empty: none
 }
 
-// listen takes what the run tells, and passes it on to the Repair agent.
+// listen receives the run's orders, and passes them on to the Repair agent.
 func (h *heal) listen(ctx workflow.Context) {
 	told := workflow.GetSignalChannel(ctx, contract.SignalOrders)
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -68,29 +68,29 @@ func (h *heal) listen(ctx workflow.Context) {
 	})
 }
 
-// forward tells the Repair agent, if it is at work, what the run wants now.
+// forward sends the Repair agent, if it is running, the run's current orders.
 func (h *heal) forward(ctx workflow.Context) {
 	if h.agent == nil {
 		return
 	}
 	sent := h.agent.SignalChildWorkflow(ctx, contract.SignalOrders, h.instructions)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		// One that has just ended needs no orders any more.
+		// An agent that has just ended no longer needs orders.
 		if err := sent.Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Info("The Repair agent did not take its orders", "heal", h.in.Number, "error", err)
 		}
 	})
 }
 
-// disconnected makes a context for short work between two records, which a stop does
-// not interrupt. A workflow task that a cancellation meets may be thrown away
-// after its records were written; when it is done again it must come to the
-// same records, or rows would say what no history knows.
+// disconnected returns a context for short work between two records, which a stop does
+// not interrupt. A workflow task during which a cancellation arrives may be discarded
+// after its records were written; when it is repeated it must produce the same records,
+// or rows would show what no history knows.
 func disconnected(ctx workflow.Context) (workflow.Context, workflow.CancelFunc) {
 	return workflow.NewDisconnectedContext(ctx)
 }
 
-// diagnose looks at what the failed execution left behind.
+// diagnose examines what the failed execution left behind.
 func (h *heal) diagnose(ctx workflow.Context) error {
 	ctx, done := disconnected(ctx)
 	defer done()
@@ -102,8 +102,8 @@ func (h *heal) diagnose(ctx workflow.Context) error {
 	return err
 }
 
-// lookForWorker finds a worker that may do what another one failed at, if that
-// is what comes next for such a failure.
+// lookForWorker finds a worker that can do what another one failed at, if that is the
+// next action for such a failure.
 func (h *heal) lookForWorker(ctx workflow.Context) {
 	row := fault.HealOf(h.failure.Class, h.failure.Code)
 	if h.in.Asked != "" {
@@ -123,8 +123,8 @@ func (h *heal) lookForWorker(ctx workflow.Context) {
 	h.worker = h.otherThanFailed(found.Workers)
 }
 
-// otherThanFailed picks the first worker that has not failed. Where it is not
-// known on which one the work failed, the only one there is must be it.
+// otherThanFailed picks the first worker that has not failed. If it is unknown which
+// worker failed, the only one there is must be it.
 func (h *heal) otherThanFailed(workers []string) string {
 	if h.in.Failure.Worker == "" && len(workers) < 2 {
 		return ""
@@ -137,8 +137,8 @@ func (h *heal) otherThanFailed(workers []string) string {
 	return ""
 }
 
-// choose returns what was asked for, or the next action that was not tried and
-// that makes sense here. A person is asked when there is none.
+// choose returns the action that was asked for, or the next action that was not tried
+// and makes sense here. If there is none, it asks a person.
 func (h *heal) choose() contract.HealAction {
 	if h.in.Asked != "" {
 		return h.in.Asked
@@ -169,7 +169,7 @@ func (h *heal) applies(action contract.HealAction) bool {
 	case contract.HealOtherProvider:
 		return h.otherModel(true) != nil
 	case contract.HealStricterSchema, contract.HealCompactContext:
-		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the others ask no model
+		return h.in.Phase == contract.PhasePlanner || h.in.Step != "" // the others do not call a model
 	case contract.HealOtherWorker:
 		return h.worker != ""
 	case contract.HealRepair:
@@ -185,14 +185,14 @@ func (h *heal) applies(action contract.HealAction) bool {
 	}
 }
 
-// needsModel are the actions that change how a model is asked, or which.
+// needsModel is the set of actions that change how a model is asked, or which.
 var needsModel = map[contract.HealAction]bool{
 	contract.HealCorrectJSON: true, contract.HealRegenerate: true, contract.HealCompactContext: true, contract.HealStricterSchema: true,
 	contract.HealLowerTemperature: true, contract.HealSaferModel: true, contract.HealOtherProvider: true,
 }
 
-// otherModel returns the first model that is not the one that failed, at
-// another provider if that is asked for.
+// otherModel returns the first model that is not the one that failed, at another
+// provider if requested.
 func (h *heal) otherModel(provider bool) *contract.ModelChoice {
 	for _, m := range h.in.Others {
 		if m.Provider != h.in.Model.Provider || !provider && m.Model != h.in.Model.Model {
@@ -202,7 +202,7 @@ func (h *heal) otherModel(provider bool) *contract.ModelChoice {
 	return nil
 }
 
-// recordStart writes that the heal is under way.
+// recordStart records that the heal has started.
 func (h *heal) recordStart(ctx workflow.Context, action contract.HealAction) error {
 	h.output = contract.HealOutput{Words: h.in.Words, Before: map[string]any{"model": h.in.Model.Provider + "/" + h.in.Model.Model}}
 	if t := h.in.Model.Temperature; t != nil {
@@ -217,7 +217,7 @@ func (h *heal) recordStart(ctx workflow.Context, action contract.HealAction) err
 		if h.output.Before["worker"] = "unknown"; h.in.Failure.Worker != "" {
 			h.output.Before["worker"] = h.in.Failure.Worker
 		}
-	default: // what else they change is the model
+	default: // all other actions change the model
 	}
 	return h.rows.Write(ctx, contract.Record{
 		Heals: []contract.HealNote{{
@@ -231,7 +231,7 @@ func (h *heal) recordStart(ctx workflow.Context, action contract.HealAction) err
 	})
 }
 
-// schemas names the schemas that what failed is held to, as they are and in
+// schemas names the schemas for the answers of the work that failed, as they are and in
 // their strict form.
 func (h *heal) schemas() (now, strict string) {
 	if h.in.Phase == contract.PhasePlanner {
@@ -240,16 +240,17 @@ func (h *heal) schemas() (now, strict string) {
 	return contract.ToolSchemas, contract.StrictToolSchemas
 }
 
-// share says which part of a context is left when it was halved that often.
+// share returns which part of a context is left after that many halvings.
 func share(halved int) string {
 	const whole = 100.0
 	return fmt.Sprintf("%g%%", whole/float64(int(1)<<halved))
 }
 
-// maxHalvings is how often a context is halved at most: less tells nothing.
+// maxHalvings is how often a context is halved at most: less would carry no
+// information.
 const maxHalvings = 6
 
-// act carries an action out.
+// act carries out an action.
 func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.Directive, error) {
 	again := contract.Directive{Back: h.in.Phase}
 	if err := workflow.Await(ctx, func() bool { return !h.instructions.Paused }); err != nil {
@@ -292,7 +293,7 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 		h.changed("once more with another model", "model", again.Model.Provider+"/"+again.Model.Model)
 	case contract.HealWait:
 		again.Wait, again.Reason = h.failure.Wait, h.failure.Message
-		if again.Wait == 0 { // nobody says how long
+		if again.Wait == 0 { // no wait time is known
 			again.Wait = h.in.QuotaWait
 		}
 		h.changed(fmt.Sprintf("waits %s for the limit's window, then once more", again.Wait), "wait", again.Wait.String())
@@ -312,8 +313,8 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 	return again, nil
 }
 
-// actionMessages says for people what the actions do that change nothing but what
-// the next attempt is told.
+// actionMessages describe, for people, the actions that change only the instructions
+// for the next attempt.
 var actionMessages = map[contract.HealAction]string{
 	contract.HealCorrectJSON:      "once more, with the answer that could not be used and what is wrong with it",
 	contract.HealRegenerate:       "once more, with constraints made of what went wrong",
@@ -321,13 +322,13 @@ var actionMessages = map[contract.HealAction]string{
 	contract.HealPolicyCorrection: "once more, with the rules that were broken; the rules stay",
 }
 
-// changed notes what an action changed.
+// changed records what an action changed.
 func (h *heal) changed(message, key string, value any) {
 	h.output.Message, h.output.After = message, map[string]any{key: value}
 }
 
-// repair lets the Repair agent patch the code, with the agent loop and tools
-// that the builder has. What it changed is judged before it counts.
+// repair lets the Repair agent patch the code, with the builder's agent loop and tools.
+// Its changes are judged before they count.
 func (h *heal) repair(ctx workflow.Context) (contract.Directive, error) {
 	out := contract.Directive{Back: h.in.Phase}
 	result, err := h.runRepairAgent(ctx)
@@ -378,7 +379,7 @@ func (h *heal) executionOf(result contract.StepResult) contract.ExecutionRef {
 	}
 }
 
-// takeOver takes a repair over unless it breaks a rule.
+// takeOver accepts a repair unless it breaks a rule.
 func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result contract.StepResult) (contract.Directive, error) {
 	execution, to := h.executionOf(result), result.Change.To.Of(h.in.Workspace)
 	h.changed("the Repair agent patched the code", "tree", to.Tree)
@@ -393,8 +394,8 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 	change, credit := result.Change, result.Credit
 	change.Step = fmt.Sprintf("heal-%d", h.in.Number)
 	if h.in.Phase == contract.PhaseBuilder {
-		change.Step = h.in.Step   // it stands for the step's own change
-		if h.in.From.Tree != "" { // the repair went on where the step had ended
+		change.Step = h.in.Step   // it replaces the step's own change
+		if h.in.From.Tree != "" { // the repair started where the step had ended
 			change.From = h.in.From
 		}
 	}
@@ -406,8 +407,8 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 	return out, nil
 }
 
-// refusal is what the Repair agent is to blame for when its patch is thrown
-// away: it left its paths, or broke a rule.
+// refusal returns the Repair agent's failure when its patch is discarded: it left its
+// paths, or broke a rule.
 func refusal(j contract.Judgement) contract.Failure {
 	if j.Code == contract.CodeForbidden {
 		return fault.New(contract.ClassSafety, j.Code, "%s", j.Refused).Failure
@@ -415,7 +416,7 @@ func refusal(j contract.Judgement) contract.Failure {
 	return fault.New(contract.ClassAssertion, j.Code, "%s", j.Refused).Failure
 }
 
-// judge says why a patch is refused, if it is, and keeps what it changed.
+// judge returns why a patch is refused, if it is, and records what it changed.
 func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from, to contract.Workspace) (contract.Judgement, error) {
 	ctx, done := disconnected(ctx)
 	defer done()
@@ -426,7 +427,7 @@ func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from
 	return judged, err
 }
 
-// createDefaults makes missing configuration from what the repository documents.
+// createDefaults creates missing configuration from what the repository documents.
 func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) {
 	out := contract.Directive{Back: h.in.Phase}
 	var made contract.DefaultsResult
@@ -452,8 +453,8 @@ func (h *heal) createDefaults(ctx workflow.Context) (contract.Directive, error) 
 	return out, nil
 }
 
-// recordEnd writes what the heal came to. Whether it helped is known when the phase
-// has run again; the run writes that.
+// recordEnd records the result of the heal. Whether it helped is known when the phase
+// has run again; the run records that.
 func (h *heal) recordEnd(ctx workflow.Context, d contract.Directive) error {
 	note := contract.HealNote{
 		Number: h.in.Number, Status: contract.HealApplied, ErrorType: h.failure.Class, Action: d.Action, Output: h.output,

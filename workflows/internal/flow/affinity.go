@@ -1,5 +1,5 @@
-// Package flow is what all workflows share: the time-outs and retry policies of
-// their activities and children, worker affinity, and the records that they write.
+// Package flow has what all workflows share: the time-outs and retry policies of their
+// activities and children, worker affinity, and the records that they write.
 package flow
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// workerPatience is how long work waits for the one worker that was chosen for
-// it. Then it is done by any worker of the role: the chosen one may have died.
+// workerPatience is how long work waits for its chosen worker. After that any worker of
+// the role does it, because the chosen one may have died.
 const workerPatience = 15 * time.Second
 
-// Affinity is where an attempt does its work: on the queue of its role, or, after
-// a heal, on that of one worker of the role.
+// Affinity is where an attempt does its work: on the queue of its role or, after a
+// heal, on the queue of one worker of the role.
 type Affinity struct {
 	Queue  string
-	Worker string // empty: any of the role
-	// OnLost is told when the worker did not take work in time, once.
+	Worker string // empty: any worker of the role
+	// OnLost is called once, when the worker did not take work in time.
 	OnLost func(ctx workflow.Context, worker string)
 }
 
-// Execute carries out work that takes at most that long. Where the chosen
-// worker does not take it in time, it and all that follows goes to the role.
+// Execute carries out work that takes at most that long. If the chosen worker does not
+// take it in time, this work and all work after it goes to the role.
 func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string, args any) workflow.Future {
 	if p.Worker == "" {
 		return workflow.ExecuteActivity(Remote(ctx, p.Queue, most), name, args)
@@ -55,14 +55,14 @@ func workerAbsent(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// WorkerLostRecord says that the worker which was chosen for work did not take it.
+// WorkerLostRecord returns the record that the worker chosen for work did not take it.
 func WorkerLostRecord(work, worker, queue string) contract.Record {
 	return EventRecord(contract.EventRunUpdated, map[string]any{
 		"work": work, "worker_lost": worker, "queue": queue, "waited": workerPatience.String(),
 	})
 }
 
-// WorkKey names what a phase's next attempt does: the phase, or one step of it.
+// WorkKey names the work of a phase's next attempt: the phase, or one step of it.
 func WorkKey(p contract.Phase, step string) string {
 	if step == "" {
 		return string(p)

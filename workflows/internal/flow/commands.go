@@ -6,16 +6,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Command is one thing that people and services can ask of a workflow: as an
-// update, which is answered, and as a signal of the same name. A holds its
-// arguments, R its answer.
+// Command is one request that people and services can send to a workflow: as an update,
+// which is answered, or as a signal of the same name. A holds its arguments, R its
+// answer.
 type Command[A, R any] struct {
 	Name string
-	// Check says why the command makes no sense now, nil if it does. It changes
-	// nothing. A command without it always makes sense.
+	// Check returns why the command makes no sense now, nil if it does. It changes
+	// nothing. A command without Check always makes sense.
 	Check func(A) error
-	// Prepare fetches what Apply needs, if anything. It may take time, in which
-	// another command may be accepted first; it changes nothing that counts.
+	// Prepare fetches what Apply needs, if anything. It may take time, in which another
+	// command may be accepted first, so it must not change the workflow's state.
 	Prepare func(workflow.Context, A) error
 	// Apply changes the state and records what happened.
 	Apply func(workflow.Context, A) (R, error)
@@ -25,26 +25,26 @@ type Command[A, R any] struct {
 type Commands[A, R any] struct {
 	// ID returns the ID that a command's sender chose; empty for none.
 	ID func(A) string
-	// Accepts says why no command of this name can be accepted now, whatever its
-	// own Check says. It changes nothing.
+	// Accepts returns why no command of this name can be accepted now, whatever its own
+	// Check returns. It changes nothing.
 	Accepts func(name string, args A) error
-	// Repeated answers a command that was applied before.
+	// Repeated returns the answer to a command that was applied before.
 	Repeated func(name string, args A) R
 	// Refused records why a signal had no effect: its sender gets no answer.
 	Refused func(ctx workflow.Context, name string, args A, why error)
 
-	applied []string // IDs, in order
+	applied []string // IDs, oldest first
 	known   map[string]struct{}
 	handled int // since the workflow run began
-	busy    int // being applied, or refused
+	busy    int // commands being applied or refused
 }
 
-// keptIDs is how many IDs of commands a workflow takes along when it continues as
-// new: a sender that repeats a command does so soon.
+// keptIDs is how many IDs of commands a workflow keeps when it continues as new: a
+// sender that repeats a command does so soon.
 const keptIDs = 500
 
-// Register registers commands, in an order that must be the same at each replay.
-// The IDs are those of commands that an earlier run of the workflow applied.
+// Register registers commands, in an order that must be the same at each replay. The
+// IDs are those of commands that an earlier run of the workflow applied.
 func (c *Commands[A, R]) Register(ctx workflow.Context, ids []string, table ...Command[A, R]) error {
 	c.applied, c.known = nil, map[string]struct{}{}
 	for _, id := range ids {
@@ -58,13 +58,13 @@ func (c *Commands[A, R]) Register(ctx workflow.Context, ids []string, table ...C
 	return nil
 }
 
-// Applied returns the IDs of the last commands that were applied, in order.
+// Applied returns the IDs of the last applied commands, oldest first.
 func (c *Commands[A, R]) Applied() []string {
 	return c.applied[max(0, len(c.applied)-keptIDs):]
 }
 
-// Handled is how many commands came since the workflow run began, repeated and
-// refused ones too.
+// Handled returns how many commands arrived since the workflow run began, including
+// repeated and refused ones.
 func (c *Commands[A, R]) Handled() int { return c.handled }
 
 // Idle reports whether no command is being applied or refused.
@@ -104,7 +104,7 @@ func (c *Commands[A, R]) register(ctx workflow.Context, cmd Command[A, R]) error
 	return nil
 }
 
-// validate says why a command cannot be accepted.
+// validate returns why a command cannot be accepted.
 func (c *Commands[A, R]) validate(cmd Command[A, R], args A) error {
 	if c.wasApplied(args) {
 		return nil // acknowledged again
@@ -139,8 +139,8 @@ func (c *Commands[A, R]) wasApplied(args A) bool {
 	return done
 }
 
-// RunSignalHandlers lets the coroutines that signals of this workflow task woke go
-// first. It takes no time, and is no command.
+// RunSignalHandlers lets the coroutines that this workflow task's signals woke run
+// first. It takes no time and adds no command to the history.
 func RunSignalHandlers(ctx workflow.Context) {
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

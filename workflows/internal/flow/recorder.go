@@ -7,15 +7,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Recorder writes a workflow's records into the database, one after the other
-// in the order in which they were asked for.
+// Recorder writes a workflow's records to the database, one after the other, in the
+// order in which they were requested.
 type Recorder struct {
 	runID int64
 	Seq   int64
 	mu    workflow.Mutex // the main coroutine and the handlers of commands both write
 }
 
-// NewRecorder returns a recorder of the rows of one run.
+// NewRecorder returns a recorder for the rows of one run.
 func NewRecorder(ctx workflow.Context, runID int64) *Recorder {
 	return &Recorder{runID: runID, mu: workflow.NewMutex(ctx)}
 }
@@ -27,10 +27,9 @@ func (r *Recorder) Write(ctx workflow.Context, rec contract.Record) error {
 }
 
 // WriteLatest writes a record and returns the execution that it began, if any. The
-// record is made when its turn has come, so that it shows the state as it is
-// then and never an older one. A stop does not interrupt it: what happened is
-// written. It goes on trying while the database is away: rows are late then,
-// never lost.
+// record is drafted when its turn comes, so that it shows the state at that time and
+// never an older one. A stop does not interrupt it: what happened is written. It
+// retries while the database is down: rows are late then, never lost.
 func (r *Recorder) WriteLatest(ctx workflow.Context, draft func() contract.Record) (contract.RecordResult, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -43,9 +42,9 @@ func (r *Recorder) WriteLatest(ctx workflow.Context, draft func() contract.Recor
 	return result, err
 }
 
-// WriteWith lets an activity write a record beside its own work, which saves a
-// hop. Where the activity fails it may have written the record or not: then the
-// record is repeated, which is harmless, and returns the execution that it began.
+// WriteWith lets an activity write a record beside its own work, which saves a hop. If
+// the activity fails it may or may not have written the record; then the record is
+// repeated, which is harmless, and returns the execution that it began.
 func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work func(contract.Record) (contract.ExecutionRef, error)) (contract.ExecutionRef, error) {
 	last, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -65,7 +64,7 @@ func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work fun
 	return result.Execution, failed
 }
 
-// next makes a record the next one of this workflow.
+// next gives a record the next number of this workflow.
 func (r *Recorder) next(ctx workflow.Context, rec contract.Record) contract.Record {
 	r.Seq++
 	rec.RunID, rec.Seq, rec.At = r.runID, r.Seq, workflow.Now(ctx)
@@ -73,9 +72,9 @@ func (r *Recorder) next(ctx workflow.Context, rec contract.Record) contract.Reco
 	return rec
 }
 
-// BeginStopped handles a workflow that is stopped before it began its execution. A
-// first task of it that died may have begun it, in rows that no history knows; so it
-// begins it now, which comes to the same row, for its end to close.
+// BeginStopped handles a workflow that was stopped before it began its execution. An
+// earlier attempt at its first task may have begun it, in rows that no history knows
+// of. So BeginStopped begins it now, which finds the same row, for the end to close.
 func (r *Recorder) BeginStopped(ctx workflow.Context, begin contract.Record) (contract.ExecutionRef, *contract.Failure) {
 	stopped := fault.Of(ctx.Err())
 	began, err := r.WriteLatest(ctx, func() contract.Record { return begin })
@@ -85,12 +84,12 @@ func (r *Recorder) BeginStopped(ctx workflow.Context, begin contract.Record) (co
 	return began.Execution, stopped
 }
 
-// EventRecord is a record of one event.
+// EventRecord returns a record of one event.
 func EventRecord(kind contract.EventType, payload map[string]any) contract.Record {
 	return contract.Record{Events: []contract.EventDraft{{Type: kind, Payload: payload}}}
 }
 
-// HealEvent tells what became of a heal.
+// HealEvent returns the event for the result of a heal.
 func HealEvent(kind contract.EventType, d contract.Directive, result string) contract.EventDraft {
 	return contract.EventDraft{Type: kind, Payload: map[string]any{
 		"heal": d.Number, "heal_action": d.Action, "error_type": d.Class, "error_code": d.Code, "result": result,

@@ -11,35 +11,35 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Heals is what a run knows of its self-heals.
+// Heals is what a run knows about its self-heals.
 type Heals struct {
 	Number     int // of heals so far
-	UnderWay   int `json:"-"` // the number of the heal that has started and not ended; 0: none
+	UnderWay   int `json:"-"` // the number of the running heal; 0: none
 	Questions  int // to people so far
 	Count      map[contract.Phase]int
 	Tried      map[string][]contract.HealAction // by what failed and how
-	Lessons    map[string][]int                 // heals that the next attempt is told of, by phase or step
+	Lessons    map[string][]int                 // heals that the next attempt is shown, by phase or step
 	Strict     map[contract.Phase]bool
-	Applied    []AppliedHeal            // whose phase has not gone through yet
-	Open       *AppliedHeal             // carried out; what it came to is not applied yet
-	Schema     map[contract.Phase]bool  // whose providers are sent the strict forms of schemas
+	Applied    []AppliedHeal            // whose phase has not succeeded yet
+	Open       *AppliedHeal             // carried out, but its result is not applied yet
+	Schema     map[contract.Phase]bool  // phases whose providers get the strict forms of schemas
 	Compact    map[string]int           // how often contexts were halved, by phase or step
-	ResumeFrom map[string]contract.GoOn // steps whose next attempt goes on where the last one ended
+	ResumeFrom map[string]contract.GoOn // steps whose next attempt continues where the last one ended
 	Excluded   []string                 // workers whose machines failed
 	Budgets    map[contract.Agent]*ErrorBudget
 }
 
-// AppliedHeal is a heal whose phase is at work again.
+// AppliedHeal is a heal whose phase is running again.
 type AppliedHeal struct {
 	contract.Directive
 	Failed contract.Phase
-	Step   string // of the phase, if it was a step that failed
+	Step   string // of the phase, if a step failed
 }
 
-// FailedWork is what a phase failed in.
+// FailedWork is the work in which a phase failed.
 type FailedWork struct {
 	Step      string             // of the builder
-	Workspace contract.Workspace // where it was then
+	Workspace contract.Workspace // where the work was at the failure
 	From      contract.Workspace // where the step had begun
 }
 
@@ -51,14 +51,14 @@ func newHeals() Heals {
 	}
 }
 
-// Exclude keeps heals from choosing a worker again.
+// Exclude prevents heals from choosing a worker again.
 func (h *Heals) Exclude(worker string) {
 	if worker != "" && !slices.Contains(h.Excluded, worker) {
 		h.Excluded = append(h.Excluded, worker)
 	}
 }
 
-// TakeResume returns, once, where the next attempt of a step goes on.
+// TakeResume returns, once, where the next attempt of a step continues.
 func (h *Heals) TakeResume(step string) *contract.GoOn {
 	from, ok := h.ResumeFrom[step]
 	if !ok {
@@ -68,8 +68,8 @@ func (h *Heals) TakeResume(step string) *contract.GoOn {
 	return &from
 }
 
-// ForgetSteps forgets what was learned of the steps of a plan that is replaced:
-// those of the next one may have the same names.
+// ForgetSteps discards what was learned about the steps of a plan that is replaced: the
+// next plan's steps may have the same names.
 func (h *Heals) ForgetSteps() {
 	forgetSteps(h.Lessons)
 	forgetSteps(h.Tried)
@@ -88,9 +88,9 @@ func forgetSteps[V any](byWork map[string]V) {
 	}
 }
 
-// ErrorBudget counts what an agent did wrong in a run.
+// ErrorBudget counts an agent's errors in a run.
 type ErrorBudget struct {
-	Generation int // of the agent, from 1; a revoked one is followed by the next
+	Generation int // of the agent, from 1; a revoked agent is followed by the next generation
 	Errors     int
 	Same       map[string]int
 }
@@ -103,8 +103,8 @@ func (h *Heals) Budget(agent contract.Agent) *ErrorBudget {
 	return h.Budgets[agent]
 }
 
-// Spend counts a failure in a step and says why the agent has to be revoked, ""
-// if it need not be. Failures of machines and people are not the agent's fault.
+// Spend counts a failure in a step and returns why the agent must be revoked, "" if it
+// need not be. Failures of machines and people are not the agent's fault.
 func (b *ErrorBudget) Spend(step string, f *contract.Failure, l contract.AgentLimits) (revoked string) {
 	if f.Class == contract.ClassInfra || f.Class == contract.ClassConfig || f.Class == contract.ClassHuman {
 		return ""

@@ -1,5 +1,5 @@
-// Package state is what a run knows about itself: its place in the lifecycle, its
-// plan, and how it watches its branch. It knows nothing of Temporal.
+// Package state is what a run knows about itself: its place in the lifecycle, its plan,
+// and the watch over its branch. It does not depend on Temporal.
 package state
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// State is what a run knows about itself. It changes through its methods
-// only, which check each transition against the lifecycle.
+// State is what a run knows about itself. It changes only through its methods, which
+// check each transition against the lifecycle.
 type State struct {
 	Phase          contract.Phase
 	Status         contract.Status
@@ -38,18 +38,18 @@ type State struct {
 	Changes    []contract.Change                // what the steps did, in plan order
 	Stages     []contract.Workspace             // after each change
 	Workspace  contract.Workspace               // all changes together
-	Protected  contract.ProtectedFiles          // that would be pushed and need an approval
+	Protected  contract.ProtectedFiles          // changed files that need an approval before they are pushed
 
-	Consensus      *contract.DeliberationResult            // that the plan is made of; nil: no deliberation agreed on anything
-	Transcript     *contract.MinutesResult                 // of that deliberation; nil: it is not kept yet
-	SwitchedModels map[contract.Agent]contract.ModelChoice // of those who deliberate, as people chose them since
+	Consensus      *contract.DeliberationResult            // that the plan is made from; nil: no deliberation reached one
+	Transcript     *contract.MinutesResult                 // of that deliberation; nil: not kept yet
+	SwitchedModels map[contract.Agent]contract.ModelChoice // of the deliberation's members, as people switched them
 
 	Approved            map[string]Consent // what was approved, by kind
-	FailingBaseAccepted bool               // a person lets the run go on from a base commit that fails its checks
-	Revision            int64              // of what agents were last notified of
+	FailingBaseAccepted bool               // a person lets the run continue from a base commit that fails its checks
+	Revision            int64              // of the orders that agents were last sent
 }
 
-// Consent is an approval that was given: to what, and by whom.
+// Consent is an approval: of what, and by whom.
 type Consent struct{ Subject, By string }
 
 // New returns the state of a run that has not begun.
@@ -70,9 +70,9 @@ func New(in contract.RunInput) State {
 	}
 }
 
-// follows is the lifecycle of a run: which statuses may come after which.
-// Failed, cancelled, paused and waiting_for_approval may come after any that is
-// not terminal and stand in to.
+// follows is the lifecycle of a run: which statuses may come after which. Failed,
+// cancelled, paused and waiting_for_approval may come after any status that is not
+// terminal, and are added by canBecome.
 var follows = lifecycle()
 
 func lifecycle() map[contract.Status][]contract.Status {
@@ -87,7 +87,7 @@ func lifecycle() map[contract.Status][]contract.Status {
 		if i+1 < len(phases) {
 			next[p.Completed()] = []contract.Status{phases[i+1].Running()}
 		}
-		// self-heal goes back to the phase that failed, or to an earlier one
+		// self-heal returns to the phase that failed, or to an earlier one
 		next[contract.StatusSelfHeal] = append(next[contract.StatusSelfHeal], p.Running())
 	}
 	// a run that only plans ends with its plan
@@ -133,7 +133,7 @@ func (s *State) Interrupt(status contract.Status, why string) error {
 	return nil
 }
 
-// EndInterruption ends an interruption: the run is again what it was before.
+// EndInterruption ends an interruption: the run returns to its previous status.
 func (s *State) EndInterruption() {
 	if s.PausedFrom != "" {
 		s.Status, s.PausedFrom, s.WaitingFor = s.PausedFrom, "", ""
@@ -149,7 +149,7 @@ func (s *State) RowChange() *contract.RunChange {
 	}
 }
 
-// View returns what the state query answers.
+// View returns the answer to the state query.
 func (s *State) View(runID int64, approval string) contract.RunView {
 	return contract.RunView{
 		RunID: runID, Phase: s.Phase, Status: s.Status, PausedFrom: s.PausedFrom,
@@ -159,7 +159,7 @@ func (s *State) View(runID int64, approval string) contract.RunView {
 	}
 }
 
-// SetPlan takes over a plan; its steps start anew.
+// SetPlan adopts a plan; its steps start from scratch.
 func (s *State) SetPlan(id int64, p contract.Plan) {
 	s.PlanID, s.Plan = id, p
 	s.Steps = nil
@@ -170,28 +170,29 @@ func (s *State) SetPlan(id int64, p contract.Plan) {
 	}
 }
 
-// Step returns the view of a step, to be changed in place.
+// Step returns the view of a step, for changes in place.
 func (s *State) Step(id string) *contract.StepView {
 	i := slices.IndexFunc(s.Steps, func(v contract.StepView) bool { return v.ID == id })
 	return &s.Steps[i]
 }
 
-// Watch is what a run knows of its time with its branch after the release.
+// Watch is what a run knows about watching its branch after the release.
 type Watch struct {
 	On            bool
 	Until         *time.Time
-	MaxRepairs    int // repairs of the branch, across runs
+	MaxRepairs    int // limit on repairs of the branch, across runs
 	Repairs       int // of this run
 	Pending       []contract.CheckMessage
 	Released      []string // commits that this run released
 	Check         int64    // row of the message whose failure is being healed, 0: none
-	CheckName     string   // of the message that is being mended
+	CheckName     string   // of the message that is being fixed
 	EventsWritten int      // events about messages that changed nothing
 	Ignored       int      // messages that changed nothing
-	Unreported    int      // of them, since the last event with their number
+	Unreported    int      // of those, since the last event with their number
 }
 
-// view is what the state query shows, nil for a run that does not stay.
+// view returns what the state query shows, nil for a run that does not watch its
+// branch.
 func (s *Watch) view() *contract.Staying {
 	if s.Until == nil {
 		return nil
