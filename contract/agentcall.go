@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// AgentRequest is what an agent is asked, in the form that the outside sees.
+// AgentRequest is a request to an agent, in the form that is visible outside.
 type AgentRequest struct {
 	RunID     int64           `json:"runId"`
 	Phase     Status          `json:"phase"`
@@ -17,13 +17,13 @@ type AgentRequest struct {
 	Context   AgentContext    `json:"context"`
 }
 
-// AgentContext goes with a request.
+// AgentContext is the context of a request.
 type AgentContext struct {
 	Models map[Agent]ModelChoice `json:"models"`
 	Env    map[string]string     `json:"env"`
 }
 
-// AgentResponse is an agent's answer when it succeeded.
+// AgentResponse is an agent's answer if it succeeded.
 type AgentResponse struct {
 	RunID     int64           `json:"runId"`
 	Phase     Status          `json:"phase"`
@@ -34,7 +34,7 @@ type AgentResponse struct {
 	NextPhase Status          `json:"nextPhase,omitempty"`
 }
 
-// AgentError is an agent's answer when it failed.
+// AgentError is an agent's answer if it failed.
 type AgentError struct {
 	RunID        int64  `json:"runId"`
 	Phase        Status `json:"phase"`
@@ -54,7 +54,7 @@ type PlanInput struct {
 	Branch    string        `json:"branch,omitempty"` // that the run will release; empty: none
 	Lessons   Lessons       `json:"lessons,omitzero"`
 
-	Consensus *DeliberationResult `json:"consensus,omitempty"` // of a deliberation about the run: the plan is to be made of it
+	Consensus *DeliberationResult `json:"consensus,omitempty"` // of a deliberation about the run: the plan must be made from it
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
@@ -64,16 +64,17 @@ type PlanResult struct {
 	Usage Usage `json:"usage"`
 }
 
-// AdoptPlanInput asks for a stored plan that a person gave or edited, checked.
+// AdoptPlanInput asks for a stored plan that a person supplied or edited, after a
+// check.
 type AdoptPlanInput struct {
 	RunID  int64 `json:"run_id"`
 	PlanID int64 `json:"plan_id"`
 }
 
-// Skeleton returns the plan without its long texts, fit for histories.
+// Skeleton returns the plan without its long texts, small enough for histories.
 //
-// Dependencies that follow from others are left out: they change nothing, and
-// in a plan where each step names all before it they are most of its size.
+// Dependencies that follow from others are left out: they change nothing, and in a plan
+// where each step names all steps before it they are most of its size.
 func (p Plan) Skeleton() Plan {
 	needs := p.reduced()
 	out := Plan{ComplexityScore: p.ComplexityScore}
@@ -86,16 +87,16 @@ func (p Plan) Skeleton() Plan {
 	return out
 }
 
-// TurnCallLimit is how many tools a model may call in one turn.
+// TurnCallLimit is how many tool calls a model may make in one turn.
 const TurnCallLimit = 64
 
-// StepInput starts a step's workflow: one agent loop. Needs are the changes of
-// all steps that it depends on, in plan order; together they lead from the base
-// to where the step starts.
+// StepInput starts a step's workflow: one agent loop. Needs are the changes of all
+// steps that it depends on, in plan order; together they lead from the base to the
+// step's starting point.
 type StepInput struct {
 	RunID     int64             `json:"run_id"`
 	Step      string            `json:"step"`
-	PlanID    int64             `json:"plan_id"` // of the plan that the step is one of
+	PlanID    int64             `json:"plan_id"` // of the plan that the step belongs to
 	Agent     Agent             `json:"agent"`
 	Phase     Phase             `json:"phase"`
 	Workspace Workspace         `json:"workspace"`
@@ -105,20 +106,20 @@ type StepInput struct {
 	State     *LoopState        `json:"state,omitempty"` // set when the workflow continues as new
 	Lessons   Lessons           `json:"lessons,omitzero"`
 	Heal      *HealTask         `json:"heal,omitempty"` // set for the Repair agent
-	Talk      *ConversationFork `json:"talk,omitempty"` // set for the step that a fork goes on with
+	Talk      *ConversationFork `json:"talk,omitempty"` // set for the step that a fork continues
 	GoOn      *GoOn             `json:"go_on,omitempty"`
 	Worker    string            `json:"worker,omitempty"` // that does the step's work; empty: any of the role
 	Setup     *SetupTask        `json:"setup,omitempty"`  // of the environment agent
 }
 
-// LoopSettings bound an agent loop.
+// LoopSettings are the limits of an agent loop.
 type LoopSettings struct {
 	Budget         StepBudget    `json:"budget"`
 	RunBudget      RunBudget     `json:"run_budget"`
 	ModelTimeout   time.Duration `json:"model_timeout"`
 	CommandTimeout time.Duration `json:"command_timeout"`
 	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
-	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command has to wait for
+	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command must wait for
 	Agents         AgentLimits   `json:"agents"`
 }
 
@@ -135,13 +136,13 @@ type LoopState struct {
 	BadAnswers int            `json:"bad_answers,omitempty"`
 	Violations int            `json:"violations,omitempty"` // actions outside the allowed tools or paths
 	Records    int64          `json:"records"`
-	Orders     int64          `json:"orders,omitempty"` // Seq of the last ones taken
+	Orders     int64          `json:"orders,omitempty"` // Seq of the last ones applied
 	Paused     bool           `json:"paused,omitempty"`
 	Started    time.Time      `json:"started"`
 }
 
-// StepResult is what a step's workflow returns. A step that could not be done
-// is a result with a failure, not an error.
+// StepResult is what a step's workflow returns. A step that could not be done is a
+// result with a failure, not an error.
 type StepResult struct {
 	Change      Change    `json:"change"`
 	Credit      Credit    `json:"credit"`
@@ -150,18 +151,18 @@ type StepResult struct {
 	Turns       int       `json:"turns"`
 	Attempt     int       `json:"attempt"`
 	Failure     *Failure  `json:"failure,omitempty"`
-	Conflict    *Conflict `json:"conflict,omitempty"` // of what the step starts from; Change.From is what went together
+	Conflict    *Conflict `json:"conflict,omitempty"` // between the changes that the step starts from; Change.From is what could be merged
 	Lost        string    `json:"lost,omitempty"`     // the worker that was chosen for the step and did not take its work
 }
 
-// OpenStepInput writes that a step begins and makes its starting workspace and
-// conversation. Record begins the execution; a repeat finds the same one.
+// OpenStepInput asks to record that a step begins, and to create its starting workspace
+// and conversation. Record begins the execution; a repeat finds the same one.
 type OpenStepInput struct {
 	Record    Record            `json:"record"`
 	PlanID    int64             `json:"plan_id"`
 	Workspace Workspace         `json:"workspace"`
 	Needs     []Change          `json:"needs,omitempty"`
-	Quick     bool              `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Quick     bool              `json:"quick,omitempty"` // answer Cold instead of fetching the repository
 	Lessons   Lessons           `json:"lessons,omitzero"`
 	Heal      *HealTask         `json:"heal,omitempty"`
 	Talk      *ConversationFork `json:"talk,omitempty"`
@@ -176,19 +177,19 @@ type OpenStepResult struct {
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
-	At        Workspace    `json:"at,omitzero"` // where a step goes on that has begun before; Workspace is where it began
+	At        Workspace    `json:"at,omitzero"` // where a step continues that has begun before; Workspace is where it began
 }
 
-// IntegrateInput asks for all changes together, in order.
+// IntegrateInput asks to merge all changes, in order.
 type IntegrateInput struct {
 	RunID     int64     `json:"run_id"`
 	Workspace Workspace `json:"workspace"`
 	Changes   []Change  `json:"changes"`
-	Quick     bool      `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Quick     bool      `json:"quick,omitempty"` // answer Cold instead of fetching the repository
 }
 
-// IntegrateResult is the workspace that holds all changes, and after each of
-// them in turn (Stages), from which the release's commits are made.
+// IntegrateResult is the workspace with all changes, and the workspace after each of
+// them (Stages), from which the release's commits are made.
 type IntegrateResult struct {
 	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
 	Workspace Workspace   `json:"workspace"`
@@ -196,9 +197,9 @@ type IntegrateResult struct {
 	Conflict  *Conflict   `json:"conflict,omitempty"`
 }
 
-// ThinkInput asks a model for the next turn of a conversation. The
-// conversation is found by the execution; the answer is stored under
-// (execution, turn), and a call that finds it there pays nothing.
+// ThinkInput asks a model for the next turn of a conversation. The execution identifies
+// the conversation; the answer is stored under (execution, turn), and a call that finds
+// it there costs nothing.
 type ThinkInput struct {
 	Execution ExecutionRef  `json:"execution"`
 	Turn      int           `json:"turn"` // from 1
@@ -206,19 +207,19 @@ type ThinkInput struct {
 	Budget    RunBudget     `json:"budget"`
 	Timeout   time.Duration `json:"timeout"`
 	Schema    bool          `json:"schema,omitempty"` // send the strict forms of the tools' schemas
-	Left      *StepLeft     `json:"left,omitempty"`   // nil: the step has no bounds of its own
+	Left      *StepLeft     `json:"left,omitempty"`   // nil: the step has no limits of its own
 	Brief     *Brief        `json:"brief,omitempty"`  // set for a member of a deliberation: it has moves instead of tools
 }
 
-// StepLeft is what a step may still use up: a call is not made whose request alone
-// would take more. 0 is no bound.
+// StepLeft is what a step may still use: a call is not made if its request alone would
+// take more. 0 means no limit.
 type StepLeft struct {
 	Tokens   int64 `json:"tokens,omitempty"`
 	MicroUSD int64 `json:"micro_usd,omitempty"`
 }
 
-// Brief is what a member of a deliberation is told before its turn, and what its
-// answer may have.
+// Brief is what a member of a deliberation is shown before its turn, and what its
+// answer may contain.
 type Brief struct {
 	PipelineID   int64  `json:"pipeline_id"`
 	Member       Member `json:"member"`
@@ -226,11 +227,11 @@ type Brief struct {
 	MovesPerTurn int    `json:"moves_per_turn"`
 	TextLimit    int    `json:"text_limit"`
 
-	Parent string `json:"parent,omitempty"` // the deliberation's workflow, which is told of the answer; empty: nobody
-	Token  string `json:"token,omitempty"`  // by which it knows the member
+	Parent string `json:"parent,omitempty"` // the deliberation's workflow, which gets the answer; empty: none
+	Token  string `json:"token,omitempty"`  // by which it recognizes the member
 }
 
-// Moves are what the member says by the result of its model call.
+// Moves returns the member's moves from the result of its model call.
 func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
 	m := Moves{
 		Token: b.Token, Member: b.Member, Turn: b.Turn.Number, ExecutionID: e.ID, Attempt: e.Attempt, Moves: r.Moves, Usage: r.Usage,
@@ -245,30 +246,30 @@ func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
 	return m
 }
 
-// ThinkResult says what the model wants next, without its texts.
+// ThinkResult is what the model wants next, without its texts.
 type ThinkResult struct {
 	Calls   []ToolCallRef `json:"calls,omitempty"`
 	Finish  bool          `json:"finish"`            // the model says that it is done
 	Summary string        `json:"summary,omitempty"` // of finish, shortened
-	Blocked string        `json:"blocked,omitempty"` // of finish, shortened: what keeps the work from being done
-	Bad     string        `json:"bad,omitempty"`     // the answer could not be used, and why; the model was told
+	Blocked string        `json:"blocked,omitempty"` // of finish, shortened: what prevents the work
+	Bad     string        `json:"bad,omitempty"`     // why the answer could not be used; the model was shown this
 	Usage   Usage         `json:"usage"`
 	Moves   []Move        `json:"moves,omitempty"` // of a member of a deliberation
 	Code    Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
-	Told    bool          `json:"told,omitempty"`  // the deliberation was told of the moves, which are left out here
+	Told    bool          `json:"told,omitempty"`  // the deliberation was sent the moves, which are left out here
 }
 
-// ToolCallRef names one tool call of a turn. Arguments stay in the transcript.
+// ToolCallRef identifies one tool call of a turn. Arguments stay in the transcript.
 type ToolCallRef struct {
 	Index    int    `json:"index"` // position within the turn, from 0
 	Tool     string `json:"tool"`
-	ReadOnly bool   `json:"read_only,omitempty"` // leaves the workspace as it is, may run beside others
+	ReadOnly bool   `json:"read_only,omitempty"` // does not change the workspace, may run in parallel
 	Long     bool   `json:"long,omitempty"`      // may take more than 2 s
 }
 
-// ToolInput carries out one tool call.
+// ToolInput asks to carry out one tool call.
 type ToolInput struct {
-	Quick     bool          `json:"quick,omitempty"` // answer Cold rather than fetch the repository
+	Quick     bool          `json:"quick,omitempty"` // answer Cold instead of fetching the repository
 	Execution ExecutionRef  `json:"execution"`
 	Turn      int           `json:"turn"`
 	Index     int           `json:"index"`
@@ -276,7 +277,7 @@ type ToolInput struct {
 	Timeout   time.Duration `json:"timeout"`
 }
 
-// ToolOutcome is what a tool call did. What the model sees of it lies in the
+// ToolOutcome is what a tool call did. What the model sees of it is stored in the
 // transcript.
 type ToolOutcome struct {
 	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; ask again without Quick
@@ -286,11 +287,11 @@ type ToolOutcome struct {
 	Fingerprint string    `json:"fingerprint"`    // of tool, arguments and result
 }
 
-// TestPlanInput asks what verification of a workspace consists of.
+// TestPlanInput asks which checks the verification of a workspace consists of.
 type TestPlanInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
-	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository or lay out a large one
+	Quick     bool         `json:"quick,omitempty"` // answer Cold instead of fetching the repository or laying out a large one
 }
 
 // Check is one command of the verification.
@@ -300,24 +301,24 @@ type Check struct {
 	Name     string   `json:"name"`
 	Shard    int      `json:"shard,omitempty"`   // from 1
 	Shards   int      `json:"shards,omitempty"`  // how many there are
-	Retest   int      `json:"retest,omitempty"`  // from 1: this is a check done once more, to see that it stays green
+	Retest   int      `json:"retest,omitempty"`  // from 1: this repeats a check to see whether it passes every time
 	Retests  int      `json:"retests,omitempty"` // how many there are
 
-	// Instead are the ids of checks that ran tests on the base commit, are gone, and that
-	// this one takes the place of: it must run their tests.
+	// Instead are the ids of checks that ran tests on the base commit, are gone, and are
+	// replaced by this one: it must run their tests.
 	Instead []string `json:"instead,omitempty"`
 }
 
-// CheckPinnedTests is the id of the check that compares a change's tests with
-// those of its base. It runs no command.
+// CheckPinnedTests is the id of the check that compares a change's tests with those of
+// its base. It runs no command.
 const CheckPinnedTests = "pinned-tests"
 
-// CheckNewTests is the id of the check that runs a change's new tests where the
-// rest of the change is not: they must fail there.
+// CheckNewTests is the id of the check that runs a change's new tests without the rest
+// of the change: they must fail there.
 const CheckNewTests = "new-tests"
 
-// Again returns the check as one of several re-tests, with an id of its own:
-// test-go-1~2 is what runs test-go-1 the second time.
+// Again returns the check as one of several re-tests, with its own id: test-go-1~2 runs
+// test-go-1 the second time.
 func (c Check) Again(retest, retests int) Check {
 	c.ID = fmt.Sprintf("%s~%d", c.Original().ID, retest+1)
 	c.Retest, c.Retests = retest, retests
@@ -333,15 +334,15 @@ func (c Check) Original() Check {
 	return c
 }
 
-// TestPlanResult lists the checks by stage: those of a stage may run side by
-// side, a stage starts when the one before has ended.
+// TestPlanResult lists the checks by stage: those of a stage may run in parallel; a
+// stage starts when the one before has ended.
 type TestPlanResult struct {
 	Cold   bool          `json:"cold,omitempty"` // this host would take long; ask again without Quick
 	Stages [][]Check     `json:"stages"`
 	Done   []CheckResult `json:"done,omitempty"` // checks that needed no command and are stored already
 }
 
-// VerifyInput carries out one check on a clean checkout.
+// VerifyInput asks to carry out one check on a clean checkout.
 type VerifyInput struct {
 	Execution ExecutionRef  `json:"execution"`
 	Workspace Workspace     `json:"workspace"`
@@ -352,7 +353,7 @@ type VerifyInput struct {
 	Baseline string `json:"baseline,omitempty"`
 }
 
-// CheckResult is the outcome of one check, without its texts. A red check is a
+// CheckResult is the outcome of one check, without its texts. A failed check is a
 // result, not an error.
 type CheckResult struct {
 	Check      Check       `json:"check"`
@@ -362,20 +363,20 @@ type CheckResult struct {
 	Medium     int         `json:"medium"`
 	Minor      int         `json:"minor"`
 	DurationMS int64       `json:"duration_ms"`
-	Code       Code        `json:"code,omitempty"`    // why a check is red, for programs
-	Message    string      `json:"message,omitempty"` // the telling line of a red check
-	// Known is how many of its findings the base commit had too. They are in none of
-	// the counts above.
+	Code       Code        `json:"code,omitempty"`    // why a check failed, for programs
+	Message    string      `json:"message,omitempty"` // the most informative line of a failed check
+	// Known is how many of its findings the base commit had too. The counts above do not
+	// include them.
 	Known int `json:"known,omitempty"`
-	// Unnamed: its tests, or some of them, are commands that say nothing of single ones.
+	// Unnamed: its tests, or some of them, are commands that do not report single tests.
 	Unnamed bool `json:"unnamed,omitempty"`
-	// KnownOnly: it failed, but only as it did on the base commit already. It counts
-	// as passed, and OK is set.
+	// KnownOnly: it failed, but only in the same way as on the base commit. It counts as
+	// passed, and OK is set.
 	KnownOnly bool `json:"known_only,omitempty"`
 }
 
-// Counts reports whether the tests of a check stand for themselves. Those of a
-// green re-test were counted before.
+// Counts reports whether the tests of a check are counted. Those of a passed re-test
+// were counted before.
 func (r CheckResult) Counts() bool { return r.Check.Retest == 0 || !r.OK }
 
 // TestReportInput sums up an execution of the tester from its stored checks.
@@ -384,14 +385,14 @@ type TestReportInput struct {
 	Thresholds Thresholds   `json:"thresholds"`
 }
 
-// TestReportResult says what verification found. Failure is set when the run
-// must not go on.
+// TestReportResult is the result of a verification. Failure is set when the run must
+// not continue.
 type TestReportResult struct {
 	Summary TestSummary `json:"summary"`
 	Major   int         `json:"major"`
 	Medium  int         `json:"medium"`
 	Minor   int         `json:"minor"`
-	Warning string      `json:"warning,omitempty"` // what people should know although the run goes on
+	Warning string      `json:"warning,omitempty"` // what people should know although the run continues
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
@@ -400,30 +401,30 @@ type ReleaseInput struct {
 	Execution ExecutionRef    `json:"execution"`
 	Repo      Repo            `json:"repo"`
 	PlanID    int64           `json:"plan_id"`
-	Workspace Workspace       `json:"workspace"` // what verification has seen
-	Credits   []Credit        `json:"credits"`   // of each stage
+	Workspace Workspace       `json:"workspace"` // what was verified
+	Credits   []Credit        `json:"credits"`   // for each stage
 	Stages    []Workspace     `json:"stages"`    // after each change, slim
 	Release   ReleaseSettings `json:"release"`
-	// ApprovedBy is the person who approved just this tree; empty: nobody was asked.
+	// ApprovedBy is the person who approved exactly this tree; empty: nobody was asked.
 	ApprovedBy string `json:"approved_by,omitempty"`
 }
 
-// ProtectedInput asks which files that need an approval are changed by a workspace, or by
-// one of the stages that led to it: each stage is a commit of the branch.
+// ProtectedInput asks which files that need an approval are changed by a workspace, or
+// by one of the stages that led to it: each stage is a commit of the branch.
 type ProtectedInput struct {
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"` // slim
 	Patterns  []string    `json:"patterns"`
 }
 
-// ProtectedFiles are changed files that need an approval: the first paths in
-// their order, and the number of all.
+// ProtectedFiles are changed files that need an approval: the first paths in order, and
+// the total number.
 type ProtectedFiles struct {
 	Paths []string `json:"paths,omitempty"`
 	Total int      `json:"total"`
 }
 
-// Words names the files for people: the first few, and how many there are besides.
+// Words lists the files for people: the first few, and how many more there are.
 func (p ProtectedFiles) Words() string {
 	words := strings.Join(p.Paths, ", ")
 	if more := p.Total - len(p.Paths); more > 0 {
@@ -432,7 +433,7 @@ func (p ProtectedFiles) Words() string {
 	return words
 }
 
-// ReleaseResult says what was released.
+// ReleaseResult is what was released.
 type ReleaseResult struct {
 	Branch  string   `json:"branch"`
 	Commit  string   `json:"commit"`

@@ -18,8 +18,8 @@ const (
 	ArtifactFile       ArtifactType = "file"
 )
 
-// Artifact is a stored file of a run. Its content lies in the artifact store
-// under Digest; Name is the path within the run that people see, such as
+// Artifact is a stored file of a run. Its content is in the artifact store under
+// Digest; Name is the path within the run that people see, such as
 // tester/1/login/trace.zip.
 type Artifact struct {
 	ID          int64        `json:"id,omitempty"`
@@ -42,10 +42,10 @@ const (
 	SeverityMinor  Severity = "minor"
 )
 
-// Severities returns the severities, the gravest first.
+// Severities returns the severities, most serious first.
 func Severities() []Severity { return []Severity{SeverityMajor, SeverityMedium, SeverityMinor} }
 
-// Category says which check found a finding.
+// Category is the kind of check that found a finding.
 type Category string
 
 // The categories, in the order in which verification runs them.
@@ -70,17 +70,17 @@ type Finding struct {
 	Message  string   `json:"message"`
 	Location string   `json:"location,omitempty"` // file:line
 	Rule     string   `json:"rule,omitempty"`     // test case, linter rule or scanner id
-	// Status says whether the base commit had it too; empty where nobody compared.
+	// Status is whether the base commit had it too; empty if nobody compared.
 	Status     FindingStatus `json:"status,omitempty"`
 	Resolved   bool          `json:"resolved"`
 	ResolvedAt *time.Time    `json:"resolved_at,omitempty"`
 }
 
-// FindingStatus says whether a finding was there before the change.
+// FindingStatus is whether a finding was there before the change.
 type FindingStatus string
 
-// The states of a finding. What the base commit had and the change does not is fixed,
-// and no finding of the change.
+// The states of a finding. One that the base commit had and the change does not have is
+// fixed, and is not a finding of the change.
 const (
 	FindingNew   FindingStatus = "new"
 	FindingKnown FindingStatus = "known"
@@ -94,7 +94,7 @@ const (
 	TestPassed  TestStatus = "passed"
 	TestFailed  TestStatus = "failed"
 	TestSkipped TestStatus = "skipped"
-	TestFlaky   TestStatus = "flaky" // failed, then passed when run again
+	TestFlaky   TestStatus = "flaky" // failed, then passed when repeated
 )
 
 // TestCase is the result of one test case.

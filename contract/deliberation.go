@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Member is one of those who deliberate. Who said something is set by the
-// workflow that carried the call out, never by what a model wrote.
+// Member is a member of a deliberation. The workflow that carried out the call sets who
+// said something, never the text of a model.
 type Member string
 
-// The members: ALPHA does research, analysis and proposals; BETA synthesis,
-// evaluation and solutions; GAMMA mediates where a condition asks for it.
+// The members: ALPHA does research, analysis and proposals; BETA synthesis, evaluation
+// and solutions; GAMMA mediates when a condition calls for it.
 const (
 	Alpha Member = "ALPHA"
 	Beta  Member = "BETA"
 	Gamma Member = "GAMMA"
 )
 
-// Members returns the members in the order in which they are told of.
+// Members returns the members in the order in which they are listed.
 func Members() []Member { return []Member{Alpha, Beta, Gamma} }
 
 // The agents of the members, as models, prompts and scenarios name them.
@@ -30,8 +30,8 @@ const (
 	AgentGamma Agent = "gamma"
 )
 
-// Agents returns all agents in the order in which they are told of: those of
-// runs, then the members of deliberations.
+// Agents returns all agents in the order in which they are listed: those of runs, then
+// the members of deliberations.
 func Agents() []Agent {
 	return []Agent{
 		AgentPlanner, AgentBuilder, AgentTester, AgentReleaser, AgentAnalyzer, AgentRepair, AgentAlpha, AgentBeta, AgentGamma,
@@ -41,15 +41,15 @@ func Agents() []Agent {
 // Agent returns the agent that is this member.
 func (m Member) Agent() Agent { return Agent(strings.ToLower(string(m))) }
 
-// Valid reports whether there is such a member.
+// Valid reports whether m is one of the members.
 func (m Member) Valid() bool { return slices.Contains(Members(), m) }
 
-// PipelineStatus is where a pipeline is.
+// PipelineStatus is the state of a pipeline.
 type PipelineStatus string
 
-// The statuses of a pipeline: it is SPAWNED; RUNNING while ALPHA and BETA do their
-// opening work, each on its own; in REPORT when that is told and before they
-// exchange; ORCHESTRATING while they do. The others are its endings.
+// The statuses of a pipeline: it is SPAWNED at first; RUNNING while ALPHA and BETA do
+// their opening work, each alone; in REPORT when that is reported, before the exchange;
+// ORCHESTRATING during the exchange. The others are final.
 const (
 	PipelineSpawned             PipelineStatus = "SPAWNED"
 	PipelineRunning             PipelineStatus = "RUNNING"
@@ -80,7 +80,7 @@ func (s PipelineStatus) Terminal() bool {
 	}
 }
 
-// PipelineMode says which models deliberate.
+// PipelineMode is the kind of models that deliberate.
 type PipelineMode string
 
 // The modes: models of configured providers, or the scripted one.
@@ -92,17 +92,17 @@ const (
 // PipelineModes returns every mode.
 func PipelineModes() []PipelineMode { return []PipelineMode{ModeOpenRouter, ModeLocal} }
 
-// AbortReason says why a deliberation was given up.
+// AbortReason is why a deliberation was aborted.
 type AbortReason string
 
-// The reasons for which a deliberation is given up.
+// The reasons for which a deliberation is aborted.
 const (
 	AbortStuck          AbortReason = "stuck"
 	AbortIterationLimit AbortReason = "iteration_limit"
 	AbortTimeout        AbortReason = "timeout"
 )
 
-// GammaReason says why GAMMA joined.
+// GammaReason is why GAMMA joined.
 type GammaReason string
 
 // The reasons for which GAMMA joins.
@@ -111,11 +111,11 @@ const (
 	GammaConflict   GammaReason = "CONFLICT"   // too many proposals are unresolved
 	GammaComplexity GammaReason = "COMPLEXITY" // the objective was found to be complex
 	GammaSuccess    GammaReason = "SUCCESS"    // both are done: it validates
-	GammaRecovery   GammaReason = "RECOVERY"   // there from the start, as an earlier attempt failed
-	GammaForced     GammaReason = "FORCED"     // asked for when the pipeline was spawned
+	GammaRecovery   GammaReason = "RECOVERY"   // joined at the start because an earlier attempt failed
+	GammaForced     GammaReason = "FORCED"     // requested when the pipeline was spawned
 )
 
-// AbortReasons returns the reasons for which a deliberation is given up.
+// AbortReasons returns the reasons for which a deliberation is aborted.
 func AbortReasons() []AbortReason {
 	return []AbortReason{AbortStuck, AbortIterationLimit, AbortTimeout}
 }
@@ -145,25 +145,25 @@ type Subtask struct {
 	Member       Member   `json:"member,omitempty"` // whose part it is
 }
 
-// Limits of GAMMA's subtasks, which stand in histories.
+// Limits of GAMMA's subtasks, which become part of histories.
 const (
 	Subtasks      = 12      // of one objective
 	SubtaskLength = 1024    // bytes of one description
 	SubtasksSize  = 9 << 10 // bytes of all of them, as JSON
 )
 
-// The statuses of the subtasks that GAMMA made of an objective.
+// The statuses of GAMMA's subtasks of an objective.
 const (
 	SubtaskWaiting  = "waiting"  // for the subtasks that it depends on
-	SubtaskAssigned = "assigned" // its member is to propose a solution, under the subtask's id as the key
+	SubtaskAssigned = "assigned" // its member must propose a solution, under the subtask's id as the key
 	SubtaskDone     = "done"     // there is a proposal
 )
 
-// DeliberationSettings are what a deliberation decides by, resolved once and frozen.
+// DeliberationSettings are the settings of a deliberation, resolved once and frozen.
 type DeliberationSettings struct {
 	Mode         PipelineMode          `json:"mode"`
 	AutoContinue bool                  `json:"auto_continue"`
-	ForceGamma   bool                  `json:"force_gamma,omitempty"` // GAMMA is there from the start
+	ForceGamma   bool                  `json:"force_gamma,omitempty"` // GAMMA joins at the start
 	Models       map[Agent]ModelChoice `json:"models"`                // of alpha, beta and gamma
 	Budget       RunBudget             `json:"budget"`
 	ModelTimeout time.Duration         `json:"model_timeout"` // of a single model call
@@ -174,21 +174,21 @@ type DeliberationSettings struct {
 	AbortAfter          time.Duration `json:"abort_after"`                 // without any progress: stuck
 	Iterations          int           `json:"iterations"`                  // more rounds of exchange: iteration_limit
 	Timeout             time.Duration `json:"timeout"`                     // of the exchange: timeout
-	ContinuedTimeout    time.Duration `json:"continued_timeout,omitempty"` // as asked for by 'continue'; counts before Timeout and the task's
+	ContinuedTimeout    time.Duration `json:"continued_timeout,omitempty"` // set by 'continue'; overrides Timeout and the task's
 	OpeningTimeout      time.Duration `json:"opening_timeout"`             // of the opening work of each agent
-	ContinueWait        time.Duration `json:"continue_wait"`               // for 'continue' after the report; unanswered until then it is stopped
+	ContinueWait        time.Duration `json:"continue_wait"`               // for 'continue' after the report; without it the deliberation is stopped
 	Recoveries          int           `json:"recoveries"`                  // recovery pipelines that may follow one another
 
 	ErrorLimit     int `json:"error_limit"`     // errors of an agent before it is revoked
 	RepeatLimit    int `json:"repeat_limit"`    // the same error, before it is revoked
-	ViolationLimit int `json:"violation_limit"` // moves that its role does not have, before it is revoked
+	ViolationLimit int `json:"violation_limit"` // moves that its role does not allow, before it is revoked
 	MovesPerTurn   int `json:"moves_per_turn"`
 	TextLimit      int `json:"text_limit"` // bytes of one text; more is refused
 	Entries        int `json:"entries"`    // that the blackboard may have; more are refused
 }
 
-// ExchangeTime is how long the exchange about a task may take: as somebody said who
-// continued it, else as the task says, else as configured.
+// ExchangeTime returns how long the exchange about a task may take: as the person who
+// continued it set it, else as the task says, else as configured.
 func (s DeliberationSettings) ExchangeTime(t DeliberationTask) time.Duration {
 	switch {
 	case s.ContinuedTimeout > 0:
@@ -199,12 +199,12 @@ func (s DeliberationSettings) ExchangeTime(t DeliberationTask) time.Duration {
 	return s.Timeout
 }
 
-// TextHead is how many bytes of a text stand in histories, queries and signals.
-// What is longer lies in the database, under Text.Ref.
+// TextHead is how many bytes of a text go into histories, queries and signals. Longer
+// texts are stored in the database, under Text.Ref.
 const TextHead = 512
 
-// Text is something that a member wrote. Ref, the digest of the whole text, is
-// empty where Head is all of it.
+// Text is something that a member wrote. Ref, the digest of the whole text, is empty if
+// Head is all of it.
 type Text struct {
 	Head string `json:"head,omitempty"`
 	Ref  string `json:"ref,omitempty"`
@@ -220,7 +220,7 @@ const (
 	MovePropose    MoveKind = "propose"
 	MoveEvaluate   MoveKind = "evaluate"
 	MoveObject     MoveKind = "object"
-	MoveResolve    MoveKind = "resolve" // an objection is answered, or a proposal withdrawn
+	MoveResolve    MoveKind = "resolve" // answers an objection, or withdraws a proposal
 	MoveDecompose  MoveKind = "decompose"
 	MoveSynthesise MoveKind = "synthesise"
 	MoveVote       MoveKind = "vote"
@@ -229,8 +229,8 @@ const (
 	MoveDone       MoveKind = "done"
 )
 
-// MovesOf returns the moves that a member has: GAMMA alone decomposes the objective
-// and gives verdicts, and does not propose or vote.
+// MovesOf returns the moves of a member: only GAMMA decomposes the objective and gives
+// verdicts, and it does not propose or vote.
 func MovesOf(m Member) []MoveKind {
 	if m == Gamma {
 		return []MoveKind{MoveAnalyse, MoveDecompose, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveMessage, MoveVerdict, MoveDone}
@@ -238,8 +238,8 @@ func MovesOf(m Member) []MoveKind {
 	return []MoveKind{MoveAnalyse, MovePropose, MoveEvaluate, MoveObject, MoveResolve, MoveSynthesise, MoveVote, MoveMessage, MoveDone}
 }
 
-// Move is one thing that a member does, as its model said it and its activity
-// checked it.
+// Move is one thing that a member does, from its model's answer, checked by its
+// activity.
 type Move struct {
 	Kind            MoveKind `json:"move"`
 	Key             string   `json:"key,omitempty"`
@@ -270,7 +270,7 @@ func Sections() []Section {
 	return []Section{SectionProblem, SectionSolutions, SectionSynthesis, SectionConsensus}
 }
 
-// Keys of entries that are not a member's to choose.
+// Keys of entries that members do not choose.
 const (
 	KeyTask            = "task_definition"
 	KeyAnalysis        = "analysis" // analysis, then analysis.BETA for that of another member
@@ -286,15 +286,15 @@ const (
 	answerPart    = "/answer/"
 )
 
-// ObjectionKey returns the key of an objection to an entry; id is that of the move.
+// ObjectionKey returns the key of an objection to an entry; id is that of its move.
 func ObjectionKey(about, id string) string { return about + objectionPart + id }
 
 // AnswerKey returns the key of an answer to an objection, or to all objections to an
-// entry; id is that of the move.
+// entry; id is that of its move.
 func AnswerKey(about, id string) string { return about + answerPart + id }
 
-// SubjectOf returns the key of the proposal or synthesis that an objection, or an
-// answer, is about.
+// SubjectOf returns the key of the proposal or synthesis that an objection or an answer
+// is about.
 func SubjectOf(key string) string {
 	key, _, _ = strings.Cut(key, objectionPart)
 	key, _, _ = strings.Cut(key, answerPart)
@@ -306,23 +306,23 @@ func IsObjectionKey(key string) bool {
 	return strings.Contains(key, objectionPart) && !strings.Contains(key, answerPart)
 }
 
-// EntryState says what became of a proposal, a synthesis or an objection.
+// EntryState is the state of a proposal, a synthesis or an objection.
 type EntryState string
 
 // The states of entries.
 const (
 	EntryLive      EntryState = "live"
 	EntryWithdrawn EntryState = "withdrawn" // by its author
-	EntryMerged    EntryState = "merged"    // a synthesis took it over
+	EntryMerged    EntryState = "merged"    // into a synthesis
 	EntryAnswered  EntryState = "answered"  // an objection
 	EntryAccepted  EntryState = "accepted"  // it is the consensus
-	EntrySettled   EntryState = "settled"   // the consensus was another one, or what was objected to is gone
+	EntrySettled   EntryState = "settled"   // the consensus was another one, or the entry objected to is gone
 )
 
 // SystemAuthor is the author of entries that no member wrote.
 const SystemAuthor Member = "SYSTEM"
 
-// Entry is one place of the blackboard: its newest version.
+// Entry is the newest version of one entry on the blackboard.
 type Entry struct {
 	Section         Section    `json:"section"`
 	Key             string     `json:"key"`
@@ -340,11 +340,11 @@ type Entry struct {
 	Achieved        *bool      `json:"achieved,omitempty"`  // of consensus.final
 	Subtasks        []Subtask  `json:"subtasks,omitempty"`  // of problem.subtasks, as they are now
 	Inherited       int        `json:"inherited,omitempty"` // the attempt that it comes from
-	Place           int        `json:"place,omitempty"`     // counts the places of a blackboard from 1, in the order in which they were first written
+	Place           int        `json:"place,omitempty"`     // position on the blackboard from 1, in the order of first writing
 }
 
-// Message is something that a member told another one, or everybody. Seq counts
-// the messages of a pipeline from 1, in the order in which they were taken.
+// Message is what a member said to another one, or to everybody. Seq counts the
+// messages of a pipeline from 1, in the order in which they were accepted.
 type Message struct {
 	Seq  int       `json:"seq"`
 	ID   string    `json:"id"` // ALPHA-3-2: second move of its third turn
@@ -354,8 +354,8 @@ type Message struct {
 	At   time.Time `json:"at"`
 }
 
-// Vote is what a member thinks of one version of a synthesis. Its last vote on a
-// version counts.
+// Vote is a member's vote on one version of a synthesis. Its last vote on a version
+// counts.
 type Vote struct {
 	ID      string    `json:"id"`
 	Voter   Member    `json:"voter"`
@@ -375,11 +375,11 @@ const (
 	MemberThinking MemberStatus = "thinking" // a model call is under way
 	MemberDone     MemberStatus = "done"
 	MemberFailed   MemberStatus = "failed"
-	MemberTimedOut MemberStatus = "timed_out" // with its opening work
+	MemberTimedOut MemberStatus = "timed_out" // did not finish its opening work in time
 	MemberRevoked  MemberStatus = "revoked"
 )
 
-// MemberView is what is told of a member.
+// MemberView is what is shown of a member.
 type MemberView struct {
 	Member        Member       `json:"member"`
 	Role          string       `json:"role"` // research, synthesis, mediation
@@ -388,8 +388,8 @@ type MemberView struct {
 	Progress      float64      `json:"progress"` // 0 to 1
 	BlockedReason string       `json:"blocked_reason,omitempty"`
 	LastActivity  time.Time    `json:"last_activity,omitzero"`
-	Turns         int          `json:"turns"`          // whose moves were heard
-	Late          int          `json:"late,omitempty"` // turns that it answered after the end: paid, and not heard
+	Turns         int          `json:"turns"`          // whose moves counted
+	Late          int          `json:"late,omitempty"` // turns that it answered after the end: paid for, but not counted
 	Errors        int          `json:"errors"`
 	ExecutionID   int64        `json:"execution_id,omitempty"`
 	Attempt       int          `json:"attempt,omitempty"`
@@ -397,8 +397,8 @@ type MemberView struct {
 	Usage         Usage        `json:"usage"`
 }
 
-// TurnsTaken says how many turns a member took, and how many of its answers came
-// too late: "6", "6 (1 late)".
+// TurnsTaken returns how many turns a member took, and how many of its answers came too
+// late: "6", "6 (1 late)".
 func (v MemberView) TurnsTaken() string {
 	if v.Late == 0 {
 		return strconv.Itoa(v.Turns)
@@ -417,8 +417,8 @@ type DeliberationMetrics struct {
 	ConflictsOpen     int         `json:"conflicts_open,omitempty"` // of the resolved ones: objections that the consensus settled and nobody answered
 	Votes             int         `json:"votes"`
 	Iterations        int         `json:"iterations"`
-	Decisions         int         `json:"decisions"` // moves that were taken
-	Refused           int         `json:"refused"`   // moves and signals that were not
+	Decisions         int         `json:"decisions"` // moves that were accepted
+	Refused           int         `json:"refused"`   // moves and signals that were not accepted
 	GammaSpawned      bool        `json:"gamma_spawned"`
 	GammaReason       GammaReason `json:"gamma_reason,omitempty"`
 	GammaAt           *time.Time  `json:"gamma_spawned_at,omitempty"`
@@ -428,11 +428,11 @@ type DeliberationMetrics struct {
 	End               *time.Time  `json:"end,omitempty"`
 }
 
-// Score returns the performance score of a deliberation, 0 to 1, rounded to
-// hundredths: 0.5 for a consensus; up to 0.2 for the iterations that were left,
-// of those allowed; up to 0.2 for the share of conflicts that were resolved, all
-// where there were none; 0.1 if GAMMA was not needed, half of it if it joined for
-// another reason than STUCK; less 0.05 for each refused move, at most 0.2.
+// Score returns the performance score of a deliberation, 0 to 1, rounded to hundredths:
+// 0.5 for a consensus; up to 0.2 for the unused share of the allowed iterations; up to
+// 0.2 for the share of conflicts that were resolved, all of it if there were none; 0.1
+// if GAMMA was not needed, half of it if it joined for another reason than STUCK; minus
+// 0.05 for each refused move, at most 0.2.
 func (m DeliberationMetrics) Score(iterations int) float64 {
 	score := 0.0
 	if m.Consensus {
@@ -456,13 +456,13 @@ func (m DeliberationMetrics) Score(iterations int) float64 {
 	return float64(int(100*max(0, min(1, score))+0.5)) / 100
 }
 
-// Bounds over which a deliberation's metrics are remarked upon.
+// Limits above which a deliberation's metrics are remarkable.
 const (
 	ManyMessages  = 50
 	ManyConflicts = 3
 )
 
-// Analysis says in words what is remarkable in the metrics.
+// Analysis describes in words what is remarkable in the metrics.
 func (m DeliberationMetrics) Analysis() []string {
 	out := []string{}
 	if m.TotalMessages > ManyMessages {
@@ -481,7 +481,7 @@ func (m DeliberationMetrics) Analysis() []string {
 	return out
 }
 
-// Inherited is what a recovery takes over from the pipeline before.
+// Inherited is what a recovery takes over from the pipeline before it.
 type Inherited struct {
 	PipelineID   int64       `json:"pipeline_id"`
 	Attempt      int         `json:"attempt"`
@@ -495,11 +495,11 @@ type Inherited struct {
 // DeliberationInput starts a pipeline's workflow.
 type DeliberationInput struct {
 	PipelineID int64                `json:"pipeline_id"`
-	RunID      int64                `json:"run_id"` // whose budget and events: the run that plans, or the row that carries the pipeline
+	RunID      int64                `json:"run_id"` // whose budget and events it uses: the run that it plans, or the row that carries the pipeline
 	Tenant     string               `json:"tenant"`
 	ForRun     bool                 `json:"for_run,omitempty"` // it plans the run
 	Attempt    int                  `json:"attempt"`           // from 1; recoveries count on
-	Task       DeliberationTask     `json:"task"`              // with texts of at most TextHead; the whole lies in the database
+	Task       DeliberationTask     `json:"task"`              // with texts of at most TextHead; the whole is in the database
 	Settings   DeliberationSettings `json:"settings"`
 	Inherited  *Inherited           `json:"inherited,omitempty"`
 }
@@ -522,22 +522,22 @@ type DeliberationResult struct {
 	Failure     *Failure            `json:"failure,omitempty"`
 }
 
-// Decision is what a deliberation came to, and why. What is long stands in full
-// on the blackboard and among the votes; where a list is too long for a report its
-// oldest parts are left out.
+// Decision is the result of a deliberation, and why. Long texts are in full on the
+// blackboard and among the votes; if a list is too long for a report its oldest parts
+// are left out.
 type Decision struct {
 	Key           string        `json:"key"` // of what was chosen
 	Version       int           `json:"version"`
 	By            Member        `json:"by,omitempty"` // GAMMA: its verdict; empty: votes
 	Text          Text          `json:"text"`
-	Reasons       []Remark      `json:"reasons,omitempty"`        // the verdict's words, and evaluations of what was chosen
+	Reasons       []Remark      `json:"reasons,omitempty"`        // the verdict's text, and evaluations of the chosen entry
 	Rejected      []Alternative `json:"rejected,omitempty"`       // proposals and syntheses that were not chosen
 	OpenQuestions []Remark      `json:"open_questions,omitempty"` // objections to it that nobody answered, and votes against it
 	Remarks       []Remark      `json:"remarks,omitempty"`        // what was said with the votes for it
-	Note          string        `json:"note,omitempty"`           // that something was left out of these lists
+	Note          string        `json:"note,omitempty"`           // which parts of these lists were left out
 }
 
-// Texts returns the texts of a decision, to be completed in place; nil has none.
+// Texts returns the texts of a decision, to be completed in place; none if it is nil.
 func (d *Decision) Texts() []*Text {
 	if d == nil {
 		return nil
@@ -581,7 +581,7 @@ type MemberInput struct {
 	RunID        int64         `json:"run_id"`
 	Attempt      int           `json:"attempt"` // of the deliberation
 	Member       Member        `json:"member"`
-	Token        string        `json:"token"` // shows that a signal is this member's, and a turn its deliberation's
+	Token        string        `json:"token"` // proves that a signal is this member's, and a turn its deliberation's
 	Model        ModelChoice   `json:"model"`
 	Budget       RunBudget     `json:"budget"`
 	ModelTimeout time.Duration `json:"model_timeout"`
@@ -589,8 +589,8 @@ type MemberInput struct {
 	TextLimit    int           `json:"text_limit"`
 }
 
-// MemberResult is what a member's workflow returns. A member that failed is a
-// result with a failure.
+// MemberResult is what a member's workflow returns. A member that failed is a result
+// with a failure.
 type MemberResult struct {
 	Member      Member   `json:"member"`
 	ExecutionID int64    `json:"execution_id"`
@@ -600,26 +600,26 @@ type MemberResult struct {
 	Failure     *Failure `json:"failure,omitempty"`
 }
 
-// Signals between a deliberation and its members. Each exists as an update of the
-// same name too, for when Temporal takes no more signals (see DeliverInput).
+// Signals between a deliberation and its members. Each also exists as an update of the
+// same name, for when Temporal takes no more signals (see DeliverInput).
 const (
 	SignalTurn  = "turn"  // to a member: Turn
 	SignalMoves = "moves" // to the deliberation: Moves
 )
 
-// Turn tells a member that it is to take its next turn, and what happened since
-// its last one.
+// Turn asks a member to take its next turn, and carries what happened since its last
+// one.
 type Turn struct {
-	Token  string  `json:"token,omitempty"` // of the member that it is for: only its deliberation knows it
+	Token  string  `json:"token,omitempty"` // of the receiving member: only its deliberation knows it
 	Number int     `json:"number"`          // from 1, without gaps
 	Phase  string  `json:"phase"`           // opening, exchange
 	News   News    `json:"news"`
-	Errors []Error `json:"errors,omitempty"` // what was refused of its last turn
+	Errors []Error `json:"errors,omitempty"` // refused moves of its last turn
 
-	Model *ModelChoice `json:"model,omitempty"` // to be used from this turn on; nil: as before
+	Model *ModelChoice `json:"model,omitempty"` // for this turn and later ones; nil: as before
 }
 
-// News is what happened since a member was last told.
+// News is what happened since a member was last informed.
 type News struct {
 	Round    int           `json:"round"`
 	Rounds   int           `json:"rounds"`            // allowed
@@ -628,15 +628,15 @@ type News struct {
 	Subtasks []Subtask     `json:"subtasks,omitempty"`
 	Messages []Message     `json:"messages,omitempty"`
 	Votes    []Vote        `json:"votes,omitempty"`
-	Standing []Standing    `json:"standing,omitempty"` // where what may be agreed on stands
+	Standing []Standing    `json:"standing,omitempty"` // current state of entries that could be agreed on
 	Members  []MemberView  `json:"members,omitempty"`
-	Left     string        `json:"left,omitempty"` // time that is left, for people and models
-	Why      string        `json:"why,omitempty"`  // GAMMA joined
-	Note     string        `json:"note,omitempty"` // that something older was left out
+	Left     string        `json:"left,omitempty"` // remaining time, for people and models
+	Why      string        `json:"why,omitempty"`  // why GAMMA joined
+	Note     string        `json:"note,omitempty"` // what older news was left out
 }
 
-// Standing is where a synthesis stands, or a proposal that is objected to: for a member
-// that is about to take a turn.
+// Standing is the current state of a synthesis, or of a proposal with objections, for a
+// member that is about to take a turn.
 type Standing struct {
 	Key     string      `json:"key"`
 	Kind    MoveKind    `json:"kind"`
@@ -647,13 +647,13 @@ type Standing struct {
 	Open    []Objection `json:"open,omitempty"`
 }
 
-// ShownTo is the newest version of an entry that another member knows, 0 for none.
+// ShownTo returns the newest version of an entry that another member knows, 0 if none.
 type ShownTo struct {
 	Member  Member `json:"member"`
 	Version int    `json:"version"`
 }
 
-// Objection is one that nobody has answered yet.
+// Objection is an objection that nobody has answered yet.
 type Objection struct {
 	Key    string `json:"key"`
 	Author Member `json:"author"`
@@ -669,8 +669,8 @@ type StateChange struct {
 	By      Member     `json:"by"`
 }
 
-// Error is a move or a signal that was refused, or what somebody outside recorded
-// of a member.
+// Error is a move or a signal that was refused, or an error that somebody outside
+// recorded for a member.
 type Error struct {
 	ID       string   `json:"id,omitempty"`
 	Member   Member   `json:"member,omitempty"`
@@ -680,8 +680,8 @@ type Error struct {
 	Message  string   `json:"message"`
 }
 
-// Grade returns how grave an error is: as somebody recorded it, else major where
-// rules were broken, and medium where something was only unusable.
+// Grade returns how serious an error is: as somebody recorded it, else major if rules
+// were broken, and medium if something was only unusable.
 func (e Error) Grade() Severity {
 	switch {
 	case e.Severity != "":
@@ -704,8 +704,8 @@ type Moves struct {
 	Usage       Usage    `json:"usage"`
 }
 
-// Updates of a pipeline, with UpdateStop and UpdateSwitchModel; each exists as a
-// signal of the same name too.
+// Updates of a pipeline, besides UpdateStop and UpdateSwitchModel; each also exists as
+// a signal of the same name.
 const (
 	UpdateContinue       = "continue"
 	UpdateRecordError    = "record_error"
@@ -713,7 +713,7 @@ const (
 	UpdateFailureContext = "failure_context"
 )
 
-// QueryBlackboard answers with a DeliberationView.
+// QueryBlackboard is the query that a DeliberationView answers.
 const QueryBlackboard = "blackboard"
 
 // PipelineCommand is the argument of every update and signal of a pipeline. ID
@@ -723,22 +723,22 @@ type PipelineCommand struct {
 	By      string                `json:"by,omitempty"`
 	Reason  string                `json:"reason,omitempty"`
 	Mode    PipelineMode          `json:"mode,omitempty"`    // continue
-	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: instead of those of the spawn; switch_model: from the next turns on
-	Order   int64                 `json:"order,omitempty"`   // switch_model: of several the one with the highest counts; 0: as they come
+	Models  map[Agent]ModelChoice `json:"models,omitempty"`  // continue: replaces those of the spawn; switch_model: from the next turns on
+	Order   int64                 `json:"order,omitempty"`   // switch_model: the one with the highest order counts; 0: in order of arrival
 	Timeout time.Duration         `json:"timeout,omitempty"` // continue: of the exchange
 	Member  Member                `json:"member,omitempty"`  // record_error, revoke
 	Error   *Error                `json:"error,omitempty"`   // record_error
-	Context string                `json:"context,omitempty"` // failure_context: what is to be kept with it
+	Context string                `json:"context,omitempty"` // failure_context: the note to keep
 }
 
 // PipelineAck answers an update of a pipeline.
 type PipelineAck struct {
-	Applied bool           `json:"applied"` // false: it had been applied before
+	Applied bool           `json:"applied"` // false: it had already been applied
 	Status  PipelineStatus `json:"status"`
 	Message string         `json:"message"`
 }
 
-// FailureContext is kept of a deliberation that was aborted or failed.
+// FailureContext is kept for a deliberation that was aborted or failed.
 type FailureContext struct {
 	Reason         string              `json:"reason"` // the abort reason, or agents_failed
 	IterationCount int                 `json:"iteration_count"`
@@ -747,11 +747,11 @@ type FailureContext struct {
 	GammaSpawned   bool                `json:"gamma_spawned"`
 	ErrorCount     int                 `json:"error_count"`
 	RecoveryHint   string              `json:"recovery_hint"`
-	Notes          []string            `json:"notes,omitempty"` // that were given from outside
+	Notes          []string            `json:"notes,omitempty"` // that came from outside
 }
 
-// Handoff is what a deliberation leaves for the one that recovers it. It is an
-// artifact of type json; its name is Pipeline's handoff_ref.
+// Handoff is what a deliberation leaves for the one that recovers it. It is an artifact
+// of type json; its name is the pipeline's handoff_ref.
 type Handoff struct {
 	PipelineID     int64                `json:"pipeline_id"`
 	Attempt        int                  `json:"attempt"`
@@ -777,8 +777,8 @@ const (
 // ReportKinds returns the kinds of reports in the order in which they are written.
 func ReportKinds() []string { return []string{ReportCheckpoint, ReportPartial, ReportFinal} }
 
-// DeliberationReport is what the agents found so far: the checkpoint after their
-// opening work, a partial one at an abort, and the last one at the end.
+// DeliberationReport is what the agents have found so far: a checkpoint after their
+// opening work, a partial report at an abort, and the final one at the end.
 type DeliberationReport struct {
 	PipelineID int64                `json:"pipeline_id"`
 	Kind       string               `json:"kind"` // checkpoint, partial, final
@@ -793,7 +793,7 @@ type DeliberationReport struct {
 	At         time.Time            `json:"at"`
 }
 
-// DeliberationView is what the blackboard query answers.
+// DeliberationView is the answer to the blackboard query.
 type DeliberationView struct {
 	PipelineID  int64               `json:"pipeline_id"`
 	Status      PipelineStatus      `json:"status"`
@@ -809,21 +809,21 @@ type DeliberationView struct {
 	AbortReason AbortReason         `json:"abort_reason,omitempty"`
 }
 
-// MessageTail is how many messages of each member are readable at once, and
-// HandoffTail how many of them a handoff has.
+// MessageTail is how many messages of each member a view holds, and HandoffTail how
+// many a handoff holds.
 const (
 	MessageTail = 50
 	HandoffTail = 10
 )
 
-// HandoffKept is how long a handoff is kept at least.
+// HandoffKept is the minimum time that a handoff is kept.
 const HandoffKept = 24 * time.Hour
 
-// PipelineRecord is a step of a pipeline on its way into the database: what
-// changed and the events that go with it, in one transaction. The workflow
-// counts its records in Seq from 1; (workflow id, workflow run id, Seq) makes a
-// repeat harmless. It is written by an ordinary activity, so that what a number
-// stands for is in the history before it is in the rows.
+// PipelineRecord is a step of a pipeline to be written to the database: what changed,
+// and the events for it, in one transaction. The workflow counts its records in Seq
+// from 1; (workflow id, workflow run id, Seq) makes a repeat harmless. An ordinary
+// activity writes it, so that the history has the record for a number before the rows
+// do.
 type PipelineRecord struct {
 	PipelineID int64           `json:"pipeline_id"`
 	RunID      int64           `json:"run_id"`
@@ -838,8 +838,8 @@ type PipelineRecord struct {
 	Events     []EventDraft    `json:"events,omitempty"`
 }
 
-// PipelineChange is the part of a pipeline's row that a record sets; absent
-// parts stay as they are.
+// PipelineChange is the part of a pipeline's row that a record sets; absent parts stay
+// unchanged.
 type PipelineChange struct {
 	Status      PipelineStatus      `json:"status"`
 	Iteration   int                 `json:"iteration"`
@@ -858,8 +858,8 @@ type PipelineChange struct {
 	Settings *DeliberationSettings `json:"settings,omitempty"` // where 'continue' has changed them
 }
 
-// The events of pipelines; each payload has pipeline_id. Others of a pipeline's
-// are an abort's steps (see AbortSteps).
+// The events of pipelines; each payload has pipeline_id. The steps of an abort are
+// events too (see AbortSteps).
 const (
 	EventPipelineSpawned       EventType = "pipeline.spawned"
 	EventPipelineUpdated       EventType = "pipeline.updated" // its status changed
@@ -881,12 +881,12 @@ const (
 	EventPartialReportWritten  EventType = "partial_report_written"
 	EventFailureContext        EventType = "failure_context_recorded"
 	EventRecoveryStarted       EventType = "recovery_started"
-	EventRecoveryFailed        EventType = "recovery_failed" // the recovery that the end announced does not come
+	EventRecoveryFailed        EventType = "recovery_failed" // the recovery that the end announced will not come
 	EventOrchestrationComplete EventType = "orchestration_complete"
 )
 
-// AbortSteps returns the events of an abort in the order in which its steps are
-// done: the handoff is written before the agents are revoked.
+// AbortSteps returns the events of an abort in the order of its steps: the handoff is
+// written before the agents are revoked.
 func AbortSteps() []EventType {
 	return []EventType{EventOrchestrationAborted, EventHandoffWritten, EventAgentsRevoked, EventPartialCollected, EventPartialReportWritten, EventFailureContext}
 }
@@ -905,17 +905,17 @@ const (
 	ActivityClosePipeline  = "rgpt.pipeline.Close"   // ClosePipelineInput → nothing
 )
 
-// DeliverInput asks for a turn, or for moves, to be delivered as an update.
-// Temporal takes a bounded number of signals for a workflow, whoever sends them:
-// a flood of forged ones must not keep those of members out. Forged updates are
-// refused before they become part of a history.
+// DeliverInput asks to deliver a turn, or moves, as an update. Temporal takes a bounded
+// number of signals for a workflow, from any sender: a flood of forged ones must not
+// keep those of members out. Forged updates are refused before they become part of a
+// history.
 type DeliverInput struct {
 	WorkflowID string `json:"workflow_id"`
 	Turn       *Turn  `json:"turn,omitempty"`
 	Moves      *Moves `json:"moves,omitempty"`
 }
 
-// OpenMemberInput opens a member's conversation with its prompt.
+// OpenMemberInput asks to open a member's conversation with its prompt.
 type OpenMemberInput struct {
 	Execution  ExecutionRef `json:"execution"`
 	PipelineID int64        `json:"pipeline_id"`
@@ -923,12 +923,12 @@ type OpenMemberInput struct {
 	Attempt    int          `json:"attempt"` // of the deliberation
 }
 
-// OpenMemberResult says with what version of the prompt it was opened.
+// OpenMemberResult is the version of the prompt that opened the conversation.
 type OpenMemberResult struct {
 	Prompt string `json:"prompt"`
 }
 
-// WriteHandoffInput asks for a handoff as an artifact.
+// WriteHandoffInput asks to write a handoff as an artifact.
 type WriteHandoffInput struct {
 	RunID   int64   `json:"run_id"`
 	Handoff Handoff `json:"handoff"`
@@ -939,36 +939,36 @@ type WriteHandoffResult struct {
 	Ref string `json:"ref"` // such as pipeline-7/handoff.json, an artifact of the run's row
 }
 
-// NewPipeline asks for the row of a pipeline that a workflow starts: of a
-// recovery (Prior), or of the planner of a run. Asked again it answers the same.
+// NewPipeline asks for the row of a pipeline that a workflow starts: of a recovery
+// (Prior), or of the planner of a run. A repeat gets the same answer.
 type NewPipeline struct {
 	RunID     int64                `json:"run_id"`
 	ForRun    bool                 `json:"for_run,omitempty"`
 	Execution int64                `json:"execution,omitempty"` // of the planner, where ForRun
 	Prior     int64                `json:"prior,omitempty"`
 	Attempt   int                  `json:"attempt"`
-	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made of the run's goal
+	Task      DeliberationTask     `json:"task,omitzero"` // empty: that of Prior, or made from the run's goal
 	Settings  DeliberationSettings `json:"settings"`
 	Inherited *Inherited           `json:"inherited,omitempty"`
 }
 
-// ClosePipelineInput asks for the end of a pipeline that was made and whose
-// workflow could not be started: it is FAILED because of this.
+// ClosePipelineInput asks to end a pipeline whose row exists but whose workflow could
+// not be started: it is FAILED for this reason.
 type ClosePipelineInput struct {
 	PipelineID int64   `json:"pipeline_id"`
 	Failure    Failure `json:"failure"`
 }
 
-// MinutesInput asks for the minutes of a run's deliberation as artifacts, and
-// whether its consensus is a plan already.
+// MinutesInput asks for the transcript of a run's deliberation as artifacts, and
+// whether its consensus is already a plan.
 type MinutesInput struct {
 	RunID     int64              `json:"run_id"`
 	Execution ExecutionRef       `json:"execution"` // of the planner
 	Result    DeliberationResult `json:"result"`
 }
 
-// MinutesResult says what became of a consensus. PlanID is 0 where its text is no
-// plan by itself; then the planner makes one of it.
+// MinutesResult is what became of a consensus. PlanID is 0 if its text is not itself a
+// plan; then the planner makes one from it.
 type MinutesResult struct {
 	Artifact string `json:"artifact"`
 	PlanID   int64  `json:"plan_id,omitempty"`
@@ -983,8 +983,7 @@ func MemberWorkflowID(id int64, m Member) string {
 	return PipelineWorkflowID(id) + "/member/" + string(m.Agent())
 }
 
-// Why a deliberation came to nothing where it was not aborted: the reason in its
-// failure context.
+// Why a deliberation failed if it was not aborted: the reason in its failure context.
 const (
 	ReasonAgentsFailed = "agents_failed"
 	ReasonNoConsensus  = "no_consensus"

@@ -1,9 +1,9 @@
-// Package contract is what every part of RocketGPT agrees on: the words of a
-// run (phases, statuses, plans, failures, events, artifacts), the shapes that
-// cross process borders, and the names of queues, workflows, activities,
-// signals, updates and queries.
+// Package contract is what every part of RocketGPT agrees on: the terms of a run
+// (phases, statuses, plans, failures, events, artifacts), the types that cross process
+// borders, and the names of queues, workflows, activities, signals, updates and
+// queries.
 //
-// It imports the standard library only, so that workflow code may use all of
-// it without losing determinism and clients may use it without pulling in the
-// rest of the house. Nothing here has side effects.
+// It imports the standard library only, so that workflow code may use all of it without
+// losing determinism, and clients may use it without importing the rest of the product.
+// Nothing here has side effects.
 package contract

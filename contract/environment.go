@@ -11,34 +11,34 @@ const (
 	ActivityJudgeSetup  = "rgpt.tester.JudgeSetup"
 )
 
-// AgentEnvironment finds out how a repository is set up where its files do not
-// tell or what they tell fails. It proposes commands; the baseline decides.
+// AgentEnvironment finds out how to set up a repository if its files do not say, or if
+// what they say fails. It proposes commands; the baseline decides.
 const AgentEnvironment Agent = "environment"
 
-// StepEnvironment names the executions of the environment agent, as a step's id
-// names those of the builder.
+// StepEnvironment names the executions of the environment agent, like a step's id names
+// those of the builder.
 const StepEnvironment = "environment"
 
-// SetupTask is what the environment agent is asked: why the repository cannot be
-// set up, or its checks cannot run, as it is.
+// SetupTask is the environment agent's task: why the repository cannot be set up, or
+// its checks cannot run, as it is.
 type SetupTask struct {
 	Problem string `json:"problem"`
-	Output  string `json:"output,omitempty"` // the end of what the command printed that failed
+	Output  string `json:"output,omitempty"` // the end of the failed command's output
 }
 
-// ProposalInput asks for the setup that an execution of the environment agent
-// proposed last, to be tried by its run.
+// ProposalInput asks for the setup that an execution of the environment agent proposed
+// last, for its run to try.
 type ProposalInput struct {
 	Execution ExecutionRef `json:"execution"`
 }
 
-// ProposalResult is a proposed setup; its id is 0 where none was proposed.
+// ProposalResult is a proposed setup; its id is 0 if none was proposed.
 type ProposalResult struct {
 	Setup int64 `json:"setup,omitempty"`
 }
 
-// JudgeSetupInput says what became of a proposed setup: proven by the baseline, it
-// counts for its repository from now on; else it is revoked.
+// JudgeSetupInput is the verdict on a proposed setup: if the baseline proved it, it is
+// used for its repository from now on; else it is revoked.
 type JudgeSetupInput struct {
 	RunID  int64  `json:"run_id"`
 	Setup  int64  `json:"setup"`
@@ -46,8 +46,8 @@ type JudgeSetupInput struct {
 	Why    string `json:"why,omitempty"` // it did not work
 }
 
-// JudgeSetupResult says why a setup does not count for its repository although the
-// baseline could run: it stays that of its run. Empty where it counts, or was revoked.
+// JudgeSetupResult is why a setup is not used for its repository although the baseline
+// could run: only its run keeps it. Empty if it is used, or was revoked.
 type JudgeSetupResult struct {
 	Unproven string `json:"unproven,omitempty"`
 }
@@ -63,8 +63,8 @@ const (
 	EventSetupJudged        EventType = "environment.judged"   // by the baseline
 )
 
-// EnvironmentSettings say how a run gets its environment and its baseline. They
-// are frozen with the run; a run without them gets neither.
+// EnvironmentSettings are how a run gets its environment and its baseline. They are
+// frozen with the run; a run without them gets neither.
 type EnvironmentSettings struct {
 	Timeout    time.Duration `json:"timeout"`               // longest set-up
 	Baseline   bool          `json:"baseline,omitempty"`    // run the project's checks on the base commit first
@@ -72,8 +72,8 @@ type EnvironmentSettings struct {
 	AgentTurns int           `json:"agent_turns,omitempty"` // turns of the environment agent; 0: there is none
 }
 
-// SetupTimeout is how long a command or check may wait for its environment, beside
-// its own time; 0 where there is none.
+// SetupTimeout returns how long a command or check may wait for its environment, on top
+// of its own time; 0 if there is none.
 func (s Settings) SetupTimeout() time.Duration {
 	if s.Environment == nil {
 		return 0
@@ -81,19 +81,19 @@ func (s Settings) SetupTimeout() time.Duration {
 	return s.Environment.Timeout
 }
 
-// EnvironmentInput asks for the environment of a workspace: to find out what it
-// needs, and to make it unless it is there.
+// EnvironmentInput asks for the environment of a workspace: to find out what it needs,
+// and to create it unless it exists.
 type EnvironmentInput struct {
 	RunID     int64         `json:"run_id"`
 	Workspace Workspace     `json:"workspace"`
 	Timeout   time.Duration `json:"timeout"` // of the set-up
 }
 
-// EnvironmentResult is an environment that is there, or the reason why it is
-// not. A set-up that fails is a result, not an error of the activity.
+// EnvironmentResult is an environment that exists, or the reason why it does not. A
+// set-up that fails is a result, not an error of the activity.
 type EnvironmentResult struct {
 	Digest     string   `json:"digest,omitempty"` // empty: the repository needs none
-	Kept       bool     `json:"kept,omitempty"`   // it was there already
+	Kept       bool     `json:"kept,omitempty"`   // it existed already
 	Bytes      int64    `json:"bytes,omitempty"`  // on disk, unpacked
 	Files      int64    `json:"files,omitempty"`
 	DurationMS int64    `json:"duration_ms"`       // of set-up or restore, waiting included
@@ -103,8 +103,8 @@ type EnvironmentResult struct {
 	Advice     string   `json:"advice,omitempty"` // with Failure: what a person can do about it
 }
 
-// BaselineInput asks which of a project's checks have no outcome on the base
-// commit yet, or, with Done, what all of them came to.
+// BaselineInput asks which of a project's checks have no result for the base commit yet
+// or, with Done, for the results of all of them.
 type BaselineInput struct {
 	RunID       int64     `json:"run_id"`
 	Workspace   Workspace `json:"workspace"`
@@ -112,8 +112,8 @@ type BaselineInput struct {
 	Done        bool      `json:"done,omitempty"`
 }
 
-// BaselineResult is what is known of the base commit. Stages are the checks that
-// are left to run, empty when all have an outcome.
+// BaselineResult is what is known about the base commit. Stages are the checks that are
+// left to run, empty when all have a result.
 type BaselineResult struct {
 	Key         string      `json:"key"`
 	Stages      [][]Check   `json:"stages,omitempty"`
@@ -127,8 +127,8 @@ type BaselineResult struct {
 // StepBaseline names the directories of a baseline among those of a run.
 const StepBaseline = "baseline"
 
-// BaselineExecution stands for a run's baseline where an execution is named: it
-// has no row, and belongs to no phase.
+// BaselineExecution stands for a run's baseline in place of an execution: it has no
+// row, and belongs to no phase.
 func BaselineExecution(runID int64) ExecutionRef {
 	return ExecutionRef{RunID: runID, Phase: PhaseTester, Step: StepBaseline, Agent: AgentTester, Attempt: 1}
 }

@@ -8,7 +8,7 @@ import (
 // EventType names what happened to a run.
 type EventType string
 
-// The events of a run. Those of a phase are made by Started, Completed and Errored.
+// The events of a run. Started, CompletedEvent and ErrorEvent return those of a phase.
 const (
 	EventRunCreated        EventType = "run.created"
 	EventRunUpdated        EventType = "run.updated"
@@ -26,13 +26,13 @@ const (
 	EventBudgetWarning     EventType = "budget.warning" // a budget is nearly used up
 	EventModelSwitched     EventType = "model.switched"
 	EventHealStarted       EventType = "heal.started"
-	EventHealSuccess       EventType = "heal.success" // the phase went through afterwards
+	EventHealSuccess       EventType = "heal.success" // the phase succeeded afterwards
 	EventHealFailed        EventType = "heal.failed"
 	EventAgentRevoked      EventType = "agent.revoked"
 
-	EventStayStarted   EventType = "stay.started" // the run stays with its branch
+	EventStayStarted   EventType = "stay.started" // the run watches its branch
 	EventStayEnded     EventType = "stay.ended"
-	EventCheckReceived EventType = "check.received" // it is being mended
+	EventCheckReceived EventType = "check.received" // a fix begins
 	EventCheckPassed   EventType = "check.passed"
 	EventCheckIgnored  EventType = "check.ignored" // one message, or a number of them
 
@@ -61,7 +61,7 @@ type Event struct {
 	CreatedAt time.Time       `json:"created_at"`
 }
 
-// PipelineID returns the pipeline that the event tells of, 0 for none.
+// PipelineID returns the pipeline that the event is about, 0 if none.
 func (e Event) PipelineID() int64 {
 	var named struct {
 		ID int64 `json:"pipeline_id"`
@@ -72,19 +72,18 @@ func (e Event) PipelineID() int64 {
 	return named.ID
 }
 
-// EventDraft is an event on its way into the database.
+// EventDraft is an event to be written to the database.
 type EventDraft struct {
 	Type    EventType `json:"type"`
 	Payload any       `json:"payload,omitempty"`
 }
 
-// Record is one transition of a run on its way into the database: the run's
-// new state and the events that go with it, written in one transaction. The
-// workflow execution that sends it counts its records in Seq from 1; (workflow
-// id, workflow run id, Seq) makes a repeat harmless. Where a task died before it
-// was completed and is done again, other records may come under its numbers: Task
-// says whose count. What ends and what begins in
-// one record follow one another: End comes first.
+// Record is one transition of a run to be written to the database: the run's new state
+// and its events, in one transaction. The workflow execution that sends it counts its
+// records in Seq from 1; (workflow id, workflow run id, Seq) makes a repeat harmless.
+// If a workflow task died before it was completed and is repeated, other records may
+// come under its numbers: Task identifies the task that counted. If one record both
+// ends and begins an execution, End comes first.
 type Record struct {
 	RunID         int64              `json:"run_id"`
 	Seq           int64              `json:"seq"`
@@ -93,7 +92,7 @@ type Record struct {
 	Run           *RunChange         `json:"run,omitempty"`
 	Begin         *ExecutionBegin    `json:"begin,omitempty"`
 	End           *ExecutionEnd      `json:"end,omitempty"`
-	EndEvents     int                `json:"end_events,omitempty"` // how many of Events, from the first, belong to End: they are told once
+	EndEvents     int                `json:"end_events,omitempty"` // how many of Events, from the first, belong to End: they are written once
 	Events        []EventDraft       `json:"events,omitempty"`
 	Heals         []HealNote         `json:"heals,omitempty"`
 	Interventions []InterventionNote `json:"interventions,omitempty"`
@@ -110,16 +109,16 @@ type RunChange struct {
 	Failure        *Failure `json:"failure,omitempty"`
 	Branch         string   `json:"branch,omitempty"`
 	Commit         string   `json:"commit,omitempty"`
-	PlanID         int64    `json:"plan_id,omitempty"` // of the plan that counts from now on; 0 leaves it as it is
+	PlanID         int64    `json:"plan_id,omitempty"` // of the current plan from now on; 0 leaves it unchanged
 	Finished       bool     `json:"finished,omitempty"`
-	// Staying says that the run's workflow is at work after its release, so that
-	// the run's status may change although it is over.
+	// Staying is whether the run's workflow still runs after its release, so that the
+	// run's status may change although it is over.
 	Staying      bool       `json:"staying,omitempty"`
 	StayingUntil *time.Time `json:"staying_until,omitempty"`
 }
 
-// ExecutionBegin opens an execution: one attempt of a phase, or of a step when
-// Step is set.
+// ExecutionBegin opens an execution: one attempt of a phase, or of a step if Step is
+// set.
 type ExecutionBegin struct {
 	Phase Phase       `json:"phase"`
 	Step  string      `json:"step,omitempty"`
@@ -146,9 +145,9 @@ type ExecutionEnd struct {
 	Output      json.RawMessage `json:"output,omitempty"` // becomes the phase's output on the run as well
 }
 
-// RecordResult answers a Record. Execution is that of Begin; Replay is set when
-// a replay led to it. Usage is what was paid in the execution of End: also for a
-// call whose answer came when nobody waited for it any more.
+// RecordResult answers a Record. Execution is that of Begin; Replay is set if a replay
+// led to it. Usage is what was paid for in the execution of End, including a call whose
+// answer came when nobody waited for it any more.
 type RecordResult struct {
 	Execution ExecutionRef `json:"execution"`
 	Replay    *ReplayOrder `json:"replay,omitempty"`

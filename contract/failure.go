@@ -29,70 +29,70 @@ type Code string
 
 // Failure codes.
 const (
-	CodeInvalidOutput   Code = "invalid_output"     // model output that is no JSON or breaks its schema
+	CodeInvalidOutput   Code = "invalid_output"     // model output that is not valid JSON or breaks its schema
 	CodeRefusal         Code = "refusal"            // the model declined
 	CodeTruncated       Code = "truncated"          // the answer was cut at the output limit
 	CodeContextOverflow Code = "context_overflow"   // the conversation is larger than the model's window
 	CodeLoop            Code = "loop"               // the agent repeats itself
-	CodeStepBudget      Code = "step_budget"        // turns, tokens, money or time of a step are used up
+	CodeStepBudget      Code = "step_budget"        // the turns, tokens, money or time of a step are used up
 	CodeBudgetExceeded  Code = "budget_exceeded"    // a budget of the run, tenant or day is used up
 	CodeRateLimited     Code = "rate_limited"       // HTTP 429
 	CodeQuotaExhausted  Code = "quota_exhausted"    // the provider's quota is used up
 	CodeUnavailable     Code = "unavailable"        // connection refused, reset, 5xx
 	CodeUnreachable     Code = "host_unreachable"   // a host that a set-up may reach did not answer
 	CodeDatabaseDown    Code = "database_down"      // our own database does not answer
-	CodeRunTimeout      Code = "run_timeout"        // the whole run took longer than it may
+	CodeRunTimeout      Code = "run_timeout"        // the whole run exceeded its time limit
 	CodeTimeout         Code = "timeout"            // a deadline passed
 	CodeWorkerLost      Code = "worker_lost"        // a heartbeat was missed
-	CodeQuarantined     Code = "quarantined"        // work that its workers never came to the end of, and that is not tried again
+	CodeQuarantined     Code = "quarantined"        // work that its workers never finished, and that is not retried
 	CodeCancelled       Code = "cancelled"          // stopped on purpose
 	CodeUnauthorized    Code = "unauthorized"       // HTTP 401, 403
 	CodeModelNotFound   Code = "model_not_found"    // HTTP 404
 	CodeBadRequest      Code = "bad_request"        // HTTP 400, 422: the provider refused the request's form
-	CodeTestsFailed     Code = "tests_failed"       // a test is red
-	CodeCheckFailed     Code = "check_failed"       // build, lint, security or a custom command is red
+	CodeTestsFailed     Code = "tests_failed"       // a test failed
+	CodeCheckFailed     Code = "check_failed"       // a build, lint, security or custom check failed
 	CodeFindings        Code = "findings"           // more findings than the threshold allows
 	CodeNoTests         Code = "no_tests"           // verification found nothing to run
-	CodeCommandCrashed  Code = "command_crashed"    // a command or tool ended by a signal or could not start
+	CodeCommandCrashed  Code = "command_crashed"    // a command or tool was ended by a signal or could not start
 	CodeInvalidPlan     Code = "invalid_plan"       // a cycle, an unknown dependency, an impossible step
-	CodeMergeConflict   Code = "merge_conflict"     // the changes of two steps do not go together
+	CodeMergeConflict   Code = "merge_conflict"     // the changes of two steps conflict
 	CodeBranchConflict  Code = "branch_conflict"    // the release branch holds something else
 	CodeEmptyChange     Code = "empty_change"       // nothing to release
-	CodeTooLarge        Code = "too_large"          // a change or message is larger than it may be
+	CodeTooLarge        Code = "too_large"          // a change or message is larger than allowed
 	CodePathEscape      Code = "path_escape"        // a path outside the workspace or inside .git
 	CodeForbidden       Code = "forbidden"          // an action outside the agent's tools or policy
 	CodeIsolation       Code = "isolation"          // the sandbox cannot isolate
 	CodeInvalidConfig   Code = "invalid_config"     // a mistake in rgpt.yaml or the environment
-	CodeRejected        Code = "rejected"           // a person said no
+	CodeRejected        Code = "rejected"           // a person refused
 	CodeApprovalExpired Code = "approval_expired"   // nobody answered in time
 	CodeRepository      Code = "repository"         // the repository or base cannot be used
 	CodeDiskFull        Code = "disk_full"          // no space left on a device
-	CodeBlocked         Code = "blocked"            // an agent says that it cannot go on, and why
+	CodeBlocked         Code = "blocked"            // an agent says that it cannot continue, and why
 	CodeMissing         Code = "missing_dependency" // a program, package or image that the work needs is not installed
 	CodeIntegrity       Code = "integrity"          // something fetched is not what its checksum says
 	CodeHallucination   Code = "hallucination"      // a model named a tool or file that does not exist
 	CodeEmptyOutput     Code = "empty_output"       // a model answered nothing
-	CodeNoConsensus     Code = "no_consensus"       // a deliberation came to nothing that its members agree on
+	CodeNoConsensus     Code = "no_consensus"       // a deliberation reached nothing that its members agree on
 	CodeUnknown         Code = "unknown"            // nothing more is known
 )
 
-// Failure is a typed error that ends an execution. Message is fit for a user:
-// what was tried, on what, why it failed, what to do. Cause is the root cause
-// as far as known, shortened and redacted.
+// Failure is a typed error that ends an execution. Message is written for users: what
+// was tried, on what, why it failed, what to do. Cause is the root cause as far as
+// known, shortened and redacted.
 type Failure struct {
 	Class   Class  `json:"error_type"`
 	Code    Code   `json:"code,omitempty"`
 	Message string `json:"error_message"`
 	Cause   string `json:"cause,omitempty"`
-	// Wait is how long whoever refused asks to wait, where that is known and only
+	// Wait is how long the refusing service asks to wait, if that is known and only
 	// waiting helps: for the window of an exhausted quota.
 	Wait time.Duration `json:"wait,omitempty"`
 
-	// Worker is the one on which it happened, as far as known; see QueueOfWorker.
+	// Worker is the worker on which it happened, as far as known; see QueueOfWorker.
 	Worker string `json:"worker,omitempty"`
 }
 
-// Error makes a Failure usable as a Go error.
+// Error returns the failure as text, so that a Failure is a Go error.
 func (f *Failure) Error() string {
 	if f.Code == "" {
 		return string(f.Class) + ": " + f.Message

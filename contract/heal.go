@@ -9,49 +9,48 @@ type HealAction string
 // The heal actions. Which of them a failure gets, and in what order, is a table
 // in package fault.
 const (
-	// HealCorrectJSON shows the model its answer and what is wrong with its
-	// JSON, and asks for the same answer, mended.
+	// HealCorrectJSON shows the model its answer and the errors in its JSON, and asks for
+	// the same answer, corrected.
 	HealCorrectJSON HealAction = "correct_json"
 	// HealRegenerate asks for a new answer, with constraints that rule out what
 	// went wrong.
 	HealRegenerate HealAction = "regenerate"
-	// HealCompactContext asks again with half the context: the planner is shown
-	// less of the repository, a step goes on where it was with its conversation
-	// in short.
+	// HealCompactContext asks again with half the context: the planner is shown less of
+	// the repository, a step continues where it was with its conversation summarized.
 	HealCompactContext HealAction = "compact_context"
-	// HealStricterSchema asks again with schemas that state every bound and that
-	// the provider enforces; a step's change must build before it counts.
+	// HealStricterSchema asks again with schemas that state every limit and that the
+	// provider enforces; a step's change must build before it counts.
 	HealStricterSchema HealAction = "stricter_schema"
 	// HealLowerTemperature asks again at another temperature, a lower one first.
 	HealLowerTemperature HealAction = "lower_temperature"
-	// HealSaferModel asks another model, one that is known to behave.
+	// HealSaferModel asks another model, one that is known to be reliable.
 	HealSaferModel HealAction = "safer_model"
-	// HealWait waits on a durable timer until a limit's window is over.
+	// HealWait waits on a durable timer until a limit's window ends.
 	HealWait HealAction = "wait"
-	// HealOtherWorker does the work again on a worker that has not failed at it.
+	// HealOtherWorker repeats the work on a worker that has not failed at it.
 	HealOtherWorker HealAction = "other_worker"
 	// HealOtherProvider moves the work to another model provider.
 	HealOtherProvider HealAction = "other_provider"
-	// HealRepair lets the Repair agent patch code, tests or builder instructions
-	// after what the output says.
+	// HealRepair lets the Repair agent patch code, tests or builder instructions according
+	// to the output.
 	HealRepair HealAction = "repair"
-	// HealRerunStrict runs the same again with stricter validation of what goes in
-	// and comes out.
+	// HealRerunStrict repeats the same work with stricter validation of its input and
+	// output.
 	HealRerunStrict HealAction = "rerun_strict"
-	// HealRefinePlan has the planner correct its plan with the critique.
+	// HealRefinePlan has the planner correct its plan according to the critique.
 	HealRefinePlan HealAction = "refine_plan"
-	// HealRefineStep has one step done again with the critique.
+	// HealRefineStep has one step repeated with the critique.
 	HealRefineStep HealAction = "refine_step"
-	// HealCreateDefaults writes documented defaults where configuration is missing.
+	// HealCreateDefaults writes documented defaults for missing configuration.
 	HealCreateDefaults HealAction = "create_defaults"
-	// HealPolicyCorrection tells the agent which policy it broke and has the change
-	// made again within it. It never weakens a policy.
+	// HealPolicyCorrection shows the agent which policy it broke and has the change made
+	// again within the policy. It never weakens a policy.
 	HealPolicyCorrection HealAction = "policy_correction"
 	// HealAskPerson opens a manual intervention: the run waits for a person.
 	HealAskPerson HealAction = "ask_person"
 )
 
-// HealActions returns all heal actions, those that cost least first.
+// HealActions returns all heal actions, cheapest first.
 func HealActions() []HealAction {
 	return []HealAction{
 		HealCorrectJSON, HealRegenerate, HealCompactContext, HealStricterSchema, HealLowerTemperature, HealSaferModel,

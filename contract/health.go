@@ -2,17 +2,17 @@ package contract
 
 import "time"
 
-// Health is how a worker's agent is.
+// Health is the state of a worker's agent.
 type Health string
 
-// The healths. An agent says of itself that it is unknown, healthy, degraded or
-// offline; that it is unhealthy, or offline without a word, its silence says.
+// The states. An agent reports itself as unknown, healthy, degraded or offline; it is
+// unhealthy, or offline without a report, if it stays silent.
 const (
-	// HealthUnknown: it has just started, and not looked yet whether it can work.
+	// HealthUnknown: it has just started, and has not checked yet whether it can work.
 	HealthUnknown Health = "unknown"
-	// HealthHealthy: it beats, and has all that its work needs.
+	// HealthHealthy: it sends heartbeats, and has all that its work needs.
 	HealthHealthy Health = "healthy"
-	// HealthDegraded: it beats, and lacks something that its work needs.
+	// HealthDegraded: it sends heartbeats, but lacks something that its work needs.
 	HealthDegraded Health = "degraded"
 	// HealthUnhealthy: it has missed MissedBeats heartbeats.
 	HealthUnhealthy Health = "unhealthy"
@@ -20,7 +20,7 @@ const (
 	HealthOffline Health = "offline"
 )
 
-// Healths returns all healths, from well to gone.
+// Healths returns all states, from healthy to gone.
 func Healths() []Health {
 	return []Health{HealthHealthy, HealthDegraded, HealthUnknown, HealthUnhealthy, HealthOffline}
 }
@@ -28,7 +28,7 @@ func Healths() []Health {
 // MissedBeats is how many heartbeats an agent may miss before it is unhealthy.
 const MissedBeats = 3
 
-// Work is one thing that an agent works on at a moment.
+// Work is one thing that an agent is working on.
 type Work struct {
 	RunID    int64     `json:"runId,omitempty"`
 	Phase    Phase     `json:"phase,omitempty"`
@@ -37,16 +37,15 @@ type Work struct {
 	Since    time.Time `json:"since"`
 }
 
-// WorkerRole is a part of a worker that can run on a host of its own, and the
-// queue that it serves.
+// WorkerRole is a part of a worker that can run on its own host, and the queue that it
+// serves.
 type WorkerRole struct {
 	Name      string
 	Queue     string
 	Workflows bool // workflows run on it too
 }
 
-// WorkerRoles returns the roles that have work, those of a run's phases in their
-// order.
+// WorkerRoles returns the roles that have work, those of a run's phases in order.
 func WorkerRoles() []WorkerRole {
 	return []WorkerRole{
 		{"run", QueueRun, true},

@@ -2,26 +2,26 @@ package contract
 
 import "time"
 
-// AgentLimits are what an agent may do wrong (specification, self-heal). With more of
-// one of them it is revoked: for its run, or for its deliberation.
+// AgentLimits are how many errors an agent may make (specification, self-heal). Above
+// any of them it is revoked: for its run, or for its deliberation.
 type AgentLimits struct {
-	Errors     int `json:"errors"`     // in all
+	Errors     int `json:"errors"`     // in total
 	Repeats    int `json:"repeats"`    // of the same error
-	Violations int `json:"violations"` // actions that its role does not have
+	Violations int `json:"violations"` // actions that its role does not allow
 }
 
-// Offence is the limit that an agent is past.
+// Offence is the limit that an agent has exceeded.
 type Offence string
 
-// The offences, the gravest first; none is "".
+// The offences, most serious first; none is "".
 const (
 	OffenceViolations Offence = "violations"
 	OffenceRepeats    Offence = "repeats"
 	OffenceErrors     Offence = "errors"
 )
 
-// Past returns the gravest limit that an agent is past which made so many errors, of
-// which the last one was the same so many times, and so many violations.
+// Past returns the most serious limit that an agent has exceeded, given how many errors
+// it made, how often the last one was repeated, and how many violations.
 func (l AgentLimits) Past(errors, same, violations int) Offence {
 	switch {
 	case violations > l.Violations:
@@ -39,10 +39,10 @@ func (s DeliberationSettings) AgentLimits() AgentLimits {
 	return AgentLimits{Errors: s.ErrorLimit, Repeats: s.RepeatLimit, Violations: s.ViolationLimit}
 }
 
-// MaxUpdates is how many commands and messages a workflow takes before it continues
-// as new. Temporal refuses more than 2,000 updates of one workflow run.
+// MaxUpdates is how many commands and messages a workflow takes before it continues as
+// new. Temporal refuses more than 2,000 updates of one workflow run.
 const MaxUpdates = 1500
 
-// TaskTimeout is how long a worker may hold a workflow task. It bounds how long
-// a run stands still when a worker dies while it holds one.
+// TaskTimeout is how long a worker may hold a workflow task. It limits how long a run
+// is blocked when a worker dies while it holds one.
 const TaskTimeout = 3 * time.Second

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Task queues. Each agent polls its own, so that each can run and scale on a
-// host of its own.
+// Task queues. Each agent polls its own, so that each can run and scale on its own
+// host.
 const (
 	QueueRun      = "rgpt-run"
 	QueuePlanner  = "rgpt-planner"
@@ -32,8 +32,8 @@ func QueueOf(p Phase) string {
 	}
 }
 
-// QueueOfWorker returns the queue that one worker alone polls, for work that is
-// to be done there and nowhere else: rgpt-worker/host:4711:3f9a.
+// QueueOfWorker returns the queue that only one worker polls, for work that must be
+// done there and nowhere else: rgpt-worker/host:4711:3f9a.
 func QueueOfWorker(identity string) string { return "rgpt-worker/" + identity }
 
 // Workflow types.
@@ -75,8 +75,8 @@ const (
 	QueryTranscript = "transcript"
 )
 
-// Updates of a run. Each exists as a signal of the same name too, for services
-// that only signal; updates are validated and acknowledged.
+// Updates of a run. Each also exists as a signal of the same name, for services that
+// can only signal; updates are validated and acknowledged.
 const (
 	UpdateApprove     = "approve"
 	UpdateReject      = "reject"
@@ -88,13 +88,13 @@ const (
 	UpdateAdvance     = "advance"
 )
 
-// SignalOrders tells a step what its run wants now; see Orders.
+// SignalOrders sends a step the current orders of its run; see Orders.
 const SignalOrders = "orders"
 
-// PayloadLimit is how many bytes an input or a result of a workflow, activity,
-// signal or update may have: what is in a history stays there, and is read
-// again at each replay. What is larger belongs into the database or into an
-// artifact. More is a failure with CodeTooLarge.
+// PayloadLimit is how many bytes an input or a result of a workflow, activity, signal
+// or update may have: what is in a history stays there, and is read again at each
+// replay. Anything larger belongs in the database or in an artifact. More is a failure
+// with CodeTooLarge.
 const PayloadLimit = 64 << 10
 
 // Search attributes, by which Temporal's Web UI lists and filters runs.
@@ -128,8 +128,8 @@ func StepWorkflowID(runID int64, stepID string) string {
 	return fmt.Sprintf("run-%d/step/%s", runID, stepID)
 }
 
-// RunIDOfWorkflow returns the run to which a workflow id belongs: 42 for run-42
-// and for each of its children. It reports false for any other id.
+// RunIDOfWorkflow returns the run that a workflow id belongs to: 42 for run-42 and for
+// each of its children. It reports false for any other id.
 func RunIDOfWorkflow(workflowID string) (int64, bool) {
 	head, _, _ := strings.Cut(workflowID, "/")
 	digits, ok := strings.CutPrefix(head, "run-")
@@ -146,10 +146,10 @@ func RunIDOfWorkflow(workflowID string) (int64, bool) {
 // Branch returns the branch on which a run's work is released: rgpt/run-42.
 func Branch(runID int64) string { return fmt.Sprintf("rgpt/run-%d", runID) }
 
-// EventID names an event wherever it is told: run-42/17.
+// EventID returns the id of an event for the outside: run-42/17.
 func EventID(runID, seq int64) string { return fmt.Sprintf("run-%d/%d", runID, seq) }
 
-// WebhookTestID names the message of a test of a webhook: webhook-3/test/12.
+// WebhookTestID returns the id of a webhook's test message: webhook-3/test/12.
 func WebhookTestID(webhook, delivery int64) string {
 	return fmt.Sprintf("webhook-%d/test/%d", webhook, delivery)
 }

@@ -36,8 +36,8 @@ type Step struct {
 	Files                []string `json:"files"`
 }
 
-// The names of the schemas that an agent's answers are held to, as providers are
-// told and heals note them.
+// The names of the schemas for an agent's answers, as providers get them and heals
+// record them.
 const (
 	PlanSchema        = "plan"
 	StrictPlanSchema  = "strict_plan"
@@ -45,7 +45,7 @@ const (
 	StrictToolSchemas = "strict tools"
 )
 
-// Limits of a plan. A plan beyond them is wrong, not large.
+// Limits of a plan. A plan beyond them is wrong, not just large.
 const (
 	MaxPlanSteps = 100
 	MaxStepID    = 64
@@ -57,10 +57,10 @@ type PlanProblem struct {
 	Problem string `json:"problem"`
 }
 
-// Problems returns every reason why the plan cannot be carried out: no steps,
-// too many, bad or doubled ids, unknown dependencies, cycles, steps without a
-// name, files outside the repository. None means that it can. JSON and schema
-// are checked before, by whoever read it.
+// Problems returns every reason why the plan cannot be carried out: no steps, too many,
+// invalid or duplicate ids, unknown dependencies, cycles, steps without a name, files
+// outside the repository. An empty result means that it can. Whoever read the plan has
+// already checked JSON and schema.
 func (p *Plan) Problems() []PlanProblem {
 	var out []PlanProblem
 	add := func(step, format string, args ...any) {
@@ -107,9 +107,8 @@ func (p *Plan) Problems() []PlanProblem {
 	return out
 }
 
-// Order returns the ids of all steps so that each comes after those it depends
-// on, steps that are free to choose in the plan's own order. The plan must have
-// no problems.
+// Order returns the ids of all steps so that each comes after those it depends on;
+// other steps keep the plan's own order. The plan must have no problems.
 func (p *Plan) Order() []string {
 	done := map[string]bool{}
 	var order []string
@@ -122,7 +121,7 @@ func (p *Plan) Order() []string {
 			done[s.ID] = true
 			order = append(order, s.ID)
 		}
-		if len(order) == before { // a cycle; Problems names it
+		if len(order) == before { // a cycle; Problems reports it
 			return order
 		}
 	}
@@ -139,8 +138,8 @@ func (p *Plan) Step(id string) (Step, bool) {
 	return Step{}, false
 }
 
-// Requires returns every step on which the given one depends, directly or not,
-// in the order of Order.
+// Requires returns every step that the given one depends on, directly or not, in the
+// order of Order.
 func (p *Plan) Requires(id string) []string {
 	need := map[string]bool{}
 	var visit func(string)
@@ -166,8 +165,7 @@ func (p *Plan) Requires(id string) []string {
 	return out
 }
 
-// reduced returns for each step those of its dependencies that do not follow
-// from the others.
+// reduced returns for each step its dependencies that do not follow from the others.
 func (p *Plan) reduced() map[string][]string {
 	reach := map[string]map[string]bool{} // all that a step requires
 	out := map[string][]string{}
@@ -192,8 +190,7 @@ func (p *Plan) reduced() map[string][]string {
 	return out
 }
 
-// cycle returns the ids of one circle of dependencies, first and last the same,
-// or nil.
+// cycle returns the ids of one dependency cycle, first and last the same, or nil.
 func (p *Plan) cycle() []string {
 	const (
 		open   = 1
@@ -231,8 +228,8 @@ func (p *Plan) cycle() []string {
 	return nil
 }
 
-// validStepID reports whether an id is fit for workflow ids, file names and
-// command lines.
+// validStepID reports whether an id can be used in workflow ids, file names and command
+// lines.
 func validStepID(id string) bool {
 	if id == "" || len(id) > MaxStepID || id == "." || id == ".." || id[0] == '-' {
 		return false
@@ -247,8 +244,8 @@ func validStepID(id string) bool {
 	return true
 }
 
-// insideRepository reports whether a path as written by a model stays inside
-// the repository and out of its git directory.
+// insideRepository reports whether a path that a model wrote stays inside the
+// repository and outside its git directory.
 func insideRepository(f string) bool {
 	if f == "" || strings.ContainsRune(f, 0) || path.IsAbs(f) || strings.Contains(f, "\\") {
 		return false

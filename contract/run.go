@@ -9,7 +9,7 @@ import (
 // Phase is one of the four parts of a run.
 type Phase string
 
-// The phases, in their order.
+// The phases, in order.
 const (
 	PhasePlanner  Phase = "planner"
 	PhaseBuilder  Phase = "builder"
@@ -20,7 +20,7 @@ const (
 // Phases returns the phases in the order in which a run passes through them.
 func Phases() []Phase { return []Phase{PhasePlanner, PhaseBuilder, PhaseTester, PhaseReleaser} }
 
-// Running returns the status of a run whose phase is at work, such as planner_running.
+// Running returns the status of a run whose phase is running, such as planner_running.
 func (p Phase) Running() Status { return Status(string(p) + "_running") }
 
 // Error returns the status of a run whose phase has just failed, such as planner_error.
@@ -63,8 +63,8 @@ func AgentOf(p Phase) Agent { return Agent(p) }
 // Status is a state of the run lifecycle.
 type Status string
 
-// Statuses that belong to no phase. Those of a phase are made by
-// Phase.Running, Phase.Error and Phase.Completed.
+// Statuses that belong to no phase. Phase.Running, Phase.Error and Phase.Completed
+// return those of a phase.
 const (
 	StatusPending            Status = "pending"
 	StatusSelfHeal           Status = "self_heal"
@@ -92,18 +92,18 @@ func (s Status) Terminal() bool {
 	return s == StatusDone || s == StatusFailed || s == StatusCancelled
 }
 
-// ModelChoice names the model that a phase or call uses. Provider and Model are
-// names of the worker's configuration; keys and addresses never cross.
+// ModelChoice names the model for a phase or call. Provider and Model are names from
+// the worker's configuration; keys and addresses are never sent.
 type ModelChoice struct {
 	Provider    string   `json:"provider"`
 	Model       string   `json:"model"`
 	Temperature *float64 `json:"temperature,omitempty"`
-	// Timeout is the longest single call where the provider has one of its own; 0:
-	// the run's Settings.ModelTimeout.
+	// Timeout is the limit of a single call if the provider has its own; 0: the run's
+	// Settings.ModelTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// StepBudget bounds one agent loop. Zero means no bound of that kind.
+// StepBudget limits one agent loop. Zero means no limit of that kind.
 type StepBudget struct {
 	Turns      int           `json:"turns"`
 	Tokens     int64         `json:"tokens"`
@@ -113,59 +113,59 @@ type StepBudget struct {
 	ErrorLimit int           `json:"error_limit"` // unusable model answers in a row before the step fails
 }
 
-// RunBudget bounds a whole run. Zero means no bound of that kind.
+// RunBudget limits a whole run. Zero means no limit of that kind.
 type RunBudget struct {
 	Tokens   int64         `json:"tokens"`
 	MicroUSD int64         `json:"micro_usd"`
 	Time     time.Duration `json:"time"`
 }
 
-// Thresholds say how many findings a run may have. More major findings than
-// MaxMajor fail it; more medium ones than MaxMedium warn.
+// Thresholds are how many findings a run may have. More major findings than MaxMajor
+// fail it; more medium ones than MaxMedium cause a warning.
 type Thresholds struct {
 	MaxMajor  int `json:"max_major"`
 	MaxMedium int `json:"max_medium"`
 }
 
-// ReleaseSettings say where a run's branch goes.
+// ReleaseSettings are where a run's branch goes.
 type ReleaseSettings struct {
 	Branch      string `json:"branch"`                 // rgpt/run-42
 	Push        bool   `json:"push"`                   // push to Remote as well
 	Remote      string `json:"remote,omitempty"`       // name or URL of the remote
 	AuthorName  string `json:"author_name,omitempty"`  // of the commits
 	AuthorEmail string `json:"author_email,omitempty"` // of the commits
-	// Protected are patterns of files that are pushed only once a person has
-	// approved the release by name. Empty: none.
+	// Protected are patterns of files that are pushed only after a named person has
+	// approved the release. Empty: none.
 	Protected []string `json:"protected,omitempty"`
-	// Stay is how long the run stays with its branch after the release; 0: not at
-	// all. MaxRepairs bounds the repairs after releases of the branch, across runs.
+	// Stay is how long the run watches its branch after the release; 0: not at all.
+	// MaxRepairs limits the repairs after releases of the branch, across runs.
 	Stay       time.Duration `json:"stay,omitempty"`
 	MaxRepairs int           `json:"max_repairs,omitempty"`
 }
 
-// Settings are the inputs of a run that its workflow decides by. They are
-// resolved once, when the run is created, and frozen: a deploy or an edited
-// file never changes a run under way.
+// Settings are the inputs on which a run's workflow decides. They are resolved once,
+// when the run is created, and frozen: a deploy or an edited file never changes a
+// running run.
 type Settings struct {
 	Repo             Repo                  `json:"repo"`
 	Models           map[Agent]ModelChoice `json:"models"`
 	Providers        []string              `json:"providers,omitempty"` // names of those that the run's models may be switched to
 	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"` // models that a heal may change to, in order
 	MaxRetries       int                   `json:"max_retries"`         // heals of a phase; 0: none
-	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; unanswered until then is a no
+	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; no answer until then means no
 	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
 	Parallel         int                   `json:"parallel"`            // steps at the same time
 	StepBudget       StepBudget            `json:"step_budget"`
 	Agents           AgentLimits           `json:"agents"`
 	RunBudget        RunBudget             `json:"run_budget"`
 	Thresholds       Thresholds            `json:"thresholds"`
-	StableRetests    int                   `json:"stable_retests,omitempty"` // how often green tests run again before the tester is done
+	StableRetests    int                   `json:"stable_retests,omitempty"` // how often passed tests run again before the tester is done
 	Release          ReleaseSettings       `json:"release"`
 	PlanOnly         bool                  `json:"plan_only,omitempty"`
 	PrepareOnly      bool                  `json:"prepare_only,omitempty"` // end with the environment and the baseline; a set-up that fails ends the run without asking a person
 	ApprovePlan      bool                  `json:"approve_plan,omitempty"`
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
-	ApprovalWait     time.Duration         `json:"approval_wait"` // unanswered until then is a no
+	ApprovalWait     time.Duration         `json:"approval_wait"` // no answer until then means no
 	PlanGiven        bool                  `json:"plan_given,omitempty"`
 	CommandTimeout   time.Duration         `json:"command_timeout"`        // longest command that an agent may run
 	VerifyTimeout    time.Duration         `json:"verify_timeout"`         // longest check of the verification
@@ -173,11 +173,11 @@ type Settings struct {
 	Fork             *Fork                 `json:"fork,omitempty"`         // of an old run
 	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
 	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
-	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, also where the planner finds it too complex
+	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, also if the planner finds it too complex
 }
 
-// Pushes reports whether a release reaches another place than a repository on the
-// worker's host: because it is pushed, or because the run works on a URL.
+// Pushes reports whether a release leaves the repository on the worker's host: because
+// it is pushed, or because the run works on a URL.
 func Pushes(repo Repo, release ReleaseSettings) bool {
 	return release.Push || !strings.HasPrefix(repo.URL, "/")
 }
@@ -193,17 +193,17 @@ type Repo struct {
 	Branch string `json:"branch"` // the name that Base was resolved from, for people
 }
 
-// RunInput starts a run's workflow. The goal is not in it: texts stay in the
+// RunInput starts a run's workflow. It does not include the goal: texts stay in the
 // database, histories carry keys.
 type RunInput struct {
 	RunID    int64    `json:"run_id"`
 	Tenant   string   `json:"tenant"`
 	Project  string   `json:"project"`
-	PlanID   int64    `json:"plan_id,omitempty"` // of the plan that came with the run, where Settings.PlanGiven
+	PlanID   int64    `json:"plan_id,omitempty"` // of the plan that came with the run, if Settings.PlanGiven
 	Settings Settings `json:"settings"`
 
-	// Continued is what a run knew when its workflow continued as new; empty at its
-	// start. Only the run's workflow reads it.
+	// Continued is what a run knew when its workflow continued as new; empty at its start.
+	// Only the run's workflow reads it.
 	Continued json.RawMessage `json:"continued,omitempty"`
 }
 
@@ -228,15 +228,15 @@ const (
 	StepCancelled StepStatus = "cancelled"
 )
 
-// RunView is what the state query of a run answers.
+// RunView is the answer to a run's state query.
 type RunView struct {
 	RunID          int64                 `json:"runId"`
 	Phase          Phase                 `json:"phase"`
 	Status         Status                `json:"status"`
 	PausedFrom     Status                `json:"paused_from,omitempty"`
 	WaitingFor     string                `json:"waiting_for,omitempty"` // why a run waits, by name
-	ApprovalID     string                `json:"approval_id,omitempty"` // of the approval that nobody has answered yet
-	PlanID         int64                 `json:"plan_id,omitempty"`     // of the plan that counts
+	ApprovalID     string                `json:"approval_id,omitempty"` // of the open approval
+	PlanID         int64                 `json:"plan_id,omitempty"`     // of the current plan
 	RetryCount     int                   `json:"retry_count"`
 	MaxRetries     int                   `json:"max_retries"`
 	LastHealAction string                `json:"last_heal_action,omitempty"`
@@ -259,10 +259,10 @@ type StepView struct {
 	Turns        int        `json:"turns,omitempty"`
 }
 
-// TranscriptKey says where one conversation lies: the database has its messages
-// under (ExecutionID, turn), with turns from 0, the opening, to Turns. Of a step that is under
-// way only Workflow is known to its run; the workflow of that name answers the
-// transcript query with the rest.
+// TranscriptKey is where one conversation is stored: the database has its messages
+// under (ExecutionID, turn), with turns from 0, the opening, to Turns. Of a running
+// step its run knows only Workflow; the workflow of that name answers the transcript
+// query with the rest.
 type TranscriptKey struct {
 	Phase       Phase  `json:"phase"`
 	Step        string `json:"step,omitempty"`
@@ -273,16 +273,15 @@ type TranscriptKey struct {
 	Workflow    string `json:"workflow"` // id of the workflow that holds the conversation
 }
 
-// Orders are what a run tells its steps while they are under way: how things
-// are to be from now on. Those with the highest Seq count, in whatever order
-// they arrive.
+// Orders are what a run tells its running steps to do from now on. Those with the
+// highest Seq count, in whatever order they arrive.
 type Orders struct {
 	Seq    int64       `json:"seq"` // counted by the run from 1
 	Paused bool        `json:"paused,omitempty"`
 	Model  ModelChoice `json:"model"`
 }
 
-// Usage counts what models were paid for.
+// Usage counts the model usage that was paid for.
 type Usage struct {
 	Calls            int   `json:"calls"`
 	PromptTokens     int64 `json:"prompt_tokens"`
@@ -303,9 +302,9 @@ func (u Usage) Add(v Usage) Usage {
 // Tokens returns prompt and completion tokens together.
 func (u Usage) Tokens() int64 { return u.PromptTokens + u.CompletionTokens }
 
-// Command is the argument of every update and signal of a run. ID makes it
-// idempotent: a command that was already applied is acknowledged again and
-// changes nothing. By says who gave it.
+// Command is the argument of every update and signal of a run. ID makes it idempotent:
+// a command that was already applied is acknowledged again and changes nothing. By is
+// who gave it.
 type Command struct {
 	ID         string       `json:"id"`
 	By         string       `json:"by"`
@@ -313,17 +312,17 @@ type Command struct {
 	ApprovalID string       `json:"approval_id,omitempty"` // approve, reject: which approval; empty: the open one
 	Agent      Agent        `json:"agent,omitempty"`       // switch_model: for whom; empty: for all
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
-	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that counts instead, as a person edited it
+	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that a person edited, to be used instead
 	Action     HealAction   `json:"action,omitempty"`      // heal: what to do; empty: the next of the table
 }
 
-// The names under which this program sends commands of people that did not say theirs.
+// The names under which this program sends the commands of people who gave no name.
 const (
 	ByAPI       = "api"
 	ByDashboard = "dashboard"
 )
 
-// Nameless reports whether a command came without the name of whoever gave it.
+// Nameless reports whether a command came without the name of a person.
 func Nameless(by string) bool {
 	by = strings.TrimSpace(by)
 	return by == "" || by == ByAPI || by == ByDashboard
@@ -331,11 +330,11 @@ func Nameless(by string) bool {
 
 // Ack answers an update.
 type Ack struct {
-	Applied bool   `json:"applied"` // false: it had been applied before
+	Applied bool   `json:"applied"` // false: it had already been applied
 	Status  Status `json:"status"`
 	Message string `json:"message"`
 }
 
-// UsesModel reports whether a phase is the work of a model. The tester and the
-// releaser run commands: no model makes a difference to them.
+// UsesModel reports whether a phase uses a model. The tester and the releaser run
+// commands: the model makes no difference to them.
 func (p Phase) UsesModel() bool { return p == PhasePlanner || p == PhaseBuilder }

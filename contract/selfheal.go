@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// StepRepair names the executions of the Repair agent within a phase, as a
-// step's id names those of the builder.
+// StepRepair names the executions of the Repair agent within a phase, like a step's id
+// names those of the builder.
 const StepRepair = "repair"
 
 // HealWorkflowID returns the workflow id of a heal: run-42/heal/3.
@@ -20,7 +20,7 @@ func RepairWorkflowID(runID int64, number int) string {
 	return HealWorkflowID(runID, number) + "/step/" + StepRepair
 }
 
-// HealInput asks for one failure to be healed.
+// HealInput asks to heal one failure.
 type HealInput struct {
 	RunID     int64         `json:"run_id"`
 	Number    int           `json:"number"` // of the run's heals, from 1
@@ -28,37 +28,37 @@ type HealInput struct {
 	Step      string        `json:"step,omitempty"` // that failed, if it was one
 	Execution ExecutionRef  `json:"execution"`      // that failed
 	Failure   Failure       `json:"failure"`
-	Tried     []HealAction  `json:"tried,omitempty"` // at this failure before
-	Asked     HealAction    `json:"asked,omitempty"` // by hand; empty: the next of the table
+	Tried     []HealAction  `json:"tried,omitempty"` // for this failure before
+	Asked     HealAction    `json:"asked,omitempty"` // by a person; empty: the next of the table
 	By        string        `json:"by,omitempty"`    // who asked; empty: the run itself
-	Words     string        `json:"words,omitempty"` // of who asked, for whoever tries next
+	Words     string        `json:"words,omitempty"` // from whoever asked, for the next attempt
 	Workspace Workspace     `json:"workspace"`       // where a repair starts
-	Model     ModelChoice   `json:"model"`           // that the agent that failed used
-	Repair    ModelChoice   `json:"repair"`          // that the Repair agent uses
+	Model     ModelChoice   `json:"model"`           // of the agent that failed
+	Repair    ModelChoice   `json:"repair"`          // of the Repair agent
 	Others    []ModelChoice `json:"others,omitempty"`
 	PlanID    int64         `json:"plan_id,omitempty"`
-	PlanGiven bool          `json:"plan_given,omitempty"` // a person's plan is not made anew
+	PlanGiven bool          `json:"plan_given,omitempty"` // a person's plan is not replaced
 	QuotaWait time.Duration `json:"quota_wait"`
 	Settings  LoopSettings  `json:"settings"`
-	From      Workspace     `json:"from,omitzero"`   // where the step that failed had begun
+	From      Workspace     `json:"from,omitzero"`   // where the failed step had begun
 	Orders    Orders        `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
-	// Generation is that of the Repair agent; above 1 it follows a revoked one.
+	// Generation is that of the Repair agent; above 1 it replaces a revoked one.
 	Generation int      `json:"generation,omitempty"`
 	Compacted  int      `json:"compacted,omitempty"` // how often its context was cut before
 	Avoid      []string `json:"avoid,omitempty"`     // workers whose machines failed in this run
-	Check      int64    `json:"check,omitempty"`     // the message about the branch that the failure is, if it is one
+	Check      int64    `json:"check,omitempty"`     // the message about the branch that reported the failure, if any
 }
 
-// Directive is what a heal tells the run to do.
+// Directive is what a heal asks the run to do.
 type Directive struct {
 	Number int          `json:"number"`
 	Action HealAction   `json:"action"`
 	Failed string       `json:"failed,omitempty"` // why the action could not be carried out
-	Back   Phase        `json:"back,omitempty"`   // the phase to go on from
+	Back   Phase        `json:"back,omitempty"`   // the phase to continue from
 	Model  *ModelChoice `json:"model,omitempty"`  // for the agent of Back
-	Strict bool         `json:"strict,omitempty"` // what is made is checked before it counts
-	Schema bool         `json:"schema,omitempty"` // the provider is sent the strict forms of schemas
-	// Compact lets the next attempt do with less: how often its context is halved.
+	Strict bool         `json:"strict,omitempty"` // the result is checked before it counts
+	Schema bool         `json:"schema,omitempty"` // the provider gets the strict forms of schemas
+	// Compact is how often the next attempt's context is halved.
 	Compact int           `json:"compact,omitempty"`
 	Worker  string        `json:"worker,omitempty"` // that does the work of the next attempts
 	Change  *Change       `json:"change,omitempty"` // what was patched; it is verified like any other
@@ -68,13 +68,13 @@ type Directive struct {
 	Ask     *Question     `json:"ask,omitempty"`    // only a person can help
 	Usage   Usage         `json:"usage"`
 	Blame   *Blame        `json:"blame,omitempty"` // for what the Repair agent did wrong
-	// Class and Code are those of the failure after a closer look.
+	// Class and Code are those of the failure after the diagnosis.
 	Class Class `json:"error_type"`
 	Code  Code  `json:"code,omitempty"`
 }
 
-// Blame is what the Repair agent did wrong. It counts for the agent as the
-// failures of planner and builder count for them.
+// Blame is what the Repair agent did wrong. It counts against the agent like the
+// failures of planner and builder.
 type Blame struct {
 	Failure   Failure      `json:"failure"`
 	Execution ExecutionRef `json:"execution"`
@@ -92,12 +92,13 @@ type HealStatus string
 // The heal statuses.
 const (
 	HealStarted HealStatus = "started" // its action is being carried out
-	HealApplied HealStatus = "applied" // the phase is at work again
-	HealSuccess HealStatus = "success" // the phase went through afterwards
+	HealApplied HealStatus = "applied" // the phase is running again
+	HealSuccess HealStatus = "success" // the phase succeeded afterwards
 	HealFailed  HealStatus = "failed"  // the action could not be carried out, or the phase failed again
 )
 
-// HealNote is what a record says of a heal. Empty fields leave the row's as they are.
+// HealNote is what a record changes in a heal's row. Empty fields leave the row's
+// unchanged.
 type HealNote struct {
 	Number      int        `json:"number"`
 	Status      HealStatus `json:"status"`
@@ -112,21 +113,21 @@ type HealNote struct {
 	Output      HealOutput `json:"heal_output"`
 }
 
-// HealOutput is the heal_output of a heal's row. What a record says is merged
-// into what earlier ones said.
+// HealOutput is the heal_output of a heal's row. Each record's content is merged into
+// the earlier ones.
 type HealOutput struct {
 	Message string         `json:"message,omitempty"` // what was done, for people
 	Words   string         `json:"words,omitempty"`   // of the person who was asked
 	Before  map[string]any `json:"before,omitempty"`
 	After   map[string]any `json:"after,omitempty"`
-	Diff    string         `json:"diff,omitempty"`   // of code, shortened; the whole is the artifact heal/N/change.patch
+	Diff    string         `json:"diff,omitempty"`   // of code, shortened; the whole diff is the artifact heal/N/change.patch
 	Result  string         `json:"result,omitempty"` // what became of it
-	Back    Phase          `json:"back,omitempty"`   // where the run went on
+	Back    Phase          `json:"back,omitempty"`   // where the run continued
 	Usage   *Usage         `json:"cost,omitempty"`
-	Change  *StepOutput    `json:"change,omitempty"` // of the builder: what stands for the work of the step that failed
+	Change  *StepOutput    `json:"change,omitempty"` // of the builder: replaces the work of the step that failed
 }
 
-// InterventionNote is what a record says of a question to a person.
+// InterventionNote is what a record contains about a question to a person.
 type InterventionNote struct {
 	Number         int        `json:"number"` // of the run's interventions, from 1
 	Status         string     `json:"status"` // open, resolved, expired
@@ -139,33 +140,33 @@ type InterventionNote struct {
 	Words          string     `json:"words,omitempty"`
 }
 
-// What a question to a person is about, beside plan and release.
+// What a question to a person is about, besides plan and release.
 const (
 	InterventionHelp        = "intervention" // no action is left
-	InterventionQuota       = "quota"        // a provider's limit is waited for
+	InterventionQuota       = "quota"        // the run waits for a provider's limit
 	InterventionEnvironment = "environment"  // the repository cannot be set up, or its checks cannot run
 )
 
-// InterventionID names a question to a person, as answers do: run-42/intervention/1.
+// InterventionID returns the id that answers refer to: run-42/intervention/1.
 func InterventionID(runID int64, number int) string {
 	return fmt.Sprintf("run-%d/intervention/%d", runID, number)
 }
 
-// Lessons say what the next attempt of a phase or step is told of earlier ones.
+// Lessons are what the next attempt of a phase or step is shown about earlier ones.
 type Lessons struct {
 	Heals      []int `json:"heals,omitempty"`      // numbers of the run's heals
 	Strict     bool  `json:"strict,omitempty"`     // a change counts only when the project builds with it
-	Generation int   `json:"generation,omitempty"` // of the agent; above 1 it follows a revoked one
-	Schema     bool  `json:"schema,omitempty"`     // the provider is sent the strict forms of schemas
+	Generation int   `json:"generation,omitempty"` // of the agent; above 1 it replaces a revoked one
+	Schema     bool  `json:"schema,omitempty"`     // the provider gets the strict forms of schemas
 	Compact    int   `json:"compact,omitempty"`    // how often the context is halved
 }
 
-// GoOn lets an attempt go on where an earlier one of the same step ended, with
-// its conversation in short.
+// GoOn lets an attempt continue where an earlier one of the same step ended, with its
+// conversation summarized.
 type GoOn struct {
 	Execution int64     `json:"execution_id"` // that ended
-	From      Workspace `json:"from"`         // in which it had begun; from another nothing goes on
-	At        Workspace `json:"at"`           // in which it ended
+	From      Workspace `json:"from"`         // where it had begun; an attempt that begins elsewhere does not continue
+	At        Workspace `json:"at"`           // where it ended
 }
 
 // WorkersInput asks which workers serve a queue.
@@ -173,36 +174,36 @@ type WorkersInput struct {
 	Queue string `json:"queue"`
 }
 
-// WorkersResult names the workers that serve a queue and one of their own, the
-// one that was seen last first.
+// WorkersResult names the workers that serve a queue and have their own queue, most
+// recently seen first.
 type WorkersResult struct {
 	Workers []string `json:"workers,omitempty"`
 }
 
-// HealTask is what the Repair agent is to mend.
+// HealTask is what the Repair agent must fix.
 type HealTask struct {
 	Number    int          `json:"number"`
 	Step      string       `json:"step,omitempty"` // of the plan, whose work it takes over
 	Execution ExecutionRef `json:"execution"`      // that failed
 	Failure   Failure      `json:"failure"`
 	RootCause string       `json:"root_cause"`
-	Check     int64        `json:"check,omitempty"` // the message about the branch that the failure is, if it is one
+	Check     int64        `json:"check,omitempty"` // the message about the branch that reported the failure, if any
 }
 
-// DiagnoseInput asks what lies behind a failure.
+// DiagnoseInput asks for the cause of a failure.
 type DiagnoseInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Failure   Failure      `json:"failure"`
 	Check     int64        `json:"check,omitempty"`
 }
 
-// Diagnosis is a failure after a closer look at what the execution left behind.
+// Diagnosis is a failure after an examination of what the execution left behind.
 type Diagnosis struct {
 	Failure   Failure `json:"failure"` // its class may have changed
 	RootCause string  `json:"root_cause"`
 }
 
-// JudgeInput asks whether a repair may be taken over.
+// JudgeInput asks whether a repair is acceptable.
 type JudgeInput struct {
 	Execution ExecutionRef `json:"execution"` // of the repair
 	Number    int          `json:"number"`    // of the heal
@@ -211,29 +212,30 @@ type JudgeInput struct {
 	Quick     bool         `json:"quick,omitempty"` // answer Cold rather than fetch the repository
 }
 
-// Judgement says what a repair changed, or why it is refused.
+// Judgement is what a repair changed, or why it is refused.
 type Judgement struct {
 	Cold    bool   `json:"cold,omitempty"`
 	Refused string `json:"refused,omitempty"`
-	Code    Code   `json:"code,omitempty"` // of what is refused: CodeForbidden for a path that no agent may change
+	Code    Code   `json:"code,omitempty"` // of the refusal: CodeForbidden for a path that no agent may change
 	Diff    string `json:"diff,omitempty"` // shortened
 }
 
-// DefaultsInput asks for missing configuration to be made from what the
-// repository documents.
+// DefaultsInput asks to create missing configuration from what the repository
+// documents.
 type DefaultsInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
-	Wanted    string       `json:"wanted"` // what the failure says; only files that it names are made
+	Wanted    string       `json:"wanted"` // the failure's text; only files that it names are created
 }
 
-// DefaultsResult names what was made; none means that there was nothing to make it from.
+// DefaultsResult names the created files; none means that there was nothing to create
+// them from.
 type DefaultsResult struct {
 	Workspace Workspace `json:"workspace"`
 	Made      []string  `json:"made,omitempty"`
 }
 
-// HandoffInput asks for what a revoked agent leaves to the next one in writing.
+// HandoffInput asks to write down what a revoked agent leaves for the next one.
 type HandoffInput struct {
 	Execution  ExecutionRef `json:"execution"` // its last
 	Agent      Agent        `json:"agent"`
@@ -246,13 +248,13 @@ type HandoffResult struct {
 	Artifact string `json:"artifact"`
 }
 
-// ReplayOrder is what is different when a phase is done again by a replay. It
-// is given with the execution that the replay begins.
+// ReplayOrder is what changes when a replay repeats a phase. It comes with the
+// execution that the replay begins.
 type ReplayOrder struct {
-	Step   string       `json:"step,omitempty"` // that is done again; empty: the whole phase
+	Step   string       `json:"step,omitempty"` // that is repeated; empty: the whole phase
 	Model  *ModelChoice `json:"model,omitempty"`
-	Kept   []StepOutput `json:"kept,omitempty"` // of steps that are not done again
-	Open   []int        `json:"open,omitempty"` // heals that were applied, and of which nothing more was said
+	Kept   []StepOutput `json:"kept,omitempty"` // of steps that are not repeated
+	Open   []int        `json:"open,omitempty"` // heals that were applied and whose result was not recorded
 	By     string       `json:"by,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 }

@@ -8,21 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// UpdateCheck tells a run that stays with its branch what became of the branch
-// after its release; see CheckMessage. It exists as a signal of the same name.
+// UpdateCheck tells a run that watches its branch what happened to the branch after its
+// release; see CheckMessage. It also exists as a signal of the same name.
 const UpdateCheck = "check"
 
-// ActivityTakeCheck stores a message about a branch and says whether it is to
-// be mended.
+// ActivityTakeCheck stores a message about a branch and returns whether it needs a fix.
 const ActivityTakeCheck = "rgpt.run.TakeCheck"
 
-// CheckKind says what a message about a released branch is.
+// CheckKind is the kind of a message about a released branch.
 type CheckKind string
 
 // The kinds of messages.
 const (
 	CheckRun     CheckKind = "check"   // of a CI: its conclusion counts
-	CheckComment CheckKind = "comment" // of a person who reviewed the branch: what is to be changed
+	CheckComment CheckKind = "comment" // of a person who reviewed the branch: the requested change
 )
 
 // The conclusions of a check.
@@ -31,8 +30,8 @@ const (
 	ConclusionSuccess = "success"
 )
 
-// CheckMessage is what a CI or a reviewer says about a released branch. ID makes
-// it idempotent: what comes again under the same id changes nothing.
+// CheckMessage is what a CI or a reviewer says about a released branch. ID makes it
+// idempotent: a repeat with the same id changes nothing.
 type CheckMessage struct {
 	ID         string    `json:"id"`
 	Kind       CheckKind `json:"kind,omitempty"`       // empty: check
@@ -40,14 +39,14 @@ type CheckMessage struct {
 	Conclusion string    `json:"conclusion,omitempty"` // of a check: failure or success
 	Summary    string    `json:"summary,omitempty"`
 	Details    string    `json:"details,omitempty"` // the log's text; of a comment, its own
-	Commit     string    `json:"commit,omitempty"`  // that it is about; empty: the one that is released when it comes
+	Commit     string    `json:"commit,omitempty"`  // that it is about; empty: the one that is released when it arrives
 	URL        string    `json:"url,omitempty"`     // for people
 	By         string    `json:"by,omitempty"`
 }
 
-// Bounds of a CheckMessage.
+// Limits of a CheckMessage.
 const (
-	// CheckText is how many bytes of a message's details count, from their end.
+	// CheckText is how many bytes of a message's details are kept, from their end.
 	CheckText = 32 << 10
 	// CheckLine is how many bytes its summary and its address may have.
 	CheckLine = 2 << 10
@@ -57,12 +56,12 @@ const (
 	checkJSON = PayloadLimit * 3 / 4 // of the whole, with its escapes
 )
 
-// Failed reports whether a message asks for something to be mended.
+// Failed reports whether a message asks for a fix.
 func (m CheckMessage) Failed() bool {
 	return m.Kind == CheckComment || m.Conclusion == ConclusionFailure
 }
 
-// Wrong says what is missing or unknown in a message, "" for nothing.
+// Wrong returns what is missing or invalid in a message, "" for nothing.
 func (m CheckMessage) Wrong() string {
 	switch {
 	case m.ID == "" || len(m.ID) > CheckName:
@@ -79,8 +78,8 @@ func (m CheckMessage) Wrong() string {
 	return ""
 }
 
-// Cut returns the message within its bounds. Of details the end stays, which
-// most often says what failed.
+// Cut returns the message within its limits. Of details the end stays, which usually
+// says what failed.
 func (m CheckMessage) Cut() CheckMessage {
 	if m.Kind == "" {
 		m.Kind = CheckRun
@@ -110,7 +109,7 @@ func shortened(s string, most int) string {
 	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }
 
-// TakeCheckInput asks for a message to be stored and counted.
+// TakeCheckInput asks to store and count a message.
 type TakeCheckInput struct {
 	RunID   int64        `json:"run_id"`
 	Repo    string       `json:"repo"`
@@ -119,22 +118,22 @@ type TakeCheckInput struct {
 	Message CheckMessage `json:"message"`
 }
 
-// TakenCheck says what is to be done about a message.
+// TakenCheck is what to do about a message.
 type TakenCheck struct {
 	ID      int64   `json:"id"`     // of its row
 	Repair  int     `json:"repair"` // which repair of the branch it leads to, from 1; 0: there have been Most
-	Again   bool    `json:"again"`  // it was taken before this run was done again
+	Again   bool    `json:"again"`  // it was accepted before this run was replayed
 	Failure Failure `json:"failure"`
 }
 
-// Staying is what a run that stays with its branch shows of that.
+// Staying is what a run that watches its branch shows about that.
 type Staying struct {
 	Until   time.Time `json:"until"`
 	Repairs int       `json:"repairs"` // of this run, since its first release
 	Most    int       `json:"max_repairs"`
-	Waiting int       `json:"waiting"`         // messages that are not looked at yet
+	Waiting int       `json:"waiting"`         // messages that are not handled yet
 	Ignored int       `json:"ignored"`         // messages that changed nothing
-	Check   string    `json:"check,omitempty"` // the name of the one that is being mended
+	Check   string    `json:"check,omitempty"` // the name of the one that is being fixed
 }
 
 // isHex reports whether a text can be part of a commit id.
@@ -142,7 +141,7 @@ func isHex(s string) bool {
 	return !slices.ContainsFunc([]byte(s), func(c byte) bool { return !strings.ContainsRune("0123456789abcdef", rune(c)) })
 }
 
-// About reports whether a message is about a commit, which it may name in short.
+// About reports whether a message is about a commit, whose id it may shorten.
 func (m CheckMessage) About(commit string) bool {
 	const short = 7
 	named := strings.ToLower(m.Commit)

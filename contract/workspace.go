@@ -1,19 +1,19 @@
 package contract
 
-// Workspace is the state of a repository during a run, as a value: any worker
-// on any host can go on with it. A directory is only a cache of it.
+// Workspace is the state of a repository during a run, as a value: any worker on any
+// host can continue with it. A directory is only a cache of it.
 type Workspace struct {
 	Repo  string `json:"repo"`            // URL or absolute path, as in Repo.URL
 	Base  string `json:"base"`            // full commit id that the run started from
 	Tree  string `json:"tree"`            // git tree id of the present content
-	Patch string `json:"patch,omitempty"` // digest of the artifact that leads from Base's tree to Tree; empty when they are the same
+	Patch string `json:"patch,omitempty"` // digest of the artifact that leads from Base's tree to Tree; empty if they are the same
 }
 
-// Workspace returns the repository's content at its base commit.
+// Workspace returns a workspace with the repository's content at its base commit.
 func (r Repo) Workspace() Workspace { return Workspace{Repo: r.URL, Base: r.Base, Tree: r.Tree} }
 
-// Slim returns the workspace without what all workspaces of a run share, so
-// that lists of them stay small in histories. Of puts it back.
+// Slim returns the workspace without what all workspaces of a run share, so that lists
+// of them stay small in histories. Of restores it.
 func (w Workspace) Slim() Workspace { return Workspace{Tree: w.Tree, Patch: w.Patch} }
 
 // Of returns the workspace as one of the same run as base.
@@ -29,16 +29,15 @@ type Change struct {
 	To   Workspace `json:"to"`
 }
 
-// Credit says who made the change of a step, for the trailers of its commit.
+// Credit is who made the change of a step, for the trailers of its commit.
 type Credit struct {
 	Step   string `json:"step"`
 	Model  string `json:"model,omitempty"`
 	Prompt string `json:"prompt,omitempty"` // version of the prompt
 }
 
-// FastForward applies changes to a workspace as long as each starts where the
-// one before ended, which needs no merge, and returns what is left. Trees alone
-// decide.
+// FastForward applies changes to a workspace as long as each starts where the one
+// before ended, which needs no merge, and returns the rest. Only the trees decide.
 func FastForward(start Workspace, changes []Change) (Workspace, []Change) {
 	for i, c := range changes {
 		if c.From.Tree != start.Tree {
@@ -49,7 +48,7 @@ func FastForward(start Workspace, changes []Change) (Workspace, []Change) {
 	return start, nil
 }
 
-// Conflict names what does not go together when changes are integrated.
+// Conflict names what conflicts when changes are integrated.
 type Conflict struct {
 	Step  string   `json:"step"` // whose change could not be added
 	Paths []string `json:"paths"`
