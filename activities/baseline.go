@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// Baseline says which of a project's checks have to be carried out on a run's base
-// commit, unless in.Done says that this was done, and what all came to.
+// Baseline returns which of a project's checks must run on a run's base commit, unless
+// in.Done says that they have run, and the combined result.
 func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (contract.BaselineResult, error) {
 	run, err := a.Store.Run(ctx, in.RunID)
 	if err != nil {
@@ -50,12 +50,12 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 }
 
 // unavailable reports whether a check of the build or of the tests could not even
-// start, for want of something that is not installed. Other checks count less.
+// start, because something is not installed. Other checks matter less.
 func unavailable(r contract.CheckResult) bool {
 	return !r.OK && r.Code == contract.CodeMissing && (r.Check.Category == contract.CategoryBuild || r.Check.Category == contract.CategoryTest)
 }
 
-// unavailableAdvice says what a person can do about a check that cannot start.
+// unavailableAdvice returns what a person can do about a check that cannot start.
 func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	return strings.Join([]string{
 		fmt.Sprintf("say how the repository is set up: rgpt env set --repo %s --command '…', or install on the workers what is missing, ", run.Repo) + tryAgain(run),
@@ -63,12 +63,11 @@ func unavailableAdvice(run store.Run, r contract.CheckResult) string {
 	}, "; ")
 }
 
-// passing are the outcomes of checks that say more of a worker than of a commit:
-// what could not start, crashed or took too long is tried again for the next run.
+// passing are the outcomes of checks that say more about a worker than about a commit:
+// what could not start, crashed or took too long is retried for the next run.
 var passing = []contract.Code{contract.CodeMissing, contract.CodeTimeout, contract.CodeCommandCrashed, contract.CodeUnavailable}
 
-// openBaseline plans the checks of the base commit, and finds what is known of
-// them.
+// openBaseline plans the checks of the base commit, and finds the known results.
 func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contract.Workspace) (store.Baseline, error) {
 	spec, err := specOf(run)
 	if err != nil {
@@ -105,8 +104,8 @@ func commandsOf(p checks.Pipeline) map[string]string {
 }
 
 // baselineKey names a baseline by what its outcomes depend on: the files, the
-// environment, the tools, and how they are checked. What is judged only after a
-// change does not matter.
+// environment, the tools, and how they are checked. What is judged only after a change
+// does not matter.
 func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.Settings, p checks.Pipeline, commands map[string]string) (string, error) {
 	s.PinnedTests, s.NewTests = "", ""
 	doc, err := json.Marshal([]any{s, p.Stages, commands, a.ToolVersions, runtime.GOOS, runtime.GOARCH})
@@ -116,8 +115,8 @@ func (a *Activities) baselineKey(run store.Run, ws contract.Workspace, s checks.
 	return digestOf("baseline 4", run.Repo, ws.Tree, run.Environment, string(doc)), nil
 }
 
-// left returns the checks of a baseline that have no outcome, or had only one that
-// is not kept, unless they were carried out for this run.
+// left returns the checks of a baseline that have no outcome, or only one that is not
+// kept, unless they ran for this run.
 func left(b store.Baseline, done bool) [][]contract.Check {
 	var stages [][]contract.Check
 	for _, stage := range b.Stages {
@@ -134,8 +133,8 @@ func left(b store.Baseline, done bool) [][]contract.Check {
 	return stages
 }
 
-// verifyBaseline carries out one check on the base commit, once for all runs that
-// want it.
+// verifyBaseline carries out one check on the base commit, once for all runs that want
+// it.
 func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	before, err := a.Store.Baseline(ctx, in.Baseline)
 	if err != nil {
@@ -151,7 +150,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 		return contract.CheckResult{}, err
 	}
 	if done, ok := b.Check(in.Check.ID); ok {
-		// Another run's outcome counts for all that waited for it, whatever it is.
+		// The outcome of another run counts for all that waited for it, whatever it is.
 		if was, _ := before.Check(in.Check.ID); !slices.Contains(passing, done.Result.Code) || done.CreatedAt.After(was.CreatedAt) {
 			return done.Result, nil
 		}
@@ -169,8 +168,8 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	})
 }
 
-// compare holds the outcome of a check against that on the base commit: what was
-// there before is known, and not charged to the change.
+// compare compares the outcome of a check with that on the base commit: what was there
+// before is known, and does not count against the change.
 func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *checked) error {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -194,11 +193,11 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 		return err
 	}
 	if c.result.Code == contract.CodeTimeout || c.result.Code == contract.CodeCommandCrashed {
-		return nil // how it would have ended is not known, so nothing of it is
+		return nil // how it would have ended is unknown, so nothing of it counts as known
 	}
 	if ok && c.result.Code == contract.CodeMissing && base.Result.Code != contract.CodeMissing {
-		// The base commit has all that the check needs: what is missing the change
-		// took away, or forgot to declare. An agent can fix that.
+		// The base commit has all that the check needs: the change removed what is missing,
+		// or forgot to declare it. An agent can fix that.
 		c.result.Code = contract.CodeCheckFailed
 	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
@@ -212,8 +211,7 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	return nil
 }
 
-// insteadOf returns what the checks came to on the base commit that a check takes the
-// place of.
+// insteadOf returns the base commit's results of the checks that a check replaces.
 func insteadOf(b *store.Baseline, check contract.Check) []verdict.Recorded {
 	var all []verdict.Recorded
 	for _, id := range check.Instead {
@@ -224,8 +222,8 @@ func insteadOf(b *store.Baseline, check contract.Check) []verdict.Recorded {
 	return all
 }
 
-// onBase returns what a check came to on the base commit. Which tests a shard has
-// depends on the files, so of a shard only what failed in any of them is known.
+// onBase returns the base commit's result of a check. Which tests a shard has depends
+// on the files, so of a shard only the failures of all shards together are known.
 func onBase(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
 	done, ok := b.Check(check.ID)
 	if !ok {
@@ -250,7 +248,7 @@ func onBase(b *store.Baseline, check contract.Check) (verdict.Recorded, bool) {
 	return base, true
 }
 
-// pinFindings are what the comparison of tests found in an execution.
+// pinFindings returns the findings of the comparison of tests in an execution.
 func (a *Activities) pinFindings(ctx context.Context, execution contract.ExecutionRef) ([]contract.Finding, error) {
 	all, err := a.Store.Findings(ctx, execution.RunID)
 	var pins []contract.Finding
@@ -262,14 +260,14 @@ func (a *Activities) pinFindings(ctx context.Context, execution contract.Executi
 	return pins, err
 }
 
-// baselineOf returns the baseline of a run, nil where it has none.
+// baselineOf returns the baseline of a run, nil if it has none.
 func (a *Activities) baselineOf(ctx context.Context, run store.Run) (*store.Baseline, error) {
 	if run.Baseline == "" {
 		return nil, nil
 	}
 	b, err := a.Store.Baseline(ctx, run.Baseline)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // somebody removed it; nothing is known then
+		return nil, nil // somebody removed it; then nothing is known
 	}
 	return &b, err
 }

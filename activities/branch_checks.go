@@ -14,10 +14,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// TakeCheck says what kind of failure a message about a released branch is,
-// stores it redacted, and counts the repair that it leads to. What failed for
-// want of a machine is not stored: no change of the code mends it. A repeat for
-// the same message changes nothing.
+// TakeCheck classifies the failure in a message about a released branch, stores it
+// redacted, and counts the repair that it leads to. A failure caused by a machine is
+// not stored: no change of the code fixes it. A repeat for the same message changes
+// nothing.
 func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) (contract.TakenCheck, error) {
 	m := &in.Message
 	for _, text := range []*string{&m.Name, &m.Summary, &m.Details, &m.URL, &m.By} {
@@ -32,9 +32,8 @@ func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) 
 	return taken, err
 }
 
-// failureOfCheck says what a failing check or a comment is for a run. What a
-// check printed tells missing configuration and machines that failed from code
-// that is wrong.
+// failureOfCheck returns the failure that a failed check or a comment is for a run. The
+// check's output separates missing configuration and failed machines from wrong code.
 func failureOfCheck(m contract.CheckMessage) contract.Failure {
 	out := contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed}
 	if m.Kind == contract.CheckComment {
@@ -62,7 +61,7 @@ func firstOf(texts ...string) string {
 	return "it says no more"
 }
 
-// evidenceOfCheck is what a message about a branch says, as text for a prompt.
+// evidenceOfCheck returns a message about a branch as text for a prompt.
 func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, error) {
 	m, err := a.Store.BranchMessage(ctx, id)
 	if err != nil {

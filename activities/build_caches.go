@@ -20,14 +20,14 @@ import (
 
 func (a *Activities) caches() buildcache.Store { return setup.BuildCaches(a.DataDir) }
 
-// agentCache is the build cache of an agent in a run: what it compiled in one
-// command serves the next, and nobody else.
+// agentCache is the build cache of an agent in a run: what it compiled in one command
+// is used in the next, and nowhere else.
 func (a *Activities) agentCache(in contract.ToolInput) (*buildcache.Cache, error) {
 	return a.openCache(in.Workspace.Repo, in.Execution.RunID, string(in.Execution.Agent))
 }
 
-// checkCache is the build cache of one check: another attempt, and another check
-// of the same attempt, must not find what this one's code left.
+// checkCache is the build cache of one check: another attempt, and another check of the
+// same attempt, must not find what this one's code left.
 func (a *Activities) checkCache(in contract.VerifyInput) (*buildcache.Cache, error) {
 	use := strconv.FormatInt(in.Execution.ID, 10)
 	if in.Baseline != "" {
@@ -44,7 +44,7 @@ func (a *Activities) openCache(repo string, run int64, use string) (*buildcache.
 	return cache, nil
 }
 
-// limited is what every sandboxed command gets, those of set-ups too.
+// limited returns what every sandboxed command gets, including those of set-ups.
 func (a *Activities) limited() sandbox.Command {
 	c := sandbox.Command{Env: map[string]string{}, Limits: setup.Limits(a.Config)}
 	for _, path := range a.Config.Execution.Sandbox.ReadOnly {
@@ -53,17 +53,17 @@ func (a *Activities) limited() sandbox.Command {
 	return c
 }
 
-// command is what every sandboxed command of agents and checks gets.
+// command returns what every sandboxed command of agents and checks gets.
 func (a *Activities) command(cache *buildcache.Cache) sandbox.Command {
 	c := a.limited()
 	cache.Give(&c)
 	return c
 }
 
-// fillBase compiles the commit that the run started from, once on a host for each
-// set of dependencies, so that a check need not compile them in a layer of its
-// own. It takes up to half of the check's time, which a check without it would
-// need for the same. Without it a check is slower, not wrong.
+// fillBase compiles the commit that the run started from, once per host for each set of
+// dependencies, so that a check does not have to compile them in its own layer. It
+// takes up to half of the check's time, which a check would need for the same work
+// without it. Without it a check is slower, not wrong.
 func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, checkout string, env verify.Env, cache *buildcache.Cache) {
 	dependencies := checks.Dependencies(checkout)
 	if dependencies == "" {
@@ -92,8 +92,8 @@ func (a *Activities) fillBase(ctx context.Context, in contract.VerifyInput, chec
 	}
 }
 
-// compilerOutfit is what an environment brings for the compiler: its modules, and
-// nothing that chooses which program is the compiler or what it runs. All runs of
+// compilerOutfit returns what an environment provides for the compiler: its modules,
+// and nothing that chooses which program is the compiler or what it runs. All runs of
 // the repository rely on what it compiles.
 func compilerOutfit(all func(*sandbox.Command)) func(*sandbox.Command) {
 	return func(c *sandbox.Command) {
@@ -109,7 +109,7 @@ func compilerOutfit(all func(*sandbox.Command)) func(*sandbox.Command) {
 	}
 }
 
-// timeLeft is what fillBase left of a check's time.
+// timeLeft returns what fillBase left of a check's time.
 func timeLeft(in contract.VerifyInput, started time.Time) time.Duration {
 	return max(in.Timeout-time.Since(started), in.Timeout/4)
 }

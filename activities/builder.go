@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// OpenStep writes that a step begins, brings together what it starts from and
-// opens its conversation. A repeat finds the execution that has begun.
+// OpenStep records that a step begins, merges what it starts from and opens its
+// conversation. A repeat finds the execution that has begun.
 func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (contract.OpenStepResult, error) {
 	begun, err := a.Record(ctx, in.Record)
 	if err != nil {
@@ -42,8 +42,8 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 	return out, a.open(ctx, out.Execution, p)
 }
 
-// goOnFrom opens the conversation of an execution with that of an old one up to
-// a turn, and returns the workspace as it was then.
+// goOnFrom opens the conversation of an execution with that of an old one up to a turn,
+// and returns the workspace at that point.
 func (a *Activities) goOnFrom(ctx context.Context, execution contract.ExecutionRef, from contract.ConversationFork, start contract.Workspace) (contract.Workspace, error) {
 	entries, err := a.Store.Transcript(ctx, from.ExecutionID)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	}, files, in, start)
 }
 
-// Integrate brings the changes of all steps together, in plan order.
+// Integrate merges the changes of all steps, in plan order.
 func (a *Activities) Integrate(ctx context.Context, in contract.IntegrateInput) (contract.IntegrateResult, error) {
 	if in.Quick && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
 		return contract.IntegrateResult{Cold: true}, nil

@@ -13,19 +13,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// commandEnv is what the commands of one workspace run in: its environment, if
-// it has one, and a home and a /tmp that last for one use.
+// commandEnv is what the commands of one workspace run in: its environment, if it has
+// one, and a home and a /tmp for one use.
 type commandEnv struct {
 	recipe environment.Recipe
 	env    *environment.Environment // nil: nothing was set up
-	// failed is why the environment that the workspace's own manifests want could
-	// not be made; env is that of the base commit then.
+	// failed is why the environment that the workspace's own manifests require could not
+	// be created; then env is that of the base commit.
 	failed    *environment.Failed
 	ofBase    bool // it is the environment of the base commit
 	home, tmp string
 }
 
-// Close gives the environment back.
+// Close releases the environment.
 func (s *commandEnv) Close() { s.env.Close() }
 
 // outfit gives a command its environment, home and /tmp.
@@ -37,8 +37,8 @@ func (s *commandEnv) outfit(c *sandbox.Command) {
 	}
 }
 
-// unignored are patterns of what the environment added to the work tree and the
-// repository does not ignore: none of it is an agent's change.
+// unignored are patterns of files that the environment added to the work tree and the
+// repository does not ignore: none of them is an agent's change.
 func (s *commandEnv) unignored() []string {
 	if s.env == nil {
 		return nil
@@ -46,9 +46,9 @@ func (s *commandEnv) unignored() []string {
 	return s.env.Unignored
 }
 
-// commandEnv returns what commands on a checkout of a run's workspace run in.
-// Where an agent changed a manifest or a lock file, that is the environment which
-// the change wants; it is made now unless it is there.
+// commandEnv returns what commands on a checkout of a run's workspace run in. If an
+// agent changed a manifest or a lock file, that is the environment that the change
+// requires; it is created now unless it exists.
 func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.RunSpec, ws contract.Workspace, checkout string) (*commandEnv, error) {
 	if run.Settings.Environment == nil {
 		return &commandEnv{ofBase: true}, nil
@@ -64,8 +64,8 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	if err != nil {
 		return nil, err
 	}
-	// The base commit is as it was set up for the run, whatever has changed on this
-	// host since.
+	// The base commit is as it was set up for the run, whatever has changed on this host
+	// since.
 	s := &commandEnv{recipe: w.recipe, ofBase: ws.Tree == run.Settings.Repo.Tree || w.digest == run.Environment}
 	if s.ofBase {
 		s.env, err = a.baseEnvironment(ctx, run, spec, known)
@@ -74,7 +74,7 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 	if w.digest == "" {
 		return s, nil
 	}
-	// A file that is no input of the digest may mend what failed, hence the tree.
+	// A file that is not an input of the digest may fix what failed, hence the tree.
 	attempt := w.digest + "@" + ws.Tree
 	if s.failed = a.failedSince(attempt, time.Now().Add(-failedFor)); s.failed == nil {
 		p, err := a.provide(ctx, run.ID, w, run.Settings.Environment.Timeout)
@@ -86,22 +86,23 @@ func (a *Activities) commandEnv(ctx context.Context, run store.Run, spec setup.R
 		}
 		a.rememberFailed(attempt, s.failed)
 	}
-	// What the change wants cannot be made: it runs in what its base commit has.
+	// What the change requires cannot be created: it runs in its base commit's
+	// environment.
 	s.env, err = a.baseEnvironment(ctx, run, spec, known)
 	return s, err
 }
 
-// failedSetup is a set-up that a change wanted, and when it failed.
+// failedSetup is a failed set-up that a change required, and when it failed.
 type failedSetup struct {
 	failed *environment.Failed
 	at     time.Time
 }
 
-// failedFor is how long a set-up that failed is not tried again for the next
-// command. It may have failed for want of a registry.
+// failedFor is how long a failed set-up is not retried for the next command. It may
+// have failed because a registry was down.
 const failedFor = 5 * time.Minute
 
-// failedSince returns why a set-up failed after a time, nil where it did not.
+// failedSince returns why a set-up failed after a time, nil if it did not.
 func (a *Activities) failedSince(key string, after time.Time) *environment.Failed {
 	before, ok := a.failures.Load(key)
 	if !ok {
@@ -114,7 +115,7 @@ func (a *Activities) failedSince(key string, after time.Time) *environment.Faile
 	return nil
 }
 
-// rememberFailed notes that a set-up failed now, and forgets what failed long ago.
+// rememberFailed records that a set-up failed now, and removes old failures.
 func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
 	a.failures.Range(func(other, f any) bool {
 		if time.Since(f.(failedSetup).at) > failedFor { //nolint:forcetypeassert // nothing else is stored
@@ -125,8 +126,8 @@ func (a *Activities) rememberFailed(key string, failed *environment.Failed) {
 	a.failures.Store(key, failedSetup{failed, time.Now()})
 }
 
-// setupNote says, in the answer to an agent's command, that the environment which
-// its change wants could not be made.
+// setupNote notes, in the answer to an agent's command, that the environment that its
+// change requires could not be created.
 func setupNote(f *environment.Failed) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "NOTE: your change of manifests or lock files wants another environment, which could not be set up. `%s` failed (%s):\n%s\n",

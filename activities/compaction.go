@@ -14,23 +14,24 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// What is left of a context that a heal cuts. All of it is counted and cut by
-// code: a model that could not read it cannot sum it up either.
+// What remains of a context that a heal halves. Code counts and cuts all of it: a model
+// that could not read it cannot summarize it either.
 const (
-	// leastContext is the part of a context that is left however long what else
-	// must be said is: a quarter of its share.
+	// leastContext is the part of a context that always remains, however long the rest of
+	// the prompt is: a quarter of its share.
 	leastContext = 4
-	// cutNote is what a note of what was left out takes, of the listing or an excerpt.
+	// cutNote is how many bytes the note of what was left out takes from the listing or an
+	// excerpt.
 	cutNote = 40
-	// leastEarlier is how many bytes are told of an earlier attempt at least.
+	// leastEarlier is how many bytes of an earlier attempt are shown at least.
 	leastEarlier = 800
-	// shownErrors is how many of an earlier attempt's errors are told, the last.
+	// shownErrors is how many of an earlier attempt's errors are shown, the last ones.
 	shownErrors = 3
-	// earlierName is the fence around what is told of an earlier attempt.
+	// earlierName is the name of the fence around the earlier attempt.
 	earlierName = "earlier attempt"
 )
 
-// shortListing names as many files as fit, those that lie highest first.
+// shortListing names as many files as fit, top-level files first.
 func shortListing(files []string, most int) string {
 	byDepth := slices.Clone(files)
 	slices.SortStableFunc(byDepth, func(x, y string) int { return cmp.Compare(strings.Count(x, "/"), strings.Count(y, "/")) })
@@ -49,12 +50,12 @@ func shortListing(files []string, most int) string {
 	return strings.TrimPrefix(text, "\n")
 }
 
-// lengthOf is what a prompt takes of a request.
+// lengthOf returns how much of a request the prompt takes.
 func lengthOf(p prompt.Prompt) int { return len(p.System) + len(p.Task) }
 
-// plannerPrompt renders the planner's task. Where its context is halved, the
-// whole request takes no more than that share of the full one, as long as goal
-// and lessons leave room for it.
+// plannerPrompt renders the planner's task. If its context is halved, the whole request
+// takes no more than that share of the full one, as long as goal and lessons leave room
+// for it.
 func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.Prompt, error) {
 	task.Files = prompt.FileList(files)
 	if halved == 0 {
@@ -87,9 +88,9 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 	return prompt.Planner(task)
 }
 
-// builderPrompt renders a step's task. Where its context is halved, it takes no
-// more than half of the conversation that it follows, or that share of the full
-// prompt where it follows none, as long as goal, step and lessons leave room.
+// builderPrompt renders a step's task. If its context is halved, it takes no more than
+// half of the conversation that it follows, or that share of the full prompt if it
+// follows none, as long as goal, step and lessons leave room.
 func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask, files []string, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
 	task.Files = prompt.FileList(files)
 	if in.Lessons.Compact == 0 {
@@ -132,8 +133,8 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 	return prompt.Builder(bare)
 }
 
-// goesOn reports whether a step goes on where an earlier attempt ended: only
-// from the state in which that one had begun.
+// goesOn reports whether a step continues where an earlier attempt ended: only from the
+// state in which that attempt had begun.
 func goesOn(from *contract.GoOn, start contract.Workspace) bool {
 	return from != nil && from.From.Tree == start.Tree
 }
@@ -141,9 +142,9 @@ func goesOn(from *contract.GoOn, start contract.Workspace) bool {
 // attempt is what an earlier attempt at a step left behind.
 type attempt struct {
 	size   int    // of its conversation
-	before string // what it was told of the one before it
+	before string // what it was shown of the attempt before it
 	calls  []pastCall
-	errors []string // what its model was told of unusable answers
+	errors []string // what its model was told about unusable answers
 }
 
 // pastCall is a tool call of an earlier attempt.
@@ -207,7 +208,7 @@ func (a *Activities) pastCall(turn, index int, c model.ToolCall, done []store.To
 	return out
 }
 
-// answered notes the result of a call.
+// answered records the result of a call.
 func (t *attempt) answered(turn int, m model.Message) {
 	for i := range t.calls {
 		if c := &t.calls[i]; c.turn == turn && c.id == m.ToolCallID {
@@ -226,11 +227,11 @@ func fencedIn(text, name string) string {
 	return inside
 }
 
-// inShort sums an attempt up in at most that many bytes: which files it read and
-// changed, what went wrong last, and its calls, the last ones with the beginnings
-// of their results, older ones with a mark in the place of theirs.
+// inShort summarizes an attempt in at most that many bytes: which files it read and
+// changed, what went wrong last, and its calls, the last ones with the beginnings of
+// their results, older ones with a mark instead.
 func (t attempt) inShort(most int) string {
-	const parts = 6 // of which names, errors and an earlier summary have one each
+	const parts = 6 // names, errors and an earlier summary get one part each
 	var b strings.Builder
 	part := func(title, text string) {
 		if text != "" {
@@ -262,7 +263,7 @@ func (t attempt) inShort(most int) string {
 	return b.String()
 }
 
-// names lists the files that calls which worked have read, or changed.
+// names lists the files that successful calls have read, or changed.
 func (t attempt) names(read bool) string {
 	var out []string
 	for _, c := range slices.Backward(t.calls) { // the last ones survive a cut

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// newsBytes bounds the texts that a member is told whole before a turn; of the
-	// others it is told the beginnings.
+	// newsBytes limits the texts that a member is shown whole before a turn; of the others
+	// it is shown the beginnings.
 	newsBytes = 192 << 10
-	// movesBytes bounds what a history holds of the moves of one turn.
+	// movesBytes limits what a history holds of the moves of one turn.
 	movesBytes = 48 << 10
-	// deliberationAuthor is the author of plans that are a consensus as they are.
+	// deliberationAuthor is the author of a consensus that is itself a plan.
 	deliberationAuthor = "deliberation"
 )
 
@@ -43,25 +43,25 @@ func (a *Activities) PipelineRecord(ctx context.Context, rec contract.PipelineRe
 	return a.Store.PipelineRecord(ctx, store.Source{WorkflowID: execution.ID, WorkflowRunID: execution.RunID}, rec)
 }
 
-// CreatePipeline stores the pipeline that a workflow is about to start: of a
-// recovery, or of a run's planner. A repeat answers with the same.
+// CreatePipeline stores the pipeline that a workflow is about to start: of a recovery,
+// or of a run's planner. A repeat gives the same answer.
 func (a *Activities) CreatePipeline(ctx context.Context, in contract.NewPipeline) (contract.DeliberationInput, error) {
 	a.nameMode(&in.Settings)
 	p, err := a.Store.CreatePipeline(ctx, in)
 	return p.Input(), err
 }
 
-// nameMode lets settings say in which mode their models deliberate. Workflows
-// switch models, and know nothing of the kinds of providers.
+// nameMode records in settings the mode in which their models deliberate. Workflows
+// switch models, but do not know the kinds of providers.
 func (a *Activities) nameMode(s *contract.DeliberationSettings) {
 	if len(s.Models) > 0 {
 		s.Mode = setup.ModeOf(a.Config, s.Models)
 	}
 }
 
-// ClosePipeline ends a pipeline whose workflow could not be started. One whose
-// workflow has written to its row was started all the same, and ends by itself. A
-// repeat changes nothing.
+// ClosePipeline ends a pipeline whose workflow could not be started. If its workflow
+// has written to its row it was started after all, and ends itself. A repeat changes
+// nothing.
 func (a *Activities) ClosePipeline(ctx context.Context, in contract.ClosePipelineInput) error {
 	p, err := a.Store.Pipeline(ctx, in.PipelineID)
 	if err != nil || p.WorkflowID != "" {
@@ -71,8 +71,8 @@ func (a *Activities) ClosePipeline(ctx context.Context, in contract.ClosePipelin
 	return a.Store.ClosePipeline(ctx, from, p, contract.PipelineFailed, in.Failure)
 }
 
-// OpenMember opens the conversation of a member with its prompt, made of the
-// whole task.
+// OpenMember opens the conversation of a member with its prompt, made from the whole
+// task.
 func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput) (contract.OpenMemberResult, error) {
 	pipeline, err := a.Store.Pipeline(ctx, in.PipelineID)
 	if err != nil {
@@ -89,8 +89,8 @@ func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput
 	return contract.OpenMemberResult{Prompt: p.Version}, a.open(ctx, in.Execution, p)
 }
 
-// deliberate makes the model call of a member's turn: it tells the news, and
-// reads the answer as moves. An answer that cannot be used is a result.
+// deliberate makes the model call of a member's turn: it sends the news, and reads the
+// answer as moves. An unusable answer is a result.
 func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	brief := in.Brief
 	version, err := prompt.MemberVersion(brief.Member)
@@ -124,12 +124,12 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	return a.tell(ctx, in, contract.ThinkResult{Usage: answer.Usage, Moves: moves}), nil
 }
 
-// tellTime bounds how long a deliberation is told of a member's moves here. Its
-// workflow tells what could not be told in time.
+// tellTime limits how long this activity tries to send a member's moves to the
+// deliberation. The member's workflow sends what could not be sent in time.
 const tellTime = 5 * time.Second
 
-// tell lets the deliberation know at once what a member does. The answer is
-// stored by then, so a repeat tells the same, and what is told twice counts once.
+// tell sends the deliberation at once what a member does. The answer is stored by then,
+// so a repeat sends the same, and moves that arrive twice count once.
 func (a *Activities) tell(ctx context.Context, in contract.ThinkInput, r contract.ThinkResult) contract.ThinkResult {
 	if in.Brief.Parent == "" || a.Temporal == nil {
 		return r
@@ -147,8 +147,8 @@ func (a *Activities) tell(ctx context.Context, in contract.ThinkInput, r contrac
 	return r
 }
 
-// tellable reports whether an answer can be told again, whole, in the turns to come:
-// it is one that can be used, and not much larger than what it says may be.
+// tellable reports whether an answer can be shown again, whole, in later turns: it is
+// usable, and not much larger than its content may be.
 func tellable(answer string, most verdict.MoveBounds) bool {
 	const written = 2 // bytes of JSON for a byte of text
 	if len(answer) > max(unusableKept, written*most.Moves*most.Text) {
@@ -158,7 +158,7 @@ func tellable(answer string, most verdict.MoveBounds) bool {
 	return err == nil
 }
 
-// newsOf returns what a member has to know before a turn.
+// newsOf returns what a member must know before a turn.
 func (a *Activities) newsOf(ctx context.Context, in contract.ThinkInput) ([]model.Message, error) {
 	news := prompt.MemberNews{Member: in.Brief.Member, Turn: in.Brief.Turn}
 	texts := textsOf(&news.Turn.News)
@@ -184,13 +184,13 @@ func (a *Activities) newsOf(ctx context.Context, in contract.ThinkInput) ([]mode
 	return []model.Message{{Role: model.RoleUser, Text: storable(text)}}, err
 }
 
-// storable is a text as the database keeps it.
+// storable returns a text as the database keeps it.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// textsOf returns the texts of news. The lists of it are this call's own, as they
-// come from its input.
+// textsOf returns the texts of news. Its lists belong to this call, because they come
+// from its input.
 func textsOf(n *contract.News) []*contract.Text {
 	var out []*contract.Text
 	for i := range n.Entries {
@@ -205,8 +205,8 @@ func textsOf(n *contract.News) []*contract.Text {
 	return out
 }
 
-// addRepository adds what the planner would be told of the repository, where a
-// run is planned.
+// addRepository adds what the planner would be shown of the repository, if a run is
+// being planned.
 func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *prompt.MemberNews) error {
 	pipeline, err := a.Store.Pipeline(ctx, pipelineID)
 	if err != nil || !pipeline.ForRun {
@@ -255,9 +255,9 @@ func (a *Activities) movesOf(ctx context.Context, brief contract.Brief, answer s
 	return moves, a.Store.SavePipelineTexts(ctx, brief.PipelineID, long...)
 }
 
-// WriteHandoff keeps what a deliberation leaves for the one that recovers it, with
-// the whole of its texts, as an artifact. Nothing removes artifacts before their
-// run, so it is there for longer than contract.HandoffKept.
+// WriteHandoff keeps what a deliberation leaves for the one that recovers it, with all
+// of its texts, as an artifact. No artifact is removed before its run, so it is kept
+// for longer than contract.HandoffKept.
 func (a *Activities) WriteHandoff(ctx context.Context, in contract.WriteHandoffInput) (contract.WriteHandoffResult, error) {
 	h := in.Handoff
 	if h.KeptUntil.IsZero() {
@@ -299,7 +299,7 @@ func (a *Activities) keep(ctx context.Context, of contract.ExecutionRef, name st
 	}})
 }
 
-// minutes is what is kept of a run's deliberation, as JSON.
+// minutes is the transcript that is kept of a run's deliberation, as JSON.
 type minutes struct {
 	Pipeline   store.Pipeline              `json:"pipeline"`
 	Blackboard []contract.Entry            `json:"blackboard"`
@@ -308,8 +308,8 @@ type minutes struct {
 	Result     contract.DeliberationResult `json:"result"`
 }
 
-// Minutes keeps the minutes of a run's deliberation as artifacts, and stores its
-// consensus as a plan of the run where it is one as it is.
+// Minutes keeps the transcript of a run's deliberation as artifacts, and stores its
+// consensus as a plan of the run if it is itself a plan.
 func (a *Activities) Minutes(ctx context.Context, in contract.MinutesInput) (contract.MinutesResult, error) {
 	m, err := a.minutesOf(ctx, in.Result)
 	if err != nil {
@@ -361,9 +361,9 @@ func (a *Activities) minutesOf(ctx context.Context, result contract.Deliberation
 	return m, a.Store.ResolvePipelineTexts(ctx, result.PipelineID, append(m.Result.Decision.Texts(), &m.Result.Final)...)
 }
 
-// planOwner returns the execution that a plan of a pipeline's consensus is the
-// work of: that of the member that began first. The planner's own may have made a
-// plan already, which gave rise to the deliberation, and an execution has one.
+// planOwner returns the execution to which a plan from a pipeline's consensus belongs:
+// that of the member that began first. The planner's own may already have made a plan,
+// which led to the deliberation, and an execution has only one.
 func planOwner(p store.Pipeline, planner contract.ExecutionRef) int64 {
 	for _, member := range p.Members {
 		if member.ExecutionID != 0 {
@@ -373,7 +373,7 @@ func planOwner(p store.Pipeline, planner contract.ExecutionRef) int64 {
 	return planner.ID
 }
 
-// markdown is the minutes for people.
+// markdown renders the transcript for people.
 func (m minutes) markdown() string {
 	var b strings.Builder
 	p := m.Pipeline
@@ -413,7 +413,7 @@ func (m minutes) markdown() string {
 	return b.String()
 }
 
-// decisionMarkdown says why something was decided, and what speaks against it.
+// decisionMarkdown renders why something was decided, and what speaks against it.
 func decisionMarkdown(d *contract.Decision) string {
 	var b strings.Builder
 	if d == nil {
@@ -449,7 +449,7 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// quoted makes what somebody wrote a quotation, so that it passes for no heading.
+// quoted makes a member's text a quotation, so that it cannot pass for a heading.
 func quoted(s string) string {
 	return "> " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n> ")
 }
@@ -457,7 +457,7 @@ func quoted(s string) string {
 // agreed is what a run's deliberation agreed on, for the planner.
 type agreed struct {
 	text  string // empty: nothing
-	owner int64  // execution that a plan of it is the work of
+	owner int64  // execution to which a plan from it belongs
 }
 
 func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agreed, error) {
@@ -476,10 +476,10 @@ func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agre
 	return out, err
 }
 
-// planTurn returns the turn in which the planner makes its plan: the first. One
-// that made a plan before the deliberation is told of the agreement, and makes
-// another in the second. What a conversation was opened with never changes, so a
-// repeat comes to the same turn.
+// planTurn returns the turn in which the planner makes its plan: the first. A planner
+// that made a plan before the deliberation is shown the agreement, and makes another
+// plan in the second. The opening of a conversation never changes, so a repeat finds
+// the same turn.
 func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionRef, consensus string) (int, error) {
 	if consensus == "" {
 		return 1, nil
@@ -511,7 +511,7 @@ func textRef(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// shortText is a text as histories have it.
+// shortText returns a text in its form for histories.
 func shortText(whole string) contract.Text {
 	if len(whole) <= contract.TextHead {
 		return contract.Text{Head: whole, Size: len(whole)}

@@ -15,9 +15,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Deliver brings a turn to a member, or moves to a deliberation, as an update. A
-// repeat is the same update, which is applied once. Its id cannot be guessed: who
-// sends a forged one under it would have ours answered like theirs.
+// Deliver sends a turn to a member, or moves to a deliberation, as an update. A repeat
+// is the same update, which is applied once. Its id cannot be guessed: if somebody sent
+// a forged one under it, ours would be answered like the forged one.
 func (a *Activities) Deliver(ctx context.Context, in contract.DeliverInput) error {
 	o := client.UpdateWorkflowOptions{WorkflowID: in.WorkflowID, WaitForStage: client.WorkflowUpdateStageCompleted}
 	switch {

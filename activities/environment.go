@@ -23,15 +23,15 @@ import (
 type wanted struct {
 	recipe    environment.Recipe
 	digest    string // empty: there is nothing to set up
-	scope     string // what may share the result: a repository, or a branch of it
+	scope     string // which commits may share the result: those of a repository, or of a branch of it
 	workspace contract.Workspace
 	setup     int64 // of the stored setup that the recipe follows; 0: none
 	unproven  bool  // an agent proposed the setup, and no baseline has proven it yet
-	private   bool  // it is that of a change, for its run on this host alone
+	private   bool  // it belongs to a change, for its run on this host only
 }
 
-// Environment finds out what a run's base commit needs and makes it, unless it
-// is there. Of any number of runs that want the same one, one makes it.
+// Environment finds out what a run's base commit needs and creates it, unless it
+// exists. If many runs want the same one, one of them creates it.
 func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 	started := time.Now()
 	run, err := a.Store.Run(ctx, in.RunID)
@@ -79,9 +79,9 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	return out, a.Store.SetRunEnvironment(ctx, run.ID, w.digest, w.setup)
 }
 
-// setupFor returns the stored setup that a run follows: the one that the
-// environment agent proposed for it, else the one that counts for its repository,
-// unless the run was created with an environment of its own.
+// setupFor returns the stored setup that a run follows: the one that the environment
+// agent proposed for it, else the one that its repository uses, unless the run was
+// created with its own environment.
 func (a *Activities) setupFor(ctx context.Context, run store.Run, spec setup.RunSpec) (store.Setup, error) {
 	if run.SetupID != 0 {
 		own, err := a.Store.SetupByID(ctx, run.SetupID)
@@ -124,9 +124,9 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	if err != nil {
 		return w, fault.Wrap(err, contract.ClassInfra, contract.CodeRepository, "the checkout cannot be read")
 	}
-	// A repository's set-up runs its own code, so no other repository may get the
-	// result; nor another branch, where that code is more than the inputs name; and what an
-	// agent's change set up is for its run alone.
+	// A repository's set-up runs its own code, so no other repository may get the result;
+	// nor another branch, if that code is more than the inputs name; and what an agent's
+	// change set up is for its run only.
 	w.scope = run.Repo
 	if w.recipe.RunsCode || known.ID != 0 {
 		w.scope = digestOf(run.Repo, scopeOf(run.Settings.Repo))
@@ -138,8 +138,8 @@ func (a *Activities) wantedBy(ctx context.Context, run store.Run, spec setup.Run
 	return w, nil
 }
 
-// scopeOf names those commits whose set-ups trust each other: those of a branch. Where a
-// run was started from no branch, that is its base commit alone.
+// scopeOf names the commits whose set-ups trust each other: those of a branch. If a run
+// was not started from a branch, that is its base commit only.
 func scopeOf(repo contract.Repo) string {
 	if repo.Branch == "" || repo.Branch == "HEAD" || strings.HasPrefix(repo.Base, repo.Branch) {
 		return "commit " + repo.Base
@@ -147,7 +147,7 @@ func scopeOf(repo contract.Repo) string {
 	return "branch " + repo.Branch
 }
 
-// openInput opens a file whose content decides about an environment.
+// openInput opens a file whose content determines an environment.
 func openInput(root *os.Root, name string) (io.ReadCloser, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -167,7 +167,7 @@ func digestOf(parts ...string) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// factsOf is what git knows of a run's base commit.
+// factsOf returns what git knows about a run's base commit.
 func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Facts, error) {
 	key := run.Repo + "@" + run.Settings.Repo.Base
 	if known, ok := a.facts.Load(key); ok {
@@ -189,7 +189,7 @@ func (a *Activities) factsOf(ctx context.Context, run store.Run) (environment.Fa
 // shownOutput is how much of a failed command's output a question shows.
 const shownOutput = 1500
 
-// setupFailure says why a set-up failed, for people.
+// setupFailure returns why a set-up failed, for people.
 func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure {
 	code := contract.CodeCheckFailed
 	if f.Missing || len(r.Missing) > 0 {
@@ -209,7 +209,7 @@ func setupFailure(f environment.Failed, r environment.Recipe) *contract.Failure 
 	return &contract.Failure{Class: contract.ClassConfig, Code: code, Message: clipped(text, 1000), Cause: output}
 }
 
-// tryAgain says how a run, or what it was to prepare, is tried again.
+// tryAgain returns how to retry a run, or what it was to prepare.
 func tryAgain(run store.Run) string {
 	if run.Settings.PrepareOnly {
 		return fmt.Sprintf("then try again: rgpt env build --repo %s --base %.12s", run.Repo, run.BaseCommit)
@@ -217,7 +217,7 @@ func tryAgain(run store.Run) string {
 	return fmt.Sprintf("then let the run try again: rgpt run approve %d", run.ID)
 }
 
-// setupAdvice says what a person can do about a set-up that failed.
+// setupAdvice returns what a person can do about a set-up that failed.
 func setupAdvice(run store.Run, r environment.Recipe, f environment.Failed) string {
 	var out []string
 	if len(f.Refused) > 0 {

@@ -24,18 +24,18 @@ import (
 
 func (a *Activities) environments() environment.Store { return setup.Environments(a.DataDir) }
 
-// provided is an environment on this host, which the caller closes, or the
-// command that kept it from being made.
+// provided is an environment on this host, which the caller closes, or the command that
+// prevented its creation.
 type provided struct {
 	env    *environment.Environment
 	failed *environment.Failed
-	kept   bool // it was there already, here or in the artifact store
+	kept   bool // it existed already, here or in the artifact store
 }
 
-// baseEnvironment returns the environment of a run's base commit, nil where it has
-// none. One that is lost on this host and in the artifact store is made again, from
-// the files of the base commit alone: other runs use it, too, so that no agent's
-// change may be in it.
+// baseEnvironment returns the environment of a run's base commit, nil if it has none.
+// If it is lost on this host and in the artifact store, it is created again from the
+// files of the base commit alone: other runs use it too, so no agent's change may be in
+// it.
 func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec setup.RunSpec, known store.Setup) (*environment.Environment, error) {
 	if run.Environment == "" {
 		return nil, nil
@@ -69,8 +69,8 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 	return p.env, err
 }
 
-// keptEnvironment returns an environment that was made before, on this host or
-// another one, environment.ErrNotHere where there is none.
+// keptEnvironment returns an environment that was created before, on this host or
+// another, environment.ErrNotHere if there is none.
 func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*environment.Environment, error) {
 	release, err := a.Store.Lease(ctx, "environment/"+digest)
 	if err != nil {
@@ -80,8 +80,8 @@ func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*envir
 	return a.openOrRestore(ctx, digest)
 }
 
-// provide returns an environment: the one of this host, else from the artifact
-// store, else made now.
+// provide returns an environment: from this host, else from the artifact store, else a
+// new one.
 func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout time.Duration) (provided, error) {
 	env, err := a.environments().Open(w.digest)
 	if err == nil {
@@ -99,14 +99,14 @@ func (a *Activities) provide(ctx context.Context, runID int64, w wanted, timeout
 	if env, err = a.openOrRestore(ctx, w.digest); !errors.Is(err, environment.ErrNotHere) {
 		return provided{env: env, kept: true}, err
 	}
-	if failed := a.failedSince(w.digest, asked); failed != nil { // so it did for all that waited for it
+	if failed := a.failedSince(w.digest, asked); failed != nil { // then it failed for all that waited for it
 		return provided{failed: failed}, nil
 	}
 	return a.makeEnvironment(ctx, runID, w, timeout)
 }
 
-// openOrRestore returns an environment of this host or of the artifact store,
-// environment.ErrNotHere where neither has a whole one. The caller owns its lock.
+// openOrRestore returns an environment from this host or the artifact store,
+// environment.ErrNotHere if neither has a whole one. The caller owns its lock.
 func (a *Activities) openOrRestore(ctx context.Context, digest string) (*environment.Environment, error) {
 	env, err := a.environments().Open(digest)
 	if err == nil {
@@ -129,8 +129,8 @@ func (a *Activities) openOrRestore(ctx context.Context, digest string) (*environ
 	return nil, environment.ErrNotHere
 }
 
-// dropRemoved removes this host's copy of an environment which somebody removed
-// (rgpt env rm), also where another one has been made since.
+// dropRemoved removes this host's copy of an environment that somebody removed (rgpt
+// env rm), even if another one has been created since.
 func (a *Activities) dropRemoved(ctx context.Context, digest string) error {
 	env, err := a.environments().Open(digest)
 	if errors.Is(err, environment.ErrNotHere) {
@@ -166,9 +166,9 @@ func (a *Activities) restore(ctx context.Context, row store.Environment) (*envir
 	return a.environments().Restore(ctx, row.Digest, archive, a.Config.Environment.Disk.Int64())
 }
 
-// makeEnvironment carries a recipe out and keeps the result: first as an archive
-// for all hosts, then on this one, so that whatever dies in between leaves a whole
-// environment or none.
+// makeEnvironment carries a recipe out and keeps the result: first as an archive for
+// all hosts, then on this one, so that a crash in between leaves a whole environment or
+// none.
 func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted, timeout time.Duration) (provided, error) {
 	started := time.Now()
 	dir, err := a.Workspaces.Open(ctx, w.workspace, fmt.Sprintf("%d/environment", runID))
@@ -216,14 +216,13 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w wanted,
 	return provided{env: env}, nil
 }
 
-// downloadShare is which part of environment.disk the downloads of one repository may
-// take up.
+// downloadShare is the part of environment.disk that the downloads of one repository
+// may use.
 const downloadShare = 10
 
-// setUpWithDownloads carries a recipe out with the downloads that the repository's
-// last set-up left, and leaves its own. What an agent's change sets up, or a setup that
-// an agent proposed and nothing has proven, gets and leaves none: its packages must not
-// reach other runs.
+// setUpWithDownloads carries a recipe out with the downloads of the repository's last
+// set-up, and leaves its own. The set-up of an agent's change, or a proposed setup that
+// is not proven, gets and leaves none: its packages must not reach other runs.
 func (a *Activities) setUpWithDownloads(
 	ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration,
 ) (*environment.Failed, error) {
@@ -244,8 +243,8 @@ func (a *Activities) setUpWithDownloads(
 	return failed, err
 }
 
-// carryOutSetup runs a recipe's commands and stores their output and network
-// requests as artifacts of the run.
+// carryOutSetup runs a recipe's commands and stores their output and network requests
+// as artifacts of the run.
 func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, checkout string, draft *environment.Draft, timeout time.Duration) (*environment.Failed, error) {
 	out := a.output(ctx, runID, "environment")
 	egress := a.egress("environment of run "+fmt.Sprint(runID), "environment.network.hosts")
@@ -276,10 +275,10 @@ func (a *Activities) carryOutSetup(ctx context.Context, runID int64, w wanted, c
 	return failed, nil
 }
 
-// unreachable adds to a failure that a host could not be reached. Where that may
-// pass, it returns an error that has the set-up tried again, but after the last try,
-// or once a set-up's whole time is over: the failure is a result then, as it may have
-// nothing to do with that host.
+// unreachable adds to a failure that a host could not be reached. If that may be
+// temporary, it returns an error that makes the set-up retry, except after the last
+// attempt, or once a set-up's total time is over: then the failure is a result, because
+// it may have nothing to do with that host.
 func unreachable(ctx context.Context, failed *environment.Failed, r proxy.Record, timeout time.Duration) error {
 	unreached := fmt.Sprintf("%s could not be reached: %s", r.Host, r.Reason)
 	err := fault.New(contract.ClassInfra, contract.CodeUnreachable, "`%s` failed (%s) while %s", clipped(failed.Command.String(), 300), failed.Why, unreached)
@@ -332,7 +331,7 @@ func (a *Activities) keepSetupFiles(ctx context.Context, runID int64, digest str
 	return a.Store.AddArtifacts(ctx, runID, kept)
 }
 
-// keepArchive puts a sealed environment into the artifact store and notes it.
+// keepArchive stores a sealed environment in the artifact store and records it.
 func (a *Activities) keepArchive(ctx context.Context, runID int64, w wanted, draft *environment.Draft, m environment.Manifest, started time.Time) error {
 	reader, writer := io.Pipe()
 	go func() { writer.CloseWithError(draft.Pack(ctx, writer)) }()

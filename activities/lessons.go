@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// evidenceBytes bounds what a prompt holds of what one failed attempt left behind.
+	// evidenceBytes limits what a prompt holds of what one failed attempt left behind.
 	evidenceBytes = 12 << 10
-	// caseBytes bounds what it holds of one failing test.
+	// caseBytes limits what it holds of one failing test.
 	caseBytes = 1500
-	// compactEvidence is how often more than the context the evidence is halved.
+	// compactEvidence is how much more often than the context the evidence is halved.
 	compactEvidence = 2
-	// shownHeals is how many earlier heals a prompt tells of, the newest.
+	// shownHeals is how many earlier heals a prompt shows, the newest.
 	shownHeals = 4
 )
 
-// lessons reads what the next attempt must know of the ones that failed.
+// lessons reads what the next attempt must know about the failed ones.
 func (a *Activities) lessons(ctx context.Context, runID int64, l contract.Lessons) (prompt.Lessons, error) {
 	out := prompt.Lessons{Strict: l.Strict, Generation: l.Generation}
 	if len(l.Heals) == 0 {
@@ -39,7 +39,7 @@ func (a *Activities) lessons(ctx context.Context, runID int64, l contract.Lesson
 	}
 	told := l.Heals[max(0, len(l.Heals)-shownHeals):]
 	for i, h := range heals {
-		// After a replay a number may come twice; the newest counts.
+		// After a replay a number may occur twice; the newest counts.
 		later := slices.ContainsFunc(heals[i+1:], func(o store.HealEvent) bool { return o.Number == h.Number })
 		if later || !slices.Contains(told, h.Number) {
 			continue
@@ -72,7 +72,7 @@ func executionWith(executions []store.Execution, id int64) (store.Execution, boo
 	return executions[i], true
 }
 
-// evidence is what a failed execution left behind, as text for a prompt: red
+// evidence returns what a failed execution left behind, as text for a prompt: failed
 // checks and tests of the tester, the last answer of the others.
 func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, error) {
 	if e.Phase == contract.PhaseTester && e.Step == "" {
@@ -94,7 +94,7 @@ func (a *Activities) evidence(ctx context.Context, e store.Execution) (string, e
 	return "", nil
 }
 
-// redChecks tells of the checks that are red and their failing tests.
+// redChecks describes the failed checks and their failing tests.
 func redChecks(checks []store.Check) string {
 	var b strings.Builder
 	for _, c := range checks {

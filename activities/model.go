@@ -22,9 +22,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// Think makes the next model call of a conversation. A call whose answer is
-// stored already, because a worker died after it, is answered from there and
-// pays nothing.
+// Think makes the next model call of a conversation. If its answer is already stored,
+// because a worker died after the call, that answer is returned and nothing is paid.
 func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	if in.Brief != nil {
 		return a.deliberate(ctx, in)
@@ -33,7 +32,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
-		// The model was told and may mend it; the workflow counts.
+		// The model was told and may fix it; the workflow counts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
 	}
 	if err != nil {
@@ -59,7 +58,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	return out, nil
 }
 
-// summaryOf reads what the model says when it finishes, shortened.
+// summaryOf returns the model's summary when it finishes, shortened.
 func summaryOf(arguments string) string {
 	var args struct {
 		Summary string `json:"summary"`
@@ -74,7 +73,7 @@ func summaryOf(arguments string) string {
 	return telemetry.Redact(args.Summary)
 }
 
-// blockedOf reads what a model that finishes says is in its way, shortened.
+// blockedOf returns what a finishing model says prevents its work, shortened.
 func blockedOf(arguments string) string {
 	var args struct {
 		Blocked string `json:"blocked"`
@@ -86,14 +85,14 @@ func blockedOf(arguments string) string {
 	return telemetry.Redact(strings.TrimSpace(clipped(args.Blocked, most)))
 }
 
-// shownName is a tool's name as the model wrote it, fit for histories.
+// shownName returns a tool's name as the model wrote it, safe for histories.
 func shownName(name string) string {
 	const most = 64
 	return strings.ToValidUTF8(name[:min(len(name), most)], "")
 }
 
-// countedName is the name of a tool as metrics count it: those that models make up
-// are one.
+// countedName returns the name of a tool for metrics: all names that models invent are
+// one.
 func (a *Activities) countedName(name string) string {
 	if _, known := a.Tools.Definition(name); !known {
 		return telemetry.OtherValue
@@ -101,15 +100,15 @@ func (a *Activities) countedName(name string) string {
 	return name
 }
 
-// tooMany says that a turn called too many tools.
+// tooMany returns the message that a turn called too many tools.
 func tooMany(n int) string {
 	return fmt.Sprintf("it called %d tools in one turn, more than the %d allowed", n, contract.TurnCallLimit)
 }
 
-// nudge is what a model is told that answered without calling a tool.
+// nudge is the message to a model that answered without calling a tool.
 const nudge = "Your answer called no tool. Call a tool to go on, or `finish` when the step is done or cannot be done."
 
-// question is one model call on its way.
+// question is one model call being prepared or made.
 type question struct {
 	execution contract.ExecutionRef
 	turn      int
@@ -123,24 +122,24 @@ type question struct {
 	prompt    string // version
 	member    bool   // of a deliberation: more turns may follow
 
-	// told is what the model is told before this turn, and kept with its
-	// reservation. Where a try before this one has kept it, that counts; of two
-	// at once each asks with its own, and the first one's is kept.
+	// told is what the model is shown before this turn, kept with its reservation. If an
+	// earlier attempt has kept it, that one counts; if two attempts run at once each asks
+	// with its own, and the first one's is kept.
 	told []model.Message
 
 	// keep reports whether an answer of the right form is kept whole; nil: it is.
 	keep func(text string) bool
 }
 
-// unusableKept is how many bytes of an answer that cannot be used stay in its
-// conversation. All of it would be sent again, and paid for, in each turn to come.
+// unusableKept is how many bytes of an unusable answer stay in its conversation. All of
+// it would be sent again, and paid for, in each later turn.
 const unusableKept = 8 << 10
 
 // stored is an answer as the database keeps it.
 type stored = verdict.Answer
 
-// ask makes a model call, or joins the one of the same (execution, turn) that is
-// under way, and returns its answer.
+// ask makes a model call, or joins the one in progress for the same (execution, turn),
+// and returns its answer.
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
 	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
 	response, err := a.calls.Do(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
@@ -152,15 +151,15 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 		return a.call(ctx, q, paid)
 	})
 	if q.strict && fault.Is(err, contract.CodeBadRequest) {
-		// The form that a heal asked for is to blame; without it there is more to try.
+		// The form that a heal requested is to blame; without it there is more to try.
 		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider refused a request with strict schemas: %s", fault.Of(err).Message)
 	}
 	return response, err
 }
 
-// own makes this worker the one that makes a call. Another one that lives and
-// makes it already, although Temporal lost sight of it, is waited for as long as
-// the call may take: its answer is paid for.
+// own makes this worker the owner of a call. If another live worker is already making
+// it, although Temporal lost track of that worker, own waits for it as long as the call
+// may take: its answer is paid for.
 func (a *Activities) own(ctx context.Context, q question) (release func(), err error) {
 	release, owned, err := a.Store.LeaseCall(ctx, q.execution.ID, q.turn, 0)
 	if err != nil || owned {
@@ -175,8 +174,8 @@ func (a *Activities) own(ctx context.Context, q question) (release func(), err e
 	return release, err
 }
 
-// call reserves the budget of a call, makes it, and settles what it cost,
-// together with the answer, under (execution, turn).
+// call reserves the budget of a call, makes it, and records its cost together with the
+// answer, under (execution, turn).
 func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
 	messages, err := a.conversation(ctx, q.execution.ID, q.turn, q.told...)
 	if err != nil {
@@ -206,7 +205,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
 	if failure != nil && failure.Class != contract.ClassLLM {
-		// The reservation is given back even if we are being cancelled.
+		// The reservation is released even if we are being cancelled.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
@@ -220,8 +219,8 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	return response, err
 }
 
-// affordable refuses a call whose request alone would use up more than its step has
-// left. What was paid for already is read again for nothing.
+// affordable refuses a call whose request alone would use more than its step has left.
+// Reading an answer that is already paid for is free.
 func (a *Activities) affordable(ctx context.Context, q question, r model.Request) error {
 	if q.left == nil {
 		return nil
@@ -243,7 +242,7 @@ func (a *Activities) affordable(ctx context.Context, q question, r model.Request
 		"step %s has %d %s left, and its next request alone would take about %d; it was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
 }
 
-// complete makes the call within a span of its own.
+// complete makes the call within its own span.
 func (a *Activities) complete(ctx context.Context, r model.Request) (model.Response, error) {
 	ctx, span := telemetry.Tracer().Start(ctx, "model.call", trace.WithAttributes(
 		attribute.Int64("rgpt.run", r.Headers.Run), attribute.String("rgpt.agent", r.Headers.Agent), attribute.String("rgpt.step", r.Headers.Step),
@@ -261,7 +260,7 @@ func (a *Activities) complete(ctx context.Context, r model.Request) (model.Respo
 	return response, err
 }
 
-// request makes the model client's request of a question.
+// request returns the model client's request for a question.
 func (q question) request(messages []model.Message, maxOutput int64) model.Request {
 	e := q.execution
 	r := model.Request{
@@ -272,7 +271,7 @@ func (q question) request(messages []model.Message, maxOutput int64) model.Reque
 		IdempotencyKey: fmt.Sprintf("rgpt-%d-%d-%d", e.RunID, e.ID, q.turn),
 	}
 	if q.member {
-		r.Headers.Step = "" // its agent says it
+		r.Headers.Step = "" // set by its agent
 	}
 	for _, d := range q.tools {
 		r.Tools = append(r.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
@@ -280,8 +279,8 @@ func (q question) request(messages []model.Message, maxOutput int64) model.Reque
 	return r
 }
 
-// reserve sets aside what a call may cost, in the budgets of its run and of the
-// day. While calls in flight hold the rest of a budget it waits for them to settle.
+// reserve sets aside what a call may cost, in the budgets of its run and of the day.
+// While running calls hold the rest of a budget it waits for them to settle.
 func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (store.Reserved, error) {
 	budgets := a.Config.Models.Budgets
 	estimate := contract.Usage{PromptTokens: model.EstimateTokens(r.Messages, r.Tools), CompletionTokens: int64(budgets.ReserveOutputTokens)}
@@ -311,20 +310,20 @@ func (a *Activities) reserve(ctx context.Context, q question, r model.Request) (
 }
 
 const (
-	// budgetWait is how often a call that waits for others to settle asks again.
+	// budgetWait is the pause between attempts of a call that waits for others to settle.
 	budgetWait = 100 * time.Millisecond
-	// settleTime is how long one try to settle a call may take.
+	// settleTime is how long one attempt to settle a call may take.
 	settleTime = 10 * time.Second
-	// settleWait is the longest pause between two such tries.
+	// settleWait is the longest pause between two such attempts.
 	settleWait = 2 * time.Second
-	// settleLimit is how long an answer is kept while the database is away.
+	// settleLimit is how long an answer is kept while the database is down.
 	settleLimit = 30 * time.Minute
 )
 
-// settle stores the answer and what it cost. The answer is paid for: while the
-// database is away it is kept here. That goes on when the activity is over,
-// which it is soon where Temporal lives in the same database; the next try then
-// joins the call instead of asking, and paying, again.
+// settle stores the answer and its cost. The answer is paid for: while the database is
+// down it is kept here. That continues after the activity is over, which happens soon
+// if Temporal uses the same database; the next attempt then joins the call instead of
+// asking, and paying, again.
 func (a *Activities) settle(ctx context.Context, q question, call store.CallID, answer stored) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -339,7 +338,7 @@ func (a *Activities) settle(ctx context.Context, q question, call store.CallID, 
 	})
 }
 
-// settleAtLast tries until the database took the answer or refuses it for good.
+// settleAtLast retries until the database takes the answer or refuses it for good.
 func (a *Activities) settleAtLast(ctx context.Context, q question, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
@@ -367,8 +366,8 @@ type callKey struct {
 
 func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
-// said returns what the answer adds to the conversation. An answer that could
-// not be used is kept as text, and the model is told what was wrong with it.
+// said returns what the answer adds to the conversation. An unusable answer is kept as
+// text, and the model is told what was wrong with it.
 func said(q question, answer stored) []model.Message {
 	if q.schema != nil && (answer.Failure == nil || !q.member) {
 		message := answer.Message()
@@ -398,8 +397,8 @@ func said(q question, answer stored) []model.Message {
 	return []model.Message{{Role: model.RoleAssistant, Text: text}, {Role: model.RoleUser, Text: wrong}}
 }
 
-// conversation reads what was said before a turn. What is told before it is its
-// end, unless that stands there already. A tool call without a result, which is
+// conversation reads the messages before a turn. What is told before the turn comes
+// last, unless it is stored there already. A tool call without a result, which is
 // `finish` beside calls that failed, is answered here: a provider refuses a
 // conversation with open calls.
 func (a *Activities) conversation(ctx context.Context, execution int64, turn int, told ...model.Message) ([]model.Message, error) {
@@ -444,10 +443,10 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 	return append(out, told...), nil
 }
 
-// unfinished is what a model is told that finished while another of its calls failed.
+// unfinished is the message to a model that finished while another of its calls failed.
 const unfinished = "Not finished: another call of the same turn failed. Mend that first, then call finish again."
 
-// encode makes rows of messages.
+// encode converts messages to rows.
 func encode(messages []model.Message) ([]store.Message, error) {
 	out := make([]store.Message, len(messages))
 	for i, m := range messages {

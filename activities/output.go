@@ -18,17 +18,17 @@ import (
 const (
 	// livePause is how long output is buffered before it is published.
 	livePause = 300 * time.Millisecond
-	// livePiece bounds one piece of it.
+	// livePiece limits one piece of it.
 	livePiece = 16 << 10
-	// liveBytes bounds what of one command is shown while it runs; the rest is in
-	// the artifact.
+	// liveBytes limits what of one command is shown while it runs; the rest is in the
+	// artifact.
 	liveBytes = 1 << 20
-	// loggedBytes bounds what an artifact keeps of a set-up's output, head and tail.
+	// loggedBytes limits what an artifact keeps of a set-up's output, head and tail.
 	loggedBytes = 4 << 20
 )
 
-// keepTime bounds how long what a command printed or asked for is stored after the
-// command itself was cancelled: nothing waits for a database that is away.
+// keepTime limits how long a command's output and network requests are stored after the
+// command itself was cancelled: nothing waits for a database that is down.
 const keepTime = 30 * time.Second
 
 // output collects a command's output, publishes it live, and keeps it for the log.
@@ -48,7 +48,7 @@ type output struct {
 	stopped chan struct{}
 }
 
-// output begins to take the output of something that a run does. Close it.
+// output starts to collect the output of a run's command. Close it.
 func (a *Activities) output(ctx context.Context, runID int64, source string) *output {
 	o := &output{a: a, ctx: context.WithoutCancel(ctx), runID: runID, source: source, stop: make(chan struct{}), stopped: make(chan struct{})}
 	go o.flushAll()
@@ -68,7 +68,7 @@ func (o *output) write(chunk []byte) {
 	}
 }
 
-// keep adds to the whole, of which the middle may go.
+// keep adds to the whole output, whose middle may be dropped.
 func (o *output) keep(chunk []byte) {
 	if room := loggedBytes/2 - len(o.head); room > 0 {
 		n := min(room, len(chunk))
@@ -96,8 +96,8 @@ func (o *output) flushAll() {
 	}
 }
 
-// flush shows whole lines; what is left waits for the rest of its line, in which
-// a secret may end.
+// flush shows whole lines; the rest waits for the end of its line, because a secret may
+// end there.
 func (o *output) flush(all bool) {
 	for {
 		o.mu.Lock()
@@ -123,13 +123,13 @@ func (o *output) flush(all bool) {
 	}
 }
 
-// close shows what is left.
+// close shows the rest.
 func (o *output) close() {
 	close(o.stop)
 	<-o.stopped
 }
 
-// log is the whole output, redacted.
+// log returns the whole output, redacted.
 func (o *output) log() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,8 +140,8 @@ func (o *output) log() []byte {
 	return []byte(telemetry.Redact(string(append(whole, o.tail...))))
 }
 
-// egress is the way out of the sandbox of one command after the other, and what
-// was asked of it.
+// egress is the sandbox's network access for a series of commands, and the requests
+// that they made.
 type egress struct {
 	a            *Activities
 	who, setting string
@@ -151,7 +151,7 @@ type egress struct {
 	dropped int
 }
 
-// recordedRequests bounds the requests of one set-up or check that are kept.
+// recordedRequests limits how many requests of one set-up or check are kept.
 const recordedRequests = 20_000
 
 // egress returns network access labeled with its user (who) and the setting that
@@ -160,8 +160,8 @@ func (a *Activities) egress(who, setting string) *egress {
 	return &egress{a: a, who: who, setting: setting}
 }
 
-// serve returns what serves a command that may reach hosts; nil where there are
-// none, so that it has no way out at all.
+// serve returns what serves a command that may reach hosts; nil if there are none, so
+// that it has no network access at all.
 func (e *egress) serve(hosts []string) func(net.Listener) []string {
 	if len(hosts) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (e *egress) record(r proxy.Record) {
 	e.log = append(e.log, r)
 }
 
-// records are all requests, one JSON object a line; empty for none.
+// records returns all requests, one JSON object per line; empty for none.
 func (e *egress) records() ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -197,8 +197,8 @@ func (e *egress) records() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// artifact stores the requests, and returns them as an artifact of that name; none
-// where nothing was asked.
+// artifact stores the requests, and returns them as an artifact of that name; none if
+// there were no requests.
 func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact, error) {
 	requests, err := e.records()
 	if err != nil || len(requests) == 0 {
@@ -211,8 +211,8 @@ func (e *egress) artifact(ctx context.Context, name string) ([]contract.Artifact
 	return []contract.Artifact{{Name: name, Type: contract.ArtifactJSON, Size: int64(len(requests)), Digest: digest}}, nil
 }
 
-// trouble returns the last request to the first host whose last request failed, or
-// was refused although the host is allowed.
+// trouble returns the last request to the first host whose last request failed, or was
+// refused although the host is allowed.
 func (e *egress) trouble() (proxy.Record, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// quickPins is how many changed files of tests short work compares. More may
-// take longer than a workflow task should wait.
+// quickPins is how many changed test files a local activity compares. More may take
+// longer than a workflow task should wait.
 const quickPins = 100
 
-// comparePins compares the tests of a workspace with those that its run began
-// with, by the files that differ and the checks that are gone, and stores what was
-// done to them as the check pinned-tests.
+// comparePins compares the tests of a workspace with those that its run began with, by
+// the files that differ and the checks that are gone, and stores the differences as the
+// check pinned-tests.
 func (a *Activities) comparePins(
 	ctx context.Context, in contract.TestPlanInput, files []pin.File, lost []contract.Finding, mode verdict.PinnedTests, started time.Time,
 ) ([]contract.CheckResult, error) {
@@ -35,7 +35,7 @@ func (a *Activities) comparePins(
 	return []contract.CheckResult{result}, a.Store.SaveCheck(ctx, in.Execution, result.Check.ID, result, nil, findings, "")
 }
 
-// lostChecks are findings about checks that ran tests on a run's base commit, and
+// lostChecks returns findings about checks that ran tests on a run's base commit, and
 // that nothing runs any more.
 func (a *Activities) lostChecks(ctx context.Context, run store.Run, pipeline checks.Pipeline) ([]contract.Finding, error) {
 	b, err := a.baselineOf(ctx, run)

@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// strictPlanSchema states, of what verdict.Plan finds wrong, all that a schema can
-// say: a provider that enforces it cannot give a plan with such a mistake.
+// strictPlanSchema states as many of the errors that verdict.Plan finds as a schema
+// can: a provider that enforces it cannot return a plan with such an error.
 var strictPlanSchema = verdict.PlanSchema().Bounded(contract.StrictPlanSchema, model.Bounds{
 	"steps":                    {"maxItems": contract.MaxPlanSteps},
 	"steps.[].id":              {"pattern": stepIDPattern},
@@ -25,9 +25,9 @@ var strictPlanSchema = verdict.PlanSchema().Bounded(contract.StrictPlanSchema, m
 })
 
 var (
-	// stepIDPattern is what a step's id is made of.
+	// stepIDPattern is the form of a step's id.
 	stepIDPattern = fmt.Sprintf(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,%d}$`, contract.MaxStepID-1)
-	// pathPattern is that of a path that never goes up.
+	// pathPattern is the form of a path that never goes up.
 	pathPattern = `^` + pathPart + `(/` + pathPart + `)*/?$`
 )
 
@@ -41,7 +41,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 		return contract.PlanResult{}, err
 	}
 	if in.Branch != "" && run.ReleaseCommit == "" {
-		// Else it would be found out at the release, when all has been paid for.
+		// Otherwise it would be found at the release, when everything has been paid for.
 		if err := a.Workspaces.CheckBranch(ctx, in.Repo, in.Branch, workspace.PublishOptions{}); err != nil {
 			return contract.PlanResult{}, err
 		}
@@ -97,7 +97,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 		return contract.PlanResult{}, err
 	}
 	owner := in.Execution.ID
-	if turn > 1 { // which has the plan that gave rise to the deliberation
+	if turn > 1 { // it contains the plan that led to the deliberation
 		owner = consensus.owner
 	}
 	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, owner, string(in.Execution.Agent), plan)
@@ -107,7 +107,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	return contract.PlanResult{ID: id, Plan: plan.Skeleton(), Usage: answer.Usage}, nil
 }
 
-// AdoptPlan takes the plan that a person gave or edited.
+// AdoptPlan adopts the plan that a person supplied or edited.
 func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
 	plan, err := a.Store.PlanByID(ctx, in.RunID, in.PlanID)
 	if err != nil {
@@ -119,8 +119,8 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
 }
 
-// open opens the conversation of an execution with its prompt, and keeps the
-// text of that version of the prompt.
+// open opens the conversation of an execution with its prompt, and keeps the text of
+// that version of the prompt.
 func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, p prompt.Prompt) error {
 	if _, kept := a.prompts.Load(p.Version); !kept {
 		if err := a.Store.SavePrompt(ctx, p.Name, p.Version, p.System); err != nil {
@@ -135,8 +135,8 @@ func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, 
 	return a.Store.OpenConversation(ctx, execution.ID, messages)
 }
 
-// excerpts returns the beginnings of the files that say what a repository is: its
-// README and manifests.
+// excerpts returns the beginnings of the files that describe a repository: its README
+// and manifests.
 func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files []string) ([]prompt.Excerpt, error) {
 	var out []prompt.Excerpt
 	left := prompt.ExcerptsBytes

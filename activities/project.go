@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// What a prompt tells of a project's checks at most. It is paid for with each
-// call of a conversation.
+// Limits of what a prompt says about a project's checks. It is paid for with each call
+// of a conversation.
 const (
 	toldChecks    = 30
 	toldCommand   = 600 // bytes of one check's command
@@ -24,8 +24,8 @@ const (
 	toldFailBytes = 200 // of each
 )
 
-// project is what agents of a run are told of its environment and checks; nil
-// where the run has neither.
+// project returns what agents of a run are shown of its environment and checks; nil if
+// the run has neither.
 func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Project, error) {
 	if run.Settings.Environment == nil {
 		return nil, nil
@@ -33,7 +33,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	p := &prompt.Project{}
 	for _, name := range slices.Sorted(maps.Keys(a.ToolVersions)) {
 		if name == "git" {
-			continue // it is there for set-ups; a workspace has no history
+			continue // it is only for set-ups; a workspace has no history
 		}
 		p.Tools = append(p.Tools, name+" "+a.ToolVersions[name])
 	}
@@ -58,7 +58,7 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 	return p, nil
 }
 
-// tellBaseline tells which checks judge the result, and how they ended before it.
+// tellBaseline adds which checks judge the result, and how they ended before it.
 func tellBaseline(p *prompt.Project, b *store.Baseline) {
 	p.Checks = checksTold(b.Stages, b.Commands)
 	var sum contract.TestSummary

@@ -23,13 +23,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// provenTests is how many new tests of a change are proven one by one. Of a
-// change with more, the first in the order of files are.
+// provenTests is how many new tests of a change are proven one by one. If a change has
+// more, the first in the order of files are.
 const provenTests = 500
 
-// toProve lists the new tests of a change that are to fail without it: none where
-// the change has nothing but tests, for then there is nothing that they could be
-// about.
+// toProve lists the new tests of a change that must fail without it: none if the change
+// consists only of tests, because then there is nothing that they could test.
 func (a *Activities) toProve(ctx context.Context, base, ws contract.Workspace, files []pin.File) ([]pin.Added, error) {
 	tests, err := pin.NewTests(ctx, files)
 	if err != nil || len(tests) == 0 {
@@ -42,8 +41,8 @@ func (a *Activities) toProve(ctx context.Context, base, ws contract.Workspace, f
 	return tests[:min(len(tests), provenTests)], nil
 }
 
-// prove carries out the check of new tests: it runs them on the commit that the
-// run started from, to which only the change's files of tests are added.
+// prove carries out the check of new tests: it runs them on the commit that the run
+// started from, to which only the change's test files are added.
 func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -82,8 +81,8 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	// The log is kept for people, not as that of a red check: what failed there
-	// was meant to.
+	// The log is kept for people, not as that of a failed check: what failed there was
+	// meant to.
 	if _, err := a.keepFiles(ctx, in, dir.Path(), verify.Outcome{Log: proof.Log}, way); err != nil {
 		return contract.CheckResult{}, err
 	}
@@ -110,8 +109,8 @@ func (a *Activities) runProof(
 	return verify.Prove(ctx, dir, tests, env)
 }
 
-// withoutChange lays out what a run started from, with the files of tests of its
-// change: those that it added or edited are there, those that it removed are not.
+// withoutChange lays out what a run started from, with the test files of its change:
+// those that it added or edited are there, those that it removed are not.
 func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput, base contract.Workspace) (*workspace.Dir, error) {
 	changed, err := a.Workspaces.Changed(ctx, base, in.Workspace, pin.OfTests, 0)
 	if err != nil {
@@ -135,8 +134,8 @@ func (a *Activities) withoutChange(ctx context.Context, in contract.VerifyInput,
 	return dir, nil
 }
 
-// transfer makes a file of one directory the same in another, or takes it away
-// where it is gone. Neither end may lead out of its directory.
+// transfer makes a file of one directory the same in another, or removes it if it is
+// gone. Neither end may lead out of its directory.
 func transfer(from, to, name string, exists bool) error {
 	source, err := os.OpenRoot(from)
 	if err != nil {
@@ -154,7 +153,7 @@ func transfer(from, to, name string, exists bool) error {
 			return err
 		}
 	}
-	// Where a file stands in place of its folder, it went with that.
+	// If a file has replaced its folder, it was removed with the folder.
 	if err := target.RemoveAll(local); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
@@ -184,8 +183,8 @@ func transfer(from, to, name string, exists bool) error {
 	return out.Close()
 }
 
-// clearWay takes away what stands where a file's folders are to be: the change
-// has made folders of it.
+// clearWay removes whatever is in the way of a file's folders: the change has replaced
+// it with folders.
 func clearWay(target *os.Root, name string) error {
 	for i, c := range name {
 		if c != '/' {

@@ -1,7 +1,7 @@
-// Package activities is what agents do: one file for each agent, and the model
-// and tool calls that they share. Each activity has one input struct and one
-// result struct of package contract, is idempotent, and fails only where it
-// could not do its work: a red test or a refused tool call is a result.
+// Package activities is what agents do: one file for each agent, and the model and tool
+// calls that they share. Each activity has one input struct and one result struct of
+// package contract, is idempotent, and fails only if it could not do its work: a failed
+// test or a refused tool call is a result.
 package activities
 
 import (
@@ -26,17 +26,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Activities holds what activities work with. All of it is safe for use by
-// many at once and belongs to the worker.
+// Activities holds what activities use. All of it is safe for concurrent use and
+// belongs to the worker.
 type Activities struct {
 	Store      *store.Store
-	Views      *views.Views // what reports are made of
+	Views      *views.Views // what reports are made from
 	Model      *model.Client
 	Workspaces *workspace.Manager
 	Tools      *tool.Set // of agents that work on a goal
 	SetupTools *tool.Set // of the environment agent
 	Sandbox    sandbox.Runner
-	Proxy      *proxy.Proxy // the way out of sandboxes; nil: there is none
+	Proxy      *proxy.Proxy // the sandboxes' network access; nil: none
 	Artifacts  *artifact.Store
 	Config     *config.Config
 	Temporal   client.Client
@@ -46,9 +46,9 @@ type Activities struct {
 	ToolVersions environment.Tools
 
 	prompts  sync.Map                                // versions of prompts whose text is stored
-	facts    sync.Map                                // what git knows of base commits, by repository and commit
-	failures sync.Map                                // of set-ups, by digest; of those that a change wants, by digest and tree
-	calls    inflight.Group[callKey, model.Response] // model calls in flight
+	facts    sync.Map                                // what git knows about base commits, by repository and commit
+	failures sync.Map                                // of set-ups, by digest; of those that a change requires, by digest and tree
+	calls    inflight.Group[callKey, model.Response] // running model calls
 }
 
 // Role is a part of a worker: which activities it registers on which queue.
@@ -58,9 +58,9 @@ type Role struct {
 	Register func(*Activities, worker.ActivityRegistry)
 }
 
-// Roles returns the roles that have activities, each with the queue it serves.
-// Short work, records first of all, is done where the workflow runs, as local
-// activities, so a role that runs workflows registers that too.
+// Roles returns the roles that have activities, each with the queue it serves. Short
+// work, above all records, runs as local activities on the workflow's worker, so a role
+// that runs workflows registers that too.
 func Roles() []Role {
 	return []Role{
 		{"run", contract.QueueRun, func(a *Activities, r worker.ActivityRegistry) {

@@ -27,9 +27,9 @@ const (
 	zipBytes   = 4 << 30  // largest zip of a run's artifacts
 )
 
-// Release makes the branch with one commit for each step that changed
-// something, and the report, patch and zip. Everything about it is derived from
-// the run, so that a second time makes the same commits and finds them there.
+// Release creates the branch with one commit for each step that changed something, and
+// the report, patch and zip. Everything in it is derived from the run, so that a repeat
+// makes the same commits and finds them there.
 func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
 	if n := len(in.Stages); n == 0 || in.Stages[n-1].Tree != in.Workspace.Tree {
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
@@ -61,9 +61,9 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	return result, a.keepReport(ctx, in, result)
 }
 
-// commitMessages makes a message for each step. Dates are those of the run's
-// first release, so that a repeated one of the same content makes the same
-// commits, in a replay too.
+// commitMessages returns a message for each step. Dates are those of the run's first
+// release, so that a repeated release of the same content makes the same commits, also
+// in a replay.
 func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInput) ([]workspace.CommitMessage, error) {
 	plan, err := a.Store.PlanByID(ctx, in.Execution.RunID, in.PlanID)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	return out, nil
 }
 
-// healed describes the change of a heal as if it were a step of the plan.
+// healed describes the change of a heal like a step of the plan.
 func healed(heals []store.HealEvent, name string) contract.Step {
 	for _, h := range slices.Backward(heals) {
 		if name != fmt.Sprintf("heal-%d", h.Number) {
@@ -115,15 +115,15 @@ func healed(heals []store.HealEvent, name string) contract.Step {
 	return contract.Step{Name: "Repair"}
 }
 
-// keepReport stores the report, the patch, the run as JSON, and a zip of all
-// artifacts.
+// keepReport stores the report, the patch, the run as JSON, and a zip of all artifacts.
 func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, result contract.ReleaseResult) error {
 	runID := in.Execution.RunID
 	details, err := a.Views.RunDetails(ctx, runID)
 	if err != nil {
 		return err
 	}
-	// As the run will be once this is stored, unless somebody stops it just now.
+	// The status the run will have once this is stored, unless somebody stops it right
+	// now.
 	details.ReleaseBranch, details.ReleaseCommit, details.Status = result.Branch, result.Commit, contract.StatusDone
 	patch, err := a.Workspaces.Diff(ctx, in.Workspace, patchBytes)
 	if err != nil {
@@ -177,12 +177,12 @@ func (a *Activities) zip(ctx context.Context, execution contract.ExecutionRef, m
 	reader, writer := io.Pipe()
 	go func() { writer.CloseWithError(a.Artifacts.Zip(ctx, writer, entries)) }()
 	digest, size, err := a.Artifacts.PutReader(ctx, reader, zipBytes)
-	reader.CloseWithError(io.ErrClosedPipe) // ends the writer where the store gave up
+	reader.CloseWithError(io.ErrClosedPipe) // ends the writer if the store gave up
 	return contract.Artifact{ExecutionID: execution.ID, Name: name, Type: contract.ArtifactZip, Size: size, Digest: digest}, err
 }
 
-// attemptName names an artifact after the attempt that made it, so that those
-// of earlier ones stay: report.md, then attempt-2/report.md.
+// attemptName names an artifact after the attempt that made it, so that earlier ones
+// stay: report.md, then attempt-2/report.md.
 func attemptName(name string, attempt int) string {
 	if attempt <= 1 {
 		return name
@@ -202,9 +202,9 @@ func hasEntry(entries []artifact.Entry, name string) bool {
 // mostProtected is how many protected files are named one by one.
 const mostProtected = 20
 
-// Protected names the files that a run may push only with an approval: those that differ
-// from the base in the workspace, or in any commit on the way to it. What a later commit
-// takes back reaches the remote all the same.
+// Protected names the files that a run may push only with an approval: those that
+// differ from the base in the workspace, or in any commit on the way to it. A file that
+// a later commit reverts still reaches the remote.
 func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) (contract.ProtectedFiles, error) {
 	found, seen := map[string]bool{}, map[string]bool{}
 	for _, stage := range append(slices.Clone(in.Stages), in.Workspace) {
@@ -226,8 +226,8 @@ func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) 
 	return contract.ProtectedFiles{Paths: paths[:min(len(paths), mostProtected)], Total: len(paths)}, nil
 }
 
-// approved refuses to push protected files that nobody has approved, whatever
-// the workflow did.
+// approved refuses to push protected files that nobody has approved, whatever the
+// workflow did.
 func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) error {
 	if !contract.Pushes(in.Repo, in.Release) || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
 		return nil
@@ -240,14 +240,14 @@ func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) err
 		"run %d changes protected files (%s) and nobody has approved that; nothing was released", in.Execution.RunID, files.Words())
 }
 
-// protects reports whether a path belongs to what no repair may touch: what is
-// protected by default stays so here, whatever the worker's configuration says.
+// protects reports whether no repair may change a path: files that are protected by
+// default stay so here, whatever the worker's configuration says.
 func (a *Activities) protects(name string) bool {
 	return matches(config.ProtectedFiles(), name) || matches(a.Config.Git.Protected, name)
 }
 
-// matches reports whether one of the patterns matches a path. Capital and small
-// letters are the same: so they are for some of the programs that read these files.
+// matches reports whether one of the patterns matches a path. Case is ignored, because
+// some of the programs that read these files ignore it.
 func matches(patterns []string, name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(strings.ToLower(p), name) })

@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	// logTail is how much of a red check's log a diagnosis reads, from its end.
+	// logTail is how much of a failed check's log a diagnosis reads, from its end.
 	logTail = 256 << 10
-	// shownDiff bounds what a heal's row shows of a repair.
+	// shownDiff limits what a heal's row shows of a repair.
 	shownDiff = 8 << 10
-	// causeBytes bounds the root cause that crosses Temporal.
+	// causeBytes limits the root cause that crosses Temporal.
 	causeBytes = 1200
 )
 
-// Diagnose looks at what a failed execution left behind and says what kind of
-// failure it is and what lies behind it. Without anything to look at it says
-// what the failure itself says.
+// Diagnose examines what a failed execution left behind and returns what kind of
+// failure it is and what caused it. Without anything to examine it returns the failure
+// unchanged.
 func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (contract.Diagnosis, error) {
 	out := contract.Diagnosis{Failure: in.Failure, RootCause: in.Failure.Cause}
 	if out.RootCause == "" {
 		out.RootCause = in.Failure.Message
 	}
 	if in.Check != 0 {
-		return out, nil // it was looked at when it came; the last tests were green
+		return out, nil // it was examined when it came; the last tests passed
 	}
 	if in.Failure.Code == contract.CodeInvalidOutput && in.Execution.Step != "" {
 		return out, a.readRefusal(ctx, in.Execution.ID, &out)
 	}
-	// A step has checks too, where it was carried out strictly.
+	// A step has checks too, if it ran in strict mode.
 	if (in.Execution.Phase != contract.PhaseTester || in.Execution.Step != "") && !verdict.Judged(&in.Failure) {
 		return out, nil
 	}
@@ -56,16 +56,16 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		}
 		seen, err := a.readLog(ctx, c.Result.Check, c.LogDigest)
 		if err != nil {
-			// The failure is explained as far as it is known; healing goes on.
+			// The failure is explained as far as it is known; healing continues.
 			a.Log.WarnContext(ctx, "Could not read the log of a red check", "run", in.Execution.RunID, "check", c.Result.Check.ID, "error", err)
 			return out, nil
 		}
-		// A test that fails for want of configuration is no wrong code, nor is
-		// one that the network failed.
+		// A test that fails because of missing configuration does not mean wrong code, nor
+		// does one that the network failed.
 		elsewhere := seen.Class == contract.ClassConfig || seen.Class == contract.ClassInfra
 		if elsewhere && a.goesWithBase(ctx, in.Execution.RunID, c.Result.Check, seen) {
 			elsewhere = false
-			if seen.Code != contract.CodeMissing { // the log's cause is a known one; the message tells what is new
+			if seen.Code != contract.CodeMissing { // the log's cause is a known one; the message has the new one
 				seen = fault.OfOutput(fault.Output{Command: c.Result.Check.Name, ExitCode: 1, Text: c.Result.Message})
 			}
 		}
@@ -75,12 +75,12 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		if elsewhere {
 			out.Failure.Class, out.Failure.Code = seen.Class, seen.Code
 		}
-		break // the first red check is the root of those after it
+		break // the first failed check is the cause of the later ones
 	}
 	return out, nil
 }
 
-// readLog says what the log of a red check tells of its failure.
+// readLog returns what the log of a failed check says about its failure.
 func (a *Activities) readLog(ctx context.Context, check contract.Check, digest string) (*contract.Failure, error) {
 	log, err := a.Artifacts.Get(ctx, digest)
 	if err != nil {
@@ -89,10 +89,10 @@ func (a *Activities) readLog(ctx context.Context, check contract.Check, digest s
 	return fault.OfOutput(fault.Output{Command: check.Name, ExitCode: 1, Text: string(log[max(0, len(log)-logTail):])}), nil
 }
 
-// goesWithBase reports whether what the log of a red check tells of this machine is
-// no reason for what is new in it: the base commit's log tells the same, so its
-// failures are known; or the base commit had what is missing now, so the change lost
-// it. Either way an agent can mend what is new.
+// goesWithBase reports whether a problem of this machine in the log of a failed check
+// does not explain what is new in it: the base commit's log has the same problem, so
+// its failures are known; or the base commit had what is missing now, so the change
+// lost it. Either way an agent can fix what is new.
 func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contract.Check, seen *contract.Failure) bool {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
@@ -116,8 +116,8 @@ func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contra
 	return err == nil && before.Class == seen.Class && before.Code == seen.Code
 }
 
-// readRefusal tells a model that declined from one whose answers have the wrong
-// form: an agent's conversation goes on after both, but they heal in other ways.
+// readRefusal separates a model that declined from one whose answers have the wrong
+// form: an agent's conversation continues after both, but they heal in different ways.
 func (a *Activities) readRefusal(ctx context.Context, execution int64, out *contract.Diagnosis) error {
 	last, err := a.lastAnswer(ctx, execution)
 	if err != nil || len(last.ToolCalls) > 0 {
@@ -148,7 +148,7 @@ func (a *Activities) lastAnswer(ctx context.Context, execution int64) (model.Mes
 	return model.Message{}, nil
 }
 
-// repairPrompt makes the prompt of the Repair agent for a heal.
+// repairPrompt returns the prompt of the Repair agent for a heal.
 func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task contract.HealTask, generation int, start contract.Workspace) (prompt.Prompt, error) {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
@@ -203,8 +203,8 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	})
 }
 
-// Judge compares what a repair found and left, keeps the difference as an
-// artifact, and refuses it where it takes tests away instead of mending code.
+// Judge compares the state before and after a repair, keeps the difference as an
+// artifact, and refuses it if it removes tests instead of fixing code.
 func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contract.Judgement, error) {
 	if in.Quick && !a.Workspaces.Cached(in.From.Repo, in.From.Base) {
 		return contract.Judgement{Cold: true}, nil
@@ -258,9 +258,9 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	return out, err
 }
 
-// editedTests says which tests of a run's base commit a repair edits so that they demand
-// something else: a wrong result passes a test that demands it. Tests that the run itself
-// wrote or edited earlier may be wrong, so the agent may fix them.
+// editedTests returns which tests of a run's base commit a repair edits so that they
+// demand something else: a wrong result passes a test that demands it. Tests that the
+// run itself wrote or edited earlier may be wrong, so the agent may fix them.
 func (a *Activities) editedTests(ctx context.Context, in contract.JudgeInput, problems []pin.Problem) ([]string, error) {
 	if !slices.ContainsFunc(problems, demandsOther) {
 		return nil, nil
@@ -301,12 +301,12 @@ func (a *Activities) demands(ctx context.Context, from, to contract.Workspace) (
 	return slices.DeleteFunc(problems, func(p pin.Problem) bool { return !demandsOther(p) }), err
 }
 
-// demandsOther reports whether a test is edited otherwise than by more that it checks.
+// demandsOther reports whether a test is edited in another way than by adding checks.
 func demandsOther(p pin.Problem) bool {
 	return p.Kind == pin.Edited && p.Severity != contract.SeverityMinor
 }
 
-// pinned returns what has changed of tests, and of what decides which run.
+// pinned returns what has changed in tests, and in what decides which tests run.
 func (a *Activities) pinned(ctx context.Context, from, to contract.Workspace) ([]pin.File, error) {
 	changed, err := a.Workspaces.Changed(ctx, from, to, pin.Watches, pin.MaxFileBytes+1)
 	if err != nil {
@@ -324,15 +324,15 @@ func (a *Activities) pinned(ctx context.Context, from, to contract.Workspace) ([
 var examples = []string{".example", ".sample", ".dist", ".template", ".default"}
 
 const (
-	// defaultFiles is how many files of configuration a heal makes at most.
+	// defaultFiles is how many configuration files a heal creates at most.
 	defaultFiles = 20
-	// defaultBytes bounds each of them.
+	// defaultBytes limits each of them.
 	defaultBytes = 64 << 10
 )
 
-// CreateDefaults makes files of configuration that a failure names from the
-// documented examples beside them. It changes nothing that is there, and makes
-// nothing that runs: no code, no workflow of a CI.
+// CreateDefaults creates configuration files that a failure names from the documented
+// examples beside them. It changes no existing file, and creates nothing that runs: no
+// code, no CI workflow.
 func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInput) (contract.DefaultsResult, error) {
 	out := contract.DefaultsResult{Workspace: in.Workspace}
 	files, err := a.Workspaces.Files(ctx, in.Workspace)
@@ -371,13 +371,13 @@ func (a *Activities) CreateDefaults(ctx context.Context, in contract.DefaultsInp
 	}
 	out.Workspace, err = dir.Save(ctx)
 	if err == nil && out.Workspace.Tree == in.Workspace.Tree {
-		out.Made = nil // git ignores them: no part of the repository, so none of a run
+		out.Made = nil // git ignores them: they are not part of the repository, so not of a run
 	}
 	return out, err
 }
 
-// isSettings reports whether a file is one of settings, in a folder that tools
-// do not take orders from.
+// isSettings reports whether a file contains settings, in a folder that tools do not
+// take commands from.
 func (a *Activities) isSettings(name string) bool {
 	for _, folder := range strings.Split(path.Dir(name), "/") {
 		if strings.HasPrefix(folder, ".") && folder != "." {
@@ -395,8 +395,8 @@ func (a *Activities) isSettings(name string) bool {
 	return false
 }
 
-// names reports whether a failure is about a file: by its name, or, for the
-// environment, by saying so.
+// names reports whether a failure is about a file: by its name or, for the environment,
+// by saying so.
 func names(failure, name string) bool {
 	base := path.Base(name)
 	if strings.Contains(failure, base) {
@@ -405,7 +405,7 @@ func names(failure, name string) bool {
 	return strings.HasPrefix(base, ".env") && strings.Contains(strings.ToLower(failure), "environment variable")
 }
 
-// exampleOf returns the file that an example stands for.
+// exampleOf returns the file that an example is for.
 func exampleOf(example string) (string, bool) {
 	dir, base := path.Split(example)
 	for _, suffix := range examples {
@@ -423,8 +423,7 @@ func handoffName(agent contract.Agent, generation int) string {
 	return fmt.Sprintf("handoff/%s-%d.md", agent, generation)
 }
 
-// handoffTo returns what the agent before this one left in writing, empty for
-// the first.
+// handoffTo returns what the previous agent left in writing, empty for the first.
 func (a *Activities) handoffTo(ctx context.Context, runID int64, agent contract.Agent, generation int) (string, error) {
 	if generation < 2 {
 		return "", nil
@@ -442,7 +441,7 @@ func (a *Activities) handoffTo(ctx context.Context, runID int64, agent contract.
 	return "", nil // it could not be written; the run said so
 }
 
-// Handoff writes down what a revoked agent leaves to the next one.
+// Handoff writes down what a revoked agent leaves for the next one.
 func (a *Activities) Handoff(ctx context.Context, in contract.HandoffInput) (contract.HandoffResult, error) {
 	runID := in.Execution.RunID
 	heals, err := a.Store.Heals(ctx, runID)

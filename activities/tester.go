@@ -20,13 +20,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-// quickFiles is how many files short work lays out in a directory. More may take
+// quickFiles is how many files a local activity lays out in a directory. More may take
 // longer than a workflow task should wait.
 const quickFiles = 2000
 
-// PlanTests says what the verification of a workspace consists of, and does what
-// of it needs no command: the comparison of the change's tests with those that
-// were there before.
+// PlanTests returns the checks of a workspace's verification, and carries out the part
+// that needs no command: the comparison of the change's tests with those that were
+// there before.
 func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (contract.TestPlanResult, error) {
 	if in.Quick {
 		quick, err := a.quick(ctx, in.Workspace)
@@ -54,7 +54,7 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	return a.planOfTests(ctx, in, run, spec, pipeline)
 }
 
-// planOfTests adds to a plan what concerns the tests of the change themselves.
+// planOfTests adds the checks of the change's own tests to a plan.
 func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, run store.Run, spec setup.RunSpec, pipeline checks.Pipeline) (contract.TestPlanResult, error) {
 	base := run.Settings.Repo.Workspace()
 	out := contract.TestPlanResult{Stages: pipeline.Stages}
@@ -87,8 +87,8 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 	return out, nil
 }
 
-// quick reports whether a workspace can be laid out in a moment: its repository
-// is on this host, and small.
+// quick reports whether a workspace can be laid out quickly: its repository is on this
+// host, and small.
 func (a *Activities) quick(ctx context.Context, ws contract.Workspace) (bool, error) {
 	if !a.Workspaces.Cached(ws.Repo, ws.Base) {
 		return false, nil
@@ -106,8 +106,8 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 	return spec, nil
 }
 
-// Verify carries out one check on a clean checkout of its own. What the base
-// commit fails in the same way is known, and not charged to the change.
+// Verify carries out one check on its own clean checkout. A failure that the base
+// commit has in the same way is known, and does not count against the change.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	switch {
 	case in.Check.ID == contract.CheckNewTests:
@@ -135,8 +135,8 @@ type checked struct {
 	log     string // digest of what its commands printed
 }
 
-// check carries out a check in the environment of its workspace, and keeps its
-// files as artifacts of the run.
+// check carries out a check in the environment of its workspace, and keeps its files as
+// artifacts of the run.
 func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checked, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -197,8 +197,8 @@ func (a *Activities) checkCommandEnv(
 	return cenv, nil
 }
 
-// brokenSetup is the outcome of each check of a change whose environment cannot
-// be made, nil where it can.
+// brokenSetup returns the outcome of each check of a change whose environment cannot be
+// created, nil if it can.
 func brokenSetup(cenv *commandEnv) *verify.Outcome {
 	f := cenv.failed
 	if f == nil {
@@ -220,7 +220,7 @@ func (a *Activities) runCheck(
 	}
 	env.Limits.Timeout = timeLeft(in, started)
 	if in.Check.Retest > 0 {
-		env.Settings.RerunFailed = 0 // a second try would hide what re-tests are to find
+		env.Settings.RerunFailed = 0 // a second attempt would hide what re-tests look for
 	}
 	out := a.output(ctx, in.Execution.RunID, in.Check.ID)
 	defer out.close()
@@ -229,13 +229,13 @@ func (a *Activities) runCheck(
 	return &outcome, err
 }
 
-// checkWayOut is the way out for the commands of one check, to what its own settings
-// allow.
+// checkWayOut returns the network access for the commands of one check, limited by its
+// own settings.
 func (a *Activities) checkWayOut(in contract.VerifyInput) *egress {
 	return a.egress("run "+directory(in.Execution)+"/"+in.Check.ID, checks.NetworkSetting(in.Check.Category))
 }
 
-// discard gives back what a check compiled. What is left is swept later.
+// discard removes what a check compiled. What remains is swept later.
 func (a *Activities) discard(ctx context.Context, in contract.VerifyInput, cache *buildcache.Cache) {
 	if err := cache.Discard(); err != nil {
 		a.Log.WarnContext(ctx, "Could not remove the build cache of a check", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
@@ -260,7 +260,7 @@ func (a *Activities) verifyEnv(spec setup.RunSpec, cache *buildcache.Cache, cenv
 	return env
 }
 
-// redact takes secrets out of what tests and tools said: it is stored, told in
+// redact removes secrets from the output of tests and tools: it is stored, shown in
 // events, and put into prompts.
 func redact(o *verify.Outcome) {
 	o.Message = telemetry.Redact(o.Message)
@@ -272,8 +272,8 @@ func redact(o *verify.Outcome) {
 	}
 }
 
-// keepFiles stores the log of a check and the files that it left behind, and
-// returns the log's digest.
+// keepFiles stores the log of a check and the files that it left behind, and returns
+// the log's digest.
 func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, root string, outcome verify.Outcome, way *egress) (string, error) {
 	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
 	if in.Baseline != "" {
@@ -325,8 +325,8 @@ func (a *Activities) keepFile(ctx context.Context, root *os.Root, f verify.Artif
 	return contract.Artifact{Type: f.Type, Size: size, Digest: digest}, err
 }
 
-// TestReport sums up an execution of the tester from its stored checks and says
-// whether the run may go on.
+// TestReport sums up an execution of the tester from its stored checks and decides
+// whether the run may continue.
 func (a *Activities) TestReport(ctx context.Context, in contract.TestReportInput) (contract.TestReportResult, error) {
 	stored, err := a.Store.Checks(ctx, in.Execution.ID)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// CallTool carries out one tool call: workspace in, workspace and result out. A
-// call whose result is stored already is answered from there.
+// CallTool carries out one tool call: workspace in, workspace and result out. If the
+// result of a call is already stored, it is returned.
 func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
 	if done, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index); err == nil {
 		return done.Outcome, nil
@@ -45,7 +45,7 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	return a.saveToolResult(ctx, in, call, result, outcome, started)
 }
 
-// toolCall reads a call out of the model's answer.
+// toolCall reads a call from the model's answer.
 func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model.ToolCall, error) {
 	raw, err := a.Store.Answer(ctx, in.Execution.ID, in.Turn)
 	if err != nil {
@@ -62,8 +62,8 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 	return answer.ToolCalls[in.Index], nil
 }
 
-// carryOut runs the tool on a directory of the workspace and returns the
-// workspace as it is afterwards.
+// carryOut runs the tool on a directory of the workspace and returns the workspace
+// afterwards.
 func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, contract.Workspace, error) {
 	tools := a.toolsOf(in.Execution)
 	def, known := tools.Definition(call.Name)
@@ -118,13 +118,13 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	}
 	after, err := save(ctx, dir, result)
 	if errors.Is(err, workspace.ErrTooLarge) {
-		// The model can mend that; the next call finds the workspace as it was.
+		// The model can fix that; the next call finds the workspace as it was.
 		return tool.Result{Code: contract.CodeTooLarge, Text: result.Text + "\n" + err.Error()}, in.Workspace, nil
 	}
 	return result, after, err
 }
 
-// save records what a tool changed, which is cheap when it was one file.
+// save records what a tool changed, which is cheap for one file.
 func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract.Workspace, error) {
 	if result.Path == "" {
 		return dir.Save(ctx)
@@ -132,8 +132,8 @@ func save(ctx context.Context, dir *workspace.Dir, result tool.Result) (contract
 	return dir.SaveFile(ctx, result.Path)
 }
 
-// wayOut is the way out for one tool call of an agent. The environment agent has that
-// of a set-up.
+// wayOut returns the network access for one tool call of an agent. The environment
+// agent has that of a set-up.
 func (a *Activities) wayOut(e contract.ExecutionRef) *egress {
 	setting := "execution.sandbox.network"
 	if e.Agent == contract.AgentEnvironment {
@@ -142,8 +142,8 @@ func (a *Activities) wayOut(e contract.ExecutionRef) *egress {
 	return a.egress("run "+directory(e), setting)
 }
 
-// keepRequests stores what a tool call asked of the network, as an artifact of the
-// run; nothing where it asked for nothing.
+// keepRequests stores a tool call's network requests as an artifact of the run; nothing
+// if there were none.
 func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, way *egress) error {
 	kept, err := way.artifact(ctx, fmt.Sprintf("network/%s/%d/%d-%d.jsonl", nameOf(in.Execution), in.Execution.Attempt, in.Turn, in.Index))
 	for i := range kept {
@@ -155,7 +155,7 @@ func (a *Activities) keepRequests(ctx context.Context, in contract.ToolInput, wa
 	return a.Store.AddArtifacts(ctx, in.Execution.RunID, kept)
 }
 
-// toolEnv is what a tool works with.
+// toolEnv returns what a tool uses.
 func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcache.Cache, way *egress) tool.Env {
 	command := a.command(cache)
 	if hosts := a.Config.Execution.Sandbox.Network; len(hosts) > 0 && a.Proxy != nil {
@@ -175,7 +175,7 @@ func (a *Activities) toolsOf(e contract.ExecutionRef) *tool.Set {
 	return a.Tools
 }
 
-// agentCommandEnv is what the commands of an agent's attempt run in.
+// agentCommandEnv returns what the commands of an agent's attempt run in.
 func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput, dir *workspace.Dir, cache *buildcache.Cache) (*commandEnv, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -199,7 +199,7 @@ func (a *Activities) agentCommandEnv(ctx context.Context, in contract.ToolInput,
 	return cenv, nil
 }
 
-// baseCommand is what a command gets that runs on a run's base commit.
+// baseCommand returns what a command on a run's base commit gets.
 func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cache *buildcache.Cache) (sandbox.Command, func(), error) {
 	none := func() {}
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
@@ -222,7 +222,7 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 	done := func() { cenv.Close(); dir.Close() }
 	own := fmt.Sprintf("%s/%d", nameOf(in.Execution), in.Execution.Attempt)
 	if cenv.home, _, err = cache.Home(own + "/base"); err == nil {
-		_, cenv.tmp, err = cache.Home(own) // a file that is put there is seen by commands on both
+		_, cenv.tmp, err = cache.Home(own) // commands on both see a file that is put there
 	}
 	if err != nil {
 		done()
@@ -234,12 +234,12 @@ func (a *Activities) baseCommand(ctx context.Context, in contract.ToolInput, cac
 	return c, done, nil
 }
 
-// directory is the key of an execution's working directory.
+// directory returns the key of an execution's working directory.
 func directory(e contract.ExecutionRef) string {
 	return fmt.Sprintf("%d/%s/%d", e.RunID, nameOf(e), e.Attempt)
 }
 
-// nameOf is what an execution does: a step, or its phase.
+// nameOf returns what an execution does: a step, or its phase.
 func nameOf(e contract.ExecutionRef) string {
 	if e.Step != "" {
 		return e.Step
@@ -247,7 +247,7 @@ func nameOf(e contract.ExecutionRef) string {
 	return string(e.Phase)
 }
 
-// fingerprint recognises a call that is made again with the same result.
+// fingerprint identifies a call that is repeated with the same result.
 func fingerprint(call model.ToolCall, text string) string {
 	hash := sha256.New()
 	for _, part := range []string{call.Name, call.Arguments, text} {
@@ -256,8 +256,8 @@ func fingerprint(call model.ToolCall, text string) string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
-// saveToolResult stores what the call did and what the model sees of it. Of two
-// workers that made the same call the first counts.
+// saveToolResult stores what the call did and what the model sees of it. If two workers
+// made the same call the first result counts.
 func (a *Activities) saveToolResult(ctx context.Context, in contract.ToolInput, call model.ToolCall, result tool.Result, outcome contract.ToolOutcome, started time.Time) (contract.ToolOutcome, error) {
 	messages, err := encode([]model.Message{{Role: model.RoleTool, ToolCallID: call.ID, Text: result.Text}})
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// seenWithin is how long ago a worker may have asked a queue for work to count
-// as up: a question stays open for a minute, then the next one follows.
+// seenWithin is how recently a worker must have polled a queue to count as running: a
+// poll stays open for a minute, then the next one follows.
 const seenWithin = 75 * time.Second
 
-// Workers returns the workers that serve a queue and, each, one of their own,
-// those that asked for work last first. A worker that died within seenWithin may
-// be among them: who gives it work must not wait for it for ever.
+// Workers returns the workers that serve a queue and have their own queue, latest poll
+// first. A worker that died within seenWithin may be among them: the caller must not
+// wait for it forever.
 func (a *Activities) Workers(ctx context.Context, in contract.WorkersInput) (contract.WorkersResult, error) {
 	var out contract.WorkersResult
 	pollers, err := a.pollers(ctx, in.Queue)
@@ -40,7 +40,7 @@ func (a *Activities) Workers(ctx context.Context, in contract.WorkersInput) (con
 	return out, nil
 }
 
-// pollers returns who asked a queue for activities not long ago.
+// pollers returns who has polled a queue for activities recently.
 func (a *Activities) pollers(ctx context.Context, queue string) ([]*taskqueuepb.PollerInfo, error) {
 	answer, err := a.Temporal.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
