@@ -1,6 +1,6 @@
-// Package backend is what the commands of rgpt work with: the parts of an
-// installation (Local), or its HTTP API (apiclient.Client). Both do the same,
-// and their errors have the same classes and codes.
+// Package backend is what the commands of rgpt use: the parts of an installation
+// (Local), or its HTTP API (apiclient.Client). Both do the same, and their errors have
+// the same classes and codes.
 package backend
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
 
-// Backend reads and steers runs and pipelines.
+// Backend reads and controls runs and pipelines.
 type Backend interface {
 	Close()
 
@@ -35,7 +35,7 @@ type Backend interface {
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	Agents(ctx context.Context) (health.Report, error)
-	// Links returns where else a run can be looked at; empty where that is not known.
+	// Links returns where else a run can be viewed; empty if that is not known.
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)

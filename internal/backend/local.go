@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// DatabaseTimeout is how long a command waits for the database: a person waits with it.
+	// DatabaseTimeout is how long a command waits for the database while a person waits.
 	DatabaseTimeout = 3 * time.Second
-	// temporalTimeout is how long to wait for Temporal where there is something to say without it.
+	// temporalTimeout is how long to wait for Temporal if there is an answer without it.
 	temporalTimeout = 10 * time.Second
-	// agentsTTL is for how long a report on agents counts as current.
+	// agentsTTL is how long a report on agents counts as current.
 	agentsTTL = time.Second
 )
 
-// Needs says which parts a command needs beyond configuration and database.
+// Needs is the set of parts that a command needs besides configuration and database.
 type Needs int
 
 // The parts that not every command needs.
@@ -39,16 +39,16 @@ const (
 	NeedArtifacts
 )
 
-// Local is the backend whose parts can be reached from this machine.
+// Local is the backend for an installation that this machine can reach directly.
 type Local struct {
 	*control.Runs
-	Stack *devstack.Stack // nil where the parts run elsewhere
+	Stack *devstack.Stack // nil if the parts run elsewhere
 }
 
 // OpenLocal opens the database and the parts that a command needs.
 func OpenLocal(ctx context.Context, cfg *config.Config, dataDir string, stack *devstack.Stack, needs Needs) (_ Backend, err error) {
 	if cfg.Database.URL == "" {
-		if _, err = devstack.Load(dataDir); err == nil { // else its error says what to do
+		if _, err = devstack.Load(dataDir); err == nil { // otherwise its error says what to do
 			err = fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "the stack in %s has never been up; start it with `rgpt dev`", dataDir)
 		}
 		return nil, err
@@ -98,7 +98,7 @@ func (l Local) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error
 // Run returns a run.
 func (l Local) Run(ctx context.Context, id int64) (store.Run, error) { return l.Store.Run(ctx, id) }
 
-// RunDetails returns what is known of a run.
+// RunDetails returns the details of a run.
 func (l Local) RunDetails(ctx context.Context, id int64) (views.RunDetails, error) {
 	return l.Views.RunDetails(ctx, id)
 }
@@ -113,7 +113,7 @@ func (l Local) Follow(ctx context.Context, id, after int64, fn func(contract.Eve
 	return l.Feed.Follow(ctx, id, after, fn)
 }
 
-// OpenInterventions returns what waits for a person, the oldest first.
+// OpenInterventions returns what waits for a person, oldest first.
 func (l Local) OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error) {
 	return l.Views.OpenInterventions(ctx, limit)
 }
@@ -123,7 +123,7 @@ func (l Local) Agents(ctx context.Context) (health.Report, error) {
 	return health.New(l.Views, l.Temporal, l.Config.Temporal.Namespace, agentsTTL, slog.New(slog.DiscardHandler)).Report(ctx)
 }
 
-// Timing connects to Temporal, but answers without it too.
+// Timing connects to Temporal, but also answers without it.
 func (l Local) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	if _, err := l.Store.Run(ctx, id); err != nil {
 		return control.Timing{}, err

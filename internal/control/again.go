@@ -11,20 +11,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// Again is what came of letting a run go on: it went on by an answer of its
-// workflow, or is done again from a phase on.
+// Again is the result of continuing a run: its workflow accepted a command, or the run
+// is repeated from a phase on.
 type Again struct {
-	Ack    *contract.Ack // of a run that is under way
+	Ack    *contract.Ack // of a run that is running
 	Replay *rerun.Result // of one that was over
 }
 
-// Resume lets a paused run go on, or a failed or stopped one from where it ended.
+// Resume continues a paused run, or a failed or stopped one from where it ended.
 func (r *Runs) Resume(ctx context.Context, id int64, c contract.Command) (Again, error) {
 	return r.goOn(ctx, id, contract.UpdateResume, c, contract.StatusFailed, contract.StatusCancelled)
 }
 
-// Heal answers a run that asks a person for help; one that has failed goes on
-// from where it failed.
+// Heal answers a run that asks a person for help; a failed run continues from where it
+// failed.
 func (r *Runs) Heal(ctx context.Context, id int64, c contract.Command) (Again, error) {
 	return r.goOn(ctx, id, contract.UpdateHeal, c, contract.StatusFailed)
 }
@@ -35,7 +35,7 @@ func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Comma
 		return Again{}, err
 	}
 	replay := slices.Contains(over, run.Status)
-	if c.ID != "" { // the same command may have been carried out, and the run be another one since
+	if c.ID != "" { // the same command may have been carried out already, and the run have changed since
 		_, err := r.Store.ReplayByKey(ctx, id, c.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return Again{}, err
@@ -56,14 +56,14 @@ func (r *Runs) goOn(ctx context.Context, id int64, name string, c contract.Comma
 	return Again{Ack: &ack}, err
 }
 
-// Replay does a finished run again from a phase on.
+// Replay repeats a finished run from a phase on.
 func (r *Runs) Replay(ctx context.Context, o rerun.Order) (rerun.Result, error) {
 	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: temporal.Converter()}, r.Store, o)
 }
 
-// ModelFor returns the model that work of an agent of a run is done again with:
-// the named one, as provider/model, else the one that the run has, at another
-// temperature where one is given. It returns nil where nothing is to be different.
+// ModelFor returns the model for repeating an agent's work in a run: the named one, as
+// provider/model, else the run's, at another temperature if one is given. It returns
+// nil if nothing changes.
 func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temperature *float64) (*contract.ModelChoice, error) {
 	if name == "" && temperature == nil {
 		return nil, nil
@@ -81,7 +81,7 @@ func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temper
 	return &choice, nil
 }
 
-// Fork makes and starts a new run that goes on from a step of an old one.
+// Fork creates and starts a new run that continues from a step of an old one.
 func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
 	digest, err := digestOf(o)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Runs) Fork(ctx context.Context, o rerun.ForkOrder) (Created, error) {
 	return described(out), nil
 }
 
-// described says of a fork from where it goes on.
+// described returns from where a fork continues.
 func described(c Created) Created {
 	if c.Run.Settings.Fork != nil {
 		c.Notes = append(c.Notes, rerun.Describe(*c.Run.Settings.Fork))

@@ -1,6 +1,6 @@
-// Package control is what can be done with runs, whoever asks for it: the
-// command line, the HTTP API, a webhook. It makes runs, steers them through
-// their workflows and does them again; it prints nothing.
+// Package control is what the command line, the HTTP API and webhooks can do with runs.
+// It creates runs, controls them through their workflows and repeats them; it prints
+// nothing.
 package control
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Runs does things with the runs of one installation.
+// Runs controls the runs of one installation.
 type Runs struct {
 	Store     *store.Store
 	Views     *views.Views
@@ -26,12 +26,13 @@ type Runs struct {
 	DataDir   string         // where mirrors of repositories are kept
 }
 
-// wrong is input that cannot be used: nothing was done.
+// wrong returns the error for invalid input: nothing was done.
 func wrong(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
 }
 
-// refused is a command that changes nothing as the run is now.
+// refused returns the error for a command that changes nothing in the run's present
+// state.
 func refused(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeRejected, format, args...)
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Creation says which run is to be made.
+// Creation describes the run to create.
 type Creation struct {
 	Repo           string         // a folder of this host or a URL
 	Base           string         // branch, tag or commit to start from; empty: what is checked out, or the default branch
@@ -43,27 +43,27 @@ type Creation struct {
 	ApproveRelease bool
 	Push           bool
 	Remote         string            // to push to: a name or a URL; empty with Push: origin
-	Settings       map[string]string // of the configuration, by dotted key, for this run alone; see config.LoadRequest
-	Key            string            // of idempotency: the same makes one run, however often it is asked for
+	Settings       map[string]string // of the configuration, by dotted key, for this run only; see config.LoadRequest
+	Key            string            // idempotency key: the same key creates one run, however often it is used
 }
 
-// What Creation.Environment may say beside a YAML document.
+// The values of Creation.Environment besides a YAML document.
 const (
 	EnvironmentAuto = "auto" // as configured; so does an empty text
 	EnvironmentNone = "none" // neither environment nor baseline
 )
 
-// Created is a run that was made, or that the same key had made before.
+// Created is a run that was created, now or earlier under the same key.
 type Created struct {
 	Run   store.Run
 	Fresh bool
-	// Waiting says why the run is not at work yet: the worker starts it when it can.
+	// Waiting is why the run has not started yet: the worker starts it when it can.
 	Waiting string
-	Notes   []string // for whoever asked
+	Notes   []string // for the caller
 }
 
-// Create checks everything first and then makes the run and starts it: what is
-// met by an error leaves nothing behind.
+// Create checks everything first, then creates the run and starts it: an error leaves
+// nothing behind.
 func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	var out Created
 	c.nameGoal()
@@ -104,7 +104,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	return out, nil
 }
 
-// nameGoal gives a run that only prepares the goal that it has.
+// nameGoal gives a run that only prepares its fixed goal.
 func (c *Creation) nameGoal() {
 	if c.PrepareOnly && c.Goal == "" {
 		project := c.Project
@@ -115,19 +115,19 @@ func (c *Creation) nameGoal() {
 	}
 }
 
-// settings are those of the configuration that hold for this run alone.
+// settings returns the configuration settings for this run only.
 func (c Creation) settings() map[string]string {
 	if c.PlanBy == "" {
 		return c.Settings
 	}
 	out := map[string]string{"deliberation.plan_by": c.PlanBy}
-	maps.Copy(out, c.Settings) // what is named by its key is the more definite word
+	maps.Copy(out, c.Settings) // a key names a setting more precisely
 	return out
 }
 
-// known returns what was made under a key already, nil if nothing was. It is
-// asked for before anything is resolved: a branch that has moved on, or a
-// repository that is gone, makes no other request of the same one.
+// known returns what was already created under a key, nil if nothing was. It is called
+// before anything is resolved: a branch that has moved, or a repository that is gone,
+// does not change a repeated request.
 func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) {
 	if key == "" {
 		return nil, nil
@@ -140,13 +140,13 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 		return nil, err
 	}
 	out := Created{Run: run}
-	if run.WorkflowID == "" { // whoever made it came no further
+	if run.WorkflowID == "" { // whoever created it got no further
 		r.start(ctx, &out)
 	}
 	return &out, nil
 }
 
-// given returns what a pointer holds, or nothing.
+// given returns the value of a pointer, or the zero value.
 func given[T any](v *T) (out T) {
 	if v != nil {
 		out = *v
@@ -154,9 +154,8 @@ func given[T any](v *T) (out T) {
 	return out
 }
 
-// start starts the workflow of a run that was made, or lets it wait for its turn,
-// which a worker gives it. Where that fails the
-// worker's reconciler does it when it can: the run is there.
+// start starts the workflow of a new run, or leaves it waiting until a worker starts
+// it. If that fails the worker's reconciler does it when it can: the run exists.
 func (r *Runs) start(ctx context.Context, c *Created) {
 	most := r.Config.Execution.ConcurrentRuns
 	queued, err := r.Store.Enqueue(ctx, c.Run.ID, most)
@@ -173,7 +172,7 @@ func (r *Runs) start(ctx context.Context, c *Created) {
 	}
 }
 
-// Check says what can be seen to be wrong without looking anywhere.
+// Check returns the errors that can be found without looking anything up.
 func (c Creation) Check() error {
 	c.nameGoal()
 	if _, _, err := c.goal(); err != nil {
@@ -191,7 +190,7 @@ func (c Creation) Check() error {
 	return nil
 }
 
-// goal cuts the goal into title and description.
+// goal splits the goal into title and description.
 func (c Creation) goal() (title, description string, err error) {
 	if !utf8.ValidString(c.Goal+c.Description) || strings.ContainsRune(c.Goal+c.Description, 0) {
 		return "", "", wrong("the goal is no text: it holds bytes that are not UTF-8, or NUL")
@@ -204,7 +203,7 @@ func (c Creation) goal() (title, description string, err error) {
 	return title, description, nil
 }
 
-// goal is that of a creation, which may not be too long.
+// goal returns the goal of a creation, which may not be too long.
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
@@ -248,7 +247,7 @@ func (r *Runs) prepare(ctx context.Context, c Creation, out *Created) (store.New
 	}, nil
 }
 
-// freeze resolves the inputs of a run: without models where it asks none.
+// freeze resolves the inputs of a run: without models if it calls none.
 func freeze(cfg *config.Config, repo contract.Repo, c Creation) (contract.Settings, setup.RunSpec, error) {
 	if !c.PrepareOnly {
 		return setup.Freeze(cfg, repo)
@@ -258,8 +257,8 @@ func freeze(cfg *config.Config, repo contract.Repo, c Creation) (contract.Settin
 	return settings, spec, nil
 }
 
-// choosePlanner sets models and plan, and sees that the models can be reached. A
-// run that only prepares has neither.
+// choosePlanner sets models and plan, and checks that the models can be reached. A run
+// that only prepares has neither.
 func choosePlanner(ctx context.Context, cfg *config.Config, c Creation, s *contract.Settings) error {
 	if s.PrepareOnly {
 		return nil
@@ -275,7 +274,7 @@ func choosePlanner(ctx context.Context, cfg *config.Config, c Creation, s *contr
 	return probe(ctx, cfg, *s)
 }
 
-// chooseEnvironment sets which environment a run has where its creation says so.
+// chooseEnvironment sets the run's environment if its creation specifies one.
 func (r *Runs) chooseEnvironment(c Creation, s *contract.Settings, spec *setup.RunSpec) error {
 	switch c.Environment {
 	case "", EnvironmentAuto:
@@ -301,8 +300,7 @@ func (r *Runs) chooseEnvironment(c Creation, s *contract.Settings, spec *setup.R
 	return nil
 }
 
-// resolve finds the repository and the commit, and the configuration that the
-// repository brings along.
+// resolve finds the repository and the commit, and the configuration in the repository.
 func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.Repo, *config.Config, error) {
 	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
 	if err != nil {
@@ -325,7 +323,7 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 	return repo, cfg, err
 }
 
-// located makes a folder's name hold wherever it is read.
+// located makes a folder's name absolute, so that it is valid everywhere.
 func located(repo string) (string, error) {
 	if strings.Contains(repo, ":") {
 		return repo, nil
@@ -340,9 +338,9 @@ func located(repo string) (string, error) {
 // maxConfig is the largest rgpt.yaml that is read from a repository.
 const maxConfig = 1 << 20
 
-// repositoryConfig merges the rgpt.yaml of the commit that a run starts from,
-// which may set less than the operator's. What is in no commit does not count,
-// nor what the run makes of the file: nobody reads it again.
+// repositoryConfig merges the rgpt.yaml of the commit that a run starts from, which may
+// set less than the operator's. An uncommitted file does not count, nor do the run's
+// changes to it: nobody reads it again.
 func repositoryConfig(ctx context.Context, workspaces *workspace.Manager, cfg *config.Config, start contract.Workspace, info workspace.Info) (*config.Config, error) {
 	name := config.FileName + " of the repository"
 	if info.Path != "" {
@@ -379,7 +377,7 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 	return nil
 }
 
-// CheckModel says whether a model is named as provider/model.
+// CheckModel returns an error unless a model is named as provider/model.
 func CheckModel(choice string) error {
 	if provider, name, ok := strings.Cut(choice, "/"); !ok || provider == "" || name == "" {
 		return wrong("the model %q is not of the form provider/model", choice)
@@ -387,8 +385,8 @@ func CheckModel(choice string) error {
 	return nil
 }
 
-// Model reads a model that is named as provider/model. It has the time-out of
-// its provider.
+// Model reads a model that is named as provider/model. It gets the time-out of its
+// provider.
 func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
 	if err := CheckModel(choice); err != nil {
 		return contract.ModelChoice{}, err
@@ -400,7 +398,7 @@ func Model(cfg *config.Config, choice string) (contract.ModelChoice, error) {
 	return setup.Timed(cfg, contract.ModelChoice{Provider: provider, Model: name}), nil
 }
 
-// probe sees that the models that write can be reached, before anything is made.
+// probe checks that the models that write can be reached, before anything is created.
 func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 	var names []string
 	for _, agent := range []contract.Agent{contract.AgentPlanner, contract.AgentBuilder} {
@@ -419,8 +417,8 @@ func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 	return reachable(ctx, cfg, names, "the run was not made")
 }
 
-// reachable sees that providers of models answer and accept their keys, which
-// spends no token. What happened where one does not is said first.
+// reachable checks that model providers answer and accept their keys, which uses no
+// tokens. If one does not, its error begins with what was being done.
 func reachable(ctx context.Context, cfg *config.Config, names []string, what string) error {
 	for _, p := range setup.Providers(cfg) {
 		if !slices.Contains(names, p.Name) {
@@ -447,7 +445,7 @@ func projectOf(url string) string {
 	return name
 }
 
-// digestOf recognises the same request under an idempotency key.
+// digestOf identifies the same request under an idempotency key.
 func digestOf(request any) (string, error) {
 	raw, err := json.Marshal(request)
 	if err != nil {

@@ -26,17 +26,17 @@ import (
 // Environment is a kept environment.
 type Environment struct {
 	store.Environment
-	// Recipe is left out: Found says the same for readers.
+	// Recipe is left out: Found has the same for readers.
 	Recipe json.RawMessage `json:"recipe,omitempty" hidden:"true"`
 
 	What  string `json:"what" doc:"what was set up, such as: go, node (pnpm)"`
 	InUse bool   `json:"in_use" doc:"a run that has not ended has it"`
-	// Found is what it was made of, where one environment is asked for.
+	// Found is what it was made from, if one environment is requested.
 	Found *FoundEnvironment `json:"found,omitempty"`
 }
 
-// FoundEnvironment is what the files of a repository say about its set-up, as
-// documents and people have it.
+// FoundEnvironment is what the files of a repository say about its set-up, in the form
+// for documents and people.
 type FoundEnvironment struct {
 	Repo        string            `json:"repo"`
 	Base        string            `json:"base" doc:"the commit"`
@@ -80,7 +80,7 @@ type FoundTool struct {
 	From   string `json:"from" doc:"the file that asks"`
 }
 
-// FoundHint is a line of the repository that tells how its authors set it up.
+// FoundHint is a line of the repository about how its authors set it up.
 type FoundHint struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -108,8 +108,8 @@ func foundOf(repo, base string, r environment.Recipe) *FoundEnvironment {
 	return f
 }
 
-// Environments returns kept environments, the last used first, at most limit:
-// those of one repository, or all where repo is empty.
+// Environments returns kept environments, last used first, at most limit: those of one
+// repository, or all if repo is empty.
 func (r *Runs) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
 	repo, err := r.named(ctx, repo)
 	if err != nil {
@@ -129,13 +129,13 @@ func (r *Runs) Environments(ctx context.Context, repo string, limit int) ([]Envi
 		if err != nil {
 			return nil, err
 		}
-		e.Found = nil // a list is to be short
+		e.Found = nil // a list should be short
 		out = append(out, e)
 	}
 	return out, nil
 }
 
-// Environment returns the environment whose digest is, or begins with, a text.
+// Environment returns the environment whose digest equals, or begins with, a text.
 func (r *Runs) Environment(ctx context.Context, digest string) (Environment, error) {
 	row, err := r.Store.FindEnvironment(ctx, digest)
 	if err != nil {
@@ -159,8 +159,8 @@ func environmentOf(row store.Environment, used []string) (Environment, error) {
 }
 
 // RemoveEnvironment removes an environment, its archive, the baselines that ran in it,
-// and this host's copy. The next run that wants it makes it again. While a run that has
-// not ended uses it, it stays.
+// and this host's copy. The next run that needs it creates it again. It is kept while a
+// run that has not ended uses it.
 func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environment, error) {
 	e, err := r.Environment(ctx, digest)
 	if err != nil {
@@ -184,8 +184,8 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 	return e, nil
 }
 
-// FindEnvironment reads the files of a repository's commit and says how it would
-// be set up: nothing is executed, and nothing kept.
+// FindEnvironment reads the files of a repository's commit and returns how it would be
+// set up: nothing is executed, and nothing kept.
 func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnvironment, error) {
 	if repo == "" {
 		return FoundEnvironment{}, wrong("no repository is named; name a folder or a URL (--repo)")
@@ -222,7 +222,7 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	return *out, nil
 }
 
-// find reads a commit's files in a directory of its own, which goes again.
+// find reads a commit's files in its own directory, which it removes again.
 func (r *Runs) find(ctx context.Context, at contract.Repo, s environment.Settings) (recipe environment.Recipe, err error) {
 	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
 	if err != nil {
@@ -262,7 +262,7 @@ func factsOf(ctx context.Context, workspaces *workspace.Manager, at contract.Rep
 	return environment.Facts{Version: version, Time: made}, err
 }
 
-// NewSetup says how a repository is set up. At least one of commands, hosts and
+// NewSetup is how a person sets up a repository. At least one of commands, hosts and
 // variables is given.
 type NewSetup struct {
 	Repo      string            `json:"repo" minLength:"1" doc:"a folder of the server's host or a URL"`
@@ -273,8 +273,8 @@ type NewSetup struct {
 	By        string            `json:"by,omitempty" maxLength:"200" doc:"who says so; default: api"`
 }
 
-// AddSetup stores how a repository is set up, as a person says. It counts for
-// runs that are made ready from now on, unless configuration says otherwise.
+// AddSetup stores a person's setup of a repository. Runs use it if they are prepared
+// from now on, unless the configuration says otherwise.
 func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	if len(n.Commands)+len(n.Hosts)+len(n.Variables) == 0 {
 		return store.Setup{}, wrong("the setup is empty; give at least one command, host or variable (--command, --host, --variable)")
@@ -289,7 +289,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	if err := r.checkSetup(n); err != nil {
 		return store.Setup{}, err
 	}
-	// What is not said stays as configured: environment.Settings is read over that.
+	// Missing values stay as configured: environment.Settings is read over that.
 	settings, err := json.Marshal(struct {
 		Setup     []string          `json:",omitempty"`
 		Hosts     []string          `json:",omitempty"`
@@ -301,7 +301,7 @@ func (r *Runs) AddSetup(ctx context.Context, n NewSetup) (store.Setup, error) {
 	return r.Store.AddSetup(ctx, store.Setup{Repo: repo, Source: string(environment.SourcePerson), Settings: settings, Reason: n.Reason, CreatedBy: n.By})
 }
 
-// checkSetup checks a setup as the section environment of a request is checked.
+// checkSetup checks a setup like the section environment of a request.
 func (r *Runs) checkSetup(n NewSetup) error {
 	if text := n.Reason + n.By; strings.ContainsRune(text, 0) {
 		return wrong("the reason is no text: it holds NUL")
@@ -324,8 +324,8 @@ func (r *Runs) checkSetup(n NewSetup) error {
 	return err
 }
 
-// Setups returns stored setups from new to old, at most limit: those of one
-// repository, or all where repo is empty.
+// Setups returns stored setups, newest first, at most limit: those of one repository,
+// or all if repo is empty.
 func (r *Runs) Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error) {
 	repo, err := r.named(ctx, repo)
 	if err != nil {
@@ -334,8 +334,8 @@ func (r *Runs) Setups(ctx context.Context, repo string, limit int) ([]store.Setu
 	return r.Store.Setups(ctx, repo, limit)
 }
 
-// RevokeSetup takes a stored setup back. It is refused for one that was revoked
-// before, and ErrNotFound for one that never was.
+// RevokeSetup revokes a stored setup. The error is a refusal if it is already revoked,
+// and ErrNotFound if it does not exist.
 func (r *Runs) RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error) {
 	revoked, err := r.Store.RevokeSetup(ctx, id, by)
 	if err != nil {
@@ -351,8 +351,8 @@ func (r *Runs) RevokeSetup(ctx context.Context, id int64, by string) (store.Setu
 	return known, err
 }
 
-// named is the name of a repository by which what concerns it is kept; empty
-// stays empty.
+// named returns the name of a repository under which its data is kept; empty stays
+// empty.
 func (r *Runs) named(ctx context.Context, repo string) (string, error) {
 	if repo == "" {
 		return "", nil
@@ -368,8 +368,8 @@ func (r *Runs) named(ctx context.Context, repo string) (string, error) {
 	return workspaces.Named(ctx, repo)
 }
 
-// LiveOutput returns what a run's commands printed after the piece with the id
-// after, at most limit pieces. Pieces older than an hour may be gone.
+// LiveOutput returns what a run's commands printed after the piece with the id after,
+// at most limit pieces. Pieces older than an hour may be gone.
 func (r *Runs) LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error) {
 	if _, err := r.Store.Run(ctx, id); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 )
 
-// Models is what the configuration says of models.
+// Models is the configuration of models.
 type Models struct {
 	Providers []ModelProvider                         `json:"providers"`
 	Agents    map[contract.Agent]contract.ModelChoice `json:"agents" doc:"which agent uses which; alpha, beta and gamma are those that deliberate"` // without those that have none
@@ -27,8 +27,8 @@ type ModelProvider struct {
 	State   string `json:"state,omitempty" doc:"ok, or why it does not answer; only where that was asked"`
 }
 
-// Models reads what the configuration says of models. With check each provider
-// is asked whether it answers and accepts its key; that spends no token.
+// Models returns the configuration of models. With check each provider is asked whether
+// it answers and accepts its key; that uses no tokens.
 func (r *Runs) Models(ctx context.Context, check bool) Models {
 	out := Models{Providers: []ModelProvider{}, Catalogue: setup.Catalogue(r.Config)}
 	for _, p := range setup.Providers(r.Config) {

@@ -22,7 +22,7 @@ type Orchestration struct {
 	Reports    []contract.DeliberationReport `json:"reports" doc:"checkpoint, partial, final: those that there are"`
 }
 
-// Decision returns what the pipeline came to, and why; nil if it came to nothing. Of
+// Decision returns the pipeline's decision and its reasons; nil if there is none. Of
 // long texts it has the beginnings.
 func (o Orchestration) Decision() *contract.Decision {
 	for _, r := range o.Reports {
@@ -33,8 +33,8 @@ func (o Orchestration) Decision() *contract.Decision {
 	return nil
 }
 
-// Orchestration returns a whole pipeline, with texts in full: of the blackboard
-// the newest version of each place, or every one.
+// Orchestration returns a whole pipeline, with full texts: the newest version of each
+// blackboard entry, or every version.
 func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Orchestration, error) {
 	row, err := p.Store.Pipeline(ctx, id)
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Or
 		return out, err
 	}
 	for _, kind := range contract.ReportKinds() {
-		report, err := p.Store.PipelineReport(ctx, id, kind, false) // its texts stand on the blackboard
+		report, err := p.Store.PipelineReport(ctx, id, kind, false) // its texts are on the blackboard
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
@@ -66,8 +66,8 @@ func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Or
 	return out, nil
 }
 
-// Report returns a report of a pipeline, with texts in full; of the newest
-// pipeline that has one where id is 0.
+// Report returns a report of a pipeline, with full texts; if id is 0, of the newest
+// pipeline that has one.
 func (p *Pipelines) Report(ctx context.Context, id int64, kind string) (contract.DeliberationReport, error) {
 	if id == 0 {
 		var err error
@@ -92,10 +92,10 @@ func (p *Pipelines) Newest(ctx context.Context) (store.Pipeline, error) {
 	return list[0], nil
 }
 
-// LogKind says what an entry of a pipeline's log is.
+// LogKind is the kind of an entry in a pipeline's log.
 type LogKind string
 
-// What a pipeline's log has.
+// The kinds of entries in a pipeline's log.
 const (
 	LogMessage LogKind = "message"
 	LogWrite   LogKind = "write" // on the blackboard
@@ -125,8 +125,8 @@ type PipelineLog struct {
 	Details   json.RawMessage         `json:"details,omitempty" doc:"the event's payload, of kind event"`
 }
 
-// Logs returns what happened in a pipeline after a number, in order, at most
-// limit of it.
+// Logs returns what happened in a pipeline after a sequence number, in order, at most
+// limit entries.
 func (p *Pipelines) Logs(ctx context.Context, id, after int64, limit int) ([]PipelineLog, error) {
 	if _, err := p.Store.Pipeline(ctx, id); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (p *Pipelines) Logs(ctx context.Context, id, after int64, limit int) ([]Pip
 	return out, p.complete(ctx, id, events, out)
 }
 
-// LogOf reads an event of a pipeline. Of a long text it has the beginning.
+// LogOf converts an event of a pipeline. Of a long text it has the beginning.
 func LogOf(e contract.Event) PipelineLog {
 	var said struct {
 		Member       contract.Member   `json:"member"`
@@ -188,8 +188,8 @@ func LogOf(e contract.Event) PipelineLog {
 	return out
 }
 
-// complete gives entries of a log the whole of their texts, of which events have
-// the beginning.
+// complete replaces the texts of log entries with the whole texts; events have only the
+// beginnings.
 func (p *Pipelines) complete(ctx context.Context, id int64, events []contract.Event, log []PipelineLog) error {
 	names := make([]string, len(log)) // of the texts
 	first, long := 0, map[LogKind]bool{}
@@ -223,8 +223,8 @@ func (p *Pipelines) complete(ctx context.Context, id int64, events []contract.Ev
 	return err
 }
 
-// texts returns the texts of some kinds of a log's entries, by their names;
-// messages from the first of them on.
+// texts returns the texts of some kinds of log entries, by name; messages from the
+// first of them on.
 func (p *Pipelines) texts(ctx context.Context, id int64, of map[LogKind]bool, first int) (map[string]string, error) {
 	out := map[string]string{}
 	if of[LogMessage] {
@@ -257,13 +257,13 @@ func (p *Pipelines) texts(ctx context.Context, id int64, of map[LogKind]bool, fi
 	return out, nil
 }
 
-// place names a version of an entry of the blackboard.
+// place names a version of a blackboard entry.
 func place(section contract.Section, key string, version int) string {
 	return fmt.Sprintf("%s/%s/%d", section, key, version)
 }
 
-// Follow calls fn with each event of a pipeline after a number, in order and each
-// exactly once, and waits for more, as Store.Follow does.
+// Follow calls fn with each event of a pipeline after a sequence number, in order and
+// each exactly once, and waits for more, like Store.Follow.
 func (p *Pipelines) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	row, err := p.Store.Pipeline(ctx, id)
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// Pipelines does things with the pipelines of one installation: deliberations of
-// their own, and those that plan runs.
+// Pipelines controls the pipelines of one installation: independent deliberations, and
+// those that plan runs.
 type Pipelines struct {
 	Store     *store.Store
 	Feed      *feed.Feed
@@ -35,33 +35,33 @@ type Pipelines struct {
 	Config    *config.Config // the operator's; each pipeline freezes its own from it
 }
 
-// Pipelines returns what can be done with the pipelines of the same installation.
+// Pipelines returns the control of the same installation's pipelines.
 func (r *Runs) Pipelines() *Pipelines {
 	return &Pipelines{Store: r.Store, Feed: r.Feed, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config}
 }
 
-// Spawning says which pipeline is to be made.
+// Spawning describes the pipeline to create.
 type Spawning struct {
 	Objective    string
 	Task         *Task                 // more about the objective
 	Project      string                // whose budgets pay; empty: that of pipelines
 	AutoContinue *bool                 // nil: as configured
-	ForceGamma   bool                  // GAMMA is there from the start
+	ForceGamma   bool                  // GAMMA joins at the start
 	Mode         contract.PipelineMode // empty: as configured
 	Model        string                // of all members, as provider/model; empty: those of the configuration
 	Timeout      int                   // seconds of the exchange; 0: the task's, or as configured
-	Key          string                // of idempotency: the same makes one pipeline, however often it is asked for
+	Key          string                // idempotency key: the same key creates one pipeline, however often it is used
 }
 
-// Spawned is a pipeline that was made, or that the same key had made before.
+// Spawned is a pipeline that was created, now or earlier under the same key.
 type Spawned struct {
 	Pipeline store.Pipeline
 	Fresh    bool
-	// Waiting says why the pipeline is not at work yet: the worker starts it when it can.
+	// Waiting is why the pipeline has not started yet: the worker starts it when it can.
 	Waiting string
 }
 
-// Check says what can be seen to be wrong without looking anywhere.
+// Check returns the errors that can be found without looking anything up.
 func (s Spawning) Check() error {
 	_, err := s.task()
 	if err == nil {
@@ -88,7 +88,7 @@ func checkMode(mode contract.PipelineMode) error {
 	return wrong("the mode %q is none of a deliberation; use openrouter or local", mode)
 }
 
-// task is the task with the objective, which may stand in either.
+// task returns the task with the objective, which may be given in either.
 func (s Spawning) task() (t Task, err error) {
 	if s.Task != nil {
 		t = *s.Task
@@ -103,8 +103,8 @@ func (s Spawning) task() (t Task, err error) {
 	return t, t.Check()
 }
 
-// Spawn checks everything first and then makes the pipeline and starts it: what
-// is met by an error leaves nothing behind.
+// Spawn checks everything first, then creates the pipeline and starts it: an error
+// leaves nothing behind.
 func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	if err := s.Check(); err != nil {
 		return Spawned{}, err
@@ -128,7 +128,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	task.TaskID = cmp.Or(task.TaskID, "task-"+uuid.NewString()[:8])
-	if s.Timeout > 0 { // what is asked for now counts before what the task says
+	if s.Timeout > 0 { // the request overrides the task
 		task.TimeoutSeconds = s.Timeout
 	}
 	var out Spawned
@@ -143,7 +143,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	return out, nil
 }
 
-// known returns what was made under a key already, nil if nothing was.
+// known returns what was already created under a key, nil if nothing was.
 func (p *Pipelines) known(ctx context.Context, key, digest string) (*Spawned, error) {
 	if key == "" {
 		return nil, nil
@@ -160,8 +160,8 @@ func (p *Pipelines) known(ctx context.Context, key, digest string) (*Spawned, er
 	return &out, nil
 }
 
-// start starts the workflow of a pipeline that was made. Where that fails the
-// worker's reconciler does it when it can: the pipeline is there.
+// start starts the workflow of a new pipeline. If that fails the worker's reconciler
+// does it when it can: the pipeline exists.
 func (p *Pipelines) start(ctx context.Context, s *Spawned) {
 	if s.Pipeline.WorkflowID != "" {
 		return
@@ -171,8 +171,8 @@ func (p *Pipelines) start(ctx context.Context, s *Spawned) {
 	}
 }
 
-// settings resolves and freezes what a pipeline decides by, and sees that its
-// models can be reached.
+// settings resolves and freezes the settings of a pipeline, and checks that its models
+// can be reached.
 func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.DeliberationSettings, error) {
 	settings, err := p.models(s.Mode, s.Model)
 	if err != nil {
@@ -188,8 +188,8 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	return settings, p.probe(ctx, settings.Models, "the pipeline was not made")
 }
 
-// models returns the settings with the models of a mode, or with one model for
-// all members. What is scripted is the mode local, whatever it is called.
+// models returns the settings with the models of a mode, or with one model for all
+// members. A scripted model has mode local, whatever its name.
 func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.DeliberationSettings, error) {
 	settings, err := setup.Deliberation(p.Config, mode)
 	if err != nil || name == "" {
@@ -207,8 +207,7 @@ func (p *Pipelines) models(mode contract.PipelineMode, name string) (contract.De
 	return settings, nil
 }
 
-// deliberateWith lets all members use one model. What is scripted is the mode
-// local.
+// deliberateWith lets all members use one model. A scripted model has mode local.
 func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen contract.ModelChoice) {
 	s.Mode = contract.ModeOpenRouter
 	if cfg.Models.Providers[chosen.Provider].Kind == string(model.KindScripted) {
@@ -219,7 +218,7 @@ func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen
 	}
 }
 
-// probe sees that the members' models can be reached, before anything is made or
+// probe checks that the members' models can be reached, before anything is created or
 // changed.
 func (p *Pipelines) probe(ctx context.Context, models map[contract.Agent]contract.ModelChoice, what string) error {
 	var used []string
@@ -229,7 +228,7 @@ func (p *Pipelines) probe(ctx context.Context, models map[contract.Agent]contrac
 	return reachable(ctx, p.Config, used, what)
 }
 
-// Continuation says how a pipeline goes on to its exchange.
+// Continuation is how a pipeline continues to its exchange.
 type Continuation struct {
 	Mode    contract.PipelineMode // empty: that of the spawn
 	Model   string                // of all members, as provider/model; empty: those of the spawn
@@ -237,8 +236,8 @@ type Continuation struct {
 	contract.PipelineCommand
 }
 
-// Continue lets a pipeline that has reported its opening work go on. Said before
-// the report it counts when that is there.
+// Continue continues a pipeline that has reported its opening work. A command before
+// the report takes effect when the report is ready.
 func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (contract.PipelineAck, error) {
 	if err := (Spawning{Mode: c.Mode, Model: c.Model}).checkModels(); err != nil {
 		return contract.PipelineAck{}, err
@@ -252,7 +251,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	}
 	command := c.PipelineCommand
 	command.Timeout = time.Duration(c.Timeout) * time.Second
-	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // else what was frozen stays
+	if c.Model != "" || c.Mode != "" && c.Mode != now.Mode { // otherwise the frozen models stay
 		settings, err := p.models(c.Mode, c.Model)
 		if err != nil {
 			return contract.PipelineAck{}, err
@@ -265,12 +264,12 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 	return p.tell(ctx, id, contract.UpdateContinue, command)
 }
 
-// Stop ends a pipeline, or the recovery that it waits for; what it found is kept.
+// Stop ends a pipeline, or the recovery that it waits for; its results are kept.
 func (p *Pipelines) Stop(ctx context.Context, id int64, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	return p.tell(ctx, id, contract.UpdateStop, c)
 }
 
-// Revoke takes a member out of a pipeline; the others go on.
+// Revoke removes a member from a pipeline; the others continue.
 func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var err error
 	if c.Member, err = member(m); err != nil {
@@ -279,8 +278,8 @@ func (p *Pipelines) Revoke(ctx context.Context, id int64, m contract.Member, c c
 	return p.tell(ctx, id, contract.UpdateRevoke, c)
 }
 
-// SwitchModel lets a member, or all of them where none is named, use another model
-// from the next turn on. The model is named as provider/model.
+// SwitchModel lets a member, or all of them if none is named, use another model from
+// the next turn on. The model is named as provider/model.
 func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member, name string, temperature *float64, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	members := contract.Members()
 	if m != "" {
@@ -302,8 +301,8 @@ func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member
 	return p.tell(ctx, id, contract.UpdateSwitchModel, c)
 }
 
-// RecordError counts an error that somebody else saw against a member. Secrets
-// are taken out before it becomes part of a history.
+// RecordError counts against a member an error that somebody else reported. Secrets are
+// removed before it becomes part of a history.
 func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error, c contract.PipelineCommand) (contract.PipelineAck, error) {
 	var err error
 	if e.Member, err = member(e.Member); err != nil {
@@ -324,8 +323,7 @@ func (p *Pipelines) RecordError(ctx context.Context, id int64, e contract.Error,
 	return p.tell(ctx, id, contract.UpdateRecordError, c)
 }
 
-// KeptFailure is what is kept of a pipeline that failed, and what came of a
-// note for it.
+// KeptFailure is the failure context of a pipeline, and the answer to a note for it.
 type KeptFailure struct {
 	PipelineID     int64                    `json:"pipeline_id"`
 	Status         contract.PipelineStatus  `json:"status"`
@@ -333,8 +331,8 @@ type KeptFailure struct {
 	FailureContext *contract.FailureContext `json:"failure_context,omitempty" doc:"absent while the pipeline has not failed"`
 }
 
-// FailureContext returns what is kept of a pipeline that failed. A note is kept
-// with it for a pipeline that is under way, should that fail.
+// FailureContext returns the failure context of a pipeline. A note for a running
+// pipeline is kept in case it fails.
 func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.PipelineCommand) (KeptFailure, error) {
 	var out KeptFailure
 	if c.Context = strings.TrimSpace(telemetry.Redact(c.Context)); c.Context != "" {
@@ -356,7 +354,7 @@ func (p *Pipelines) FailureContext(ctx context.Context, id int64, c contract.Pip
 	return out, nil
 }
 
-// member reads the name of a member, in any case.
+// member reads the name of a member, in upper or lower case.
 func member(m contract.Member) (contract.Member, error) {
 	known := contract.Member(strings.ToUpper(string(m)))
 	if !known.Valid() {
@@ -365,11 +363,11 @@ func member(m contract.Member) (contract.Member, error) {
 	return known, nil
 }
 
-// tell sends a command, by the name of an update, to a pipeline and waits for
-// its answer. Commands with the same ID are one command. What a pipeline refuses
+// tell sends a command, by the name of an update, to a pipeline and waits for its
+// answer. Commands with the same ID are one command. If the pipeline refuses, the error
 // is a HUMAN_ERROR with its reason.
 func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.PipelineCommand) (contract.PipelineAck, error) {
-	now, err := p.Store.Pipeline(ctx, id) // its error is the clearer one
+	now, err := p.Store.Pipeline(ctx, id) // its error is clearer
 	if err != nil {
 		return contract.PipelineAck{}, err
 	}
@@ -381,8 +379,8 @@ func (p *Pipelines) tell(ctx context.Context, id int64, name string, c contract.
 	ack, err := p.update(limited, id, name, c.ID, c)
 	var refusal *sdktemporal.ApplicationError
 	if again && errors.As(err, &refusal) {
-		// Temporal answers a refused update the same for good: the command is
-		// still the same one, under another update.
+		// Temporal gives a refused update the same answer forever: this is still the same
+		// command, in another update.
 		ack, err = p.update(limited, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
@@ -402,7 +400,7 @@ func (p *Pipelines) update(ctx context.Context, id int64, name, updateID string,
 	return ack, err
 }
 
-// untold says why a command had no effect.
+// untold returns why a command had no effect.
 func (p *Pipelines) untold(ctx context.Context, was store.Pipeline, name string, err error) error {
 	return unsent(err, fmt.Sprintf("pipeline %d", was.ID), name, func() error {
 		now, lookup := p.Store.Pipeline(context.WithoutCancel(ctx), was.ID)

@@ -25,8 +25,8 @@ type Conversation struct {
 }
 
 // Conversations returns what agents of a run said and did, in the order in which
-// executions began; phase and step, where given, select. Tools return files and
-// output as they are, so that agents can work on them: here they are redacted.
+// executions began; phase and step, if given, filter. Tools return files and output
+// unchanged, so that agents can work on them: here they are redacted.
 func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]Conversation, error) {
 	if _, err := r.Store.Run(ctx, id); err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func (r *Runs) Conversations(ctx context.Context, id int64, phase contract.Phase
 	return out, nil
 }
 
-// Diff compares two runs, or attempts of one: what is different on the right.
+// Diff compares two runs, or attempts of one, and returns what is different on the
+// right.
 func (r *Runs) Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error) {
 	var sides [2]diff.Side
 	for i, ref := range []diff.Ref{left, right} {
@@ -75,18 +76,17 @@ func (r *Runs) File(ctx context.Context, f contract.Artifact) (io.ReadCloser, er
 // Timing is where the time of a run went.
 type Timing struct {
 	timing.Timing
-	// Note says what is not known, for people; Unknown why.
+	// Note says what is not known, for people; Unknown says why.
 	Note    string `json:"note,omitempty"`
 	Unknown error  `json:"-"`
 }
 
-// historyTime is how long to wait for Temporal, without which a run's timing is
-// still worth reading.
+// historyTime is how long to wait for Temporal. A run's timing is useful without it.
 const historyTime = 10 * time.Second
 
-// Timing tells where the time of a run went. Work on git and waiting in queues
-// are known to the run's history alone: where Temporal does not answer, or has
-// forgotten the run, both count as orchestration, and a note says so.
+// Timing returns where the time of a run went. Only the run's history has the time for
+// git and for waiting in queues: if Temporal does not answer, or has deleted the
+// history, both count as orchestration, and a note says so.
 func (r *Runs) Timing(ctx context.Context, id int64) (Timing, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil {

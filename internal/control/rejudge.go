@@ -13,8 +13,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Rules say by what recorded results are judged again. What is left out is as it
-// was for the run.
+// Rules are the rules by which recorded results are judged again. Missing ones are as
+// they were for the run.
 type Rules struct {
 	MaxMajor    *int                `json:"max_major,omitempty" minimum:"0" doc:"major findings that a run may have; default: the run's findings.max_major"`
 	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"medium findings after which it warns; default: the run's findings.max_medium"`
@@ -22,7 +22,7 @@ type Rules struct {
 	NewTests    verdict.NewTests    `json:"prove_new_tests,omitempty" doc:"how new tests count that do not need their change; default: the run's verification.prove_new_tests"`
 }
 
-// Check says what no result can be judged by.
+// Check returns an error for rules that are not valid.
 func (r Rules) Check() error {
 	switch {
 	case r.MaxMajor != nil && *r.MaxMajor < 0, r.MaxMedium != nil && *r.MaxMedium < 0:
@@ -35,8 +35,8 @@ func (r Rules) Check() error {
 	return nil
 }
 
-// Rejudge judges again what a run has recorded, by other rules. Nothing runs, no
-// model is asked, and the run stays as it is.
+// Rejudge judges the recorded results of a run again, by other rules. Nothing runs, no
+// model is called, and the run does not change.
 func (r *Runs) Rejudge(ctx context.Context, id int64, rules Rules) (Retrials, error) {
 	if err := rules.Check(); err != nil {
 		return Retrials{}, err
@@ -60,7 +60,7 @@ func (r *Runs) Rejudge(ctx context.Context, id int64, rules Rules) (Retrials, er
 	return out, out.judge(ctx, r.Store, run)
 }
 
-// Opinion is what was or is now thought of something recorded.
+// Opinion is a verdict on something recorded, then or now.
 type Opinion struct {
 	OK      bool              `json:"ok"`
 	Failure *contract.Failure `json:"failure,omitempty"`
@@ -68,9 +68,9 @@ type Opinion struct {
 
 func opinionOf(f *contract.Failure) Opinion { return Opinion{OK: f == nil, Failure: f} }
 
-// Retrial is something recorded that was judged again.
+// Retrial is a recorded result that was judged again.
 type Retrial struct {
-	What        string  `json:"what"` // planner (an answer), plan (the one that counts) or tester
+	What        string  `json:"what"` // planner (an answer), plan (the current one) or tester
 	Attempt     int     `json:"attempt,omitempty"`
 	ExecutionID int64   `json:"execution_id,omitempty"`
 	Before      Opinion `json:"before"`
@@ -93,7 +93,7 @@ func (r *Retrial) compare() {
 	}
 }
 
-// Retrials is what judging a run again found.
+// Retrials is the result of judging a run again.
 type Retrials struct {
 	RunID       int64               `json:"runId"`
 	Thresholds  contract.Thresholds `json:"thresholds"`
@@ -103,11 +103,11 @@ type Retrials struct {
 	Worse       bool                `json:"worse"`
 	Notes       []string            `json:"notes,omitempty"`
 
-	unproved bool // the run did not look at its new tests
+	unproved bool // the run did not check its new tests
 }
 
 // frozenModes returns how changes of tests and new tests counted when the run was
-// made.
+// created.
 func frozenModes(run store.Run) (verdict.PinnedTests, verdict.NewTests, error) {
 	spec, err := setup.ReadRunSpec(run)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *Retrials) judge(ctx context.Context, db *store.Store, run store.Run) er
 	return nil
 }
 
-// plans judges each answer of the planner that was taken or refused as a plan.
+// plans judges each answer of the planner that was accepted or refused as a plan.
 func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []store.Execution) error {
 	for _, e := range executions {
 		refused := e.Failure != nil && (e.Failure.Class == contract.ClassLLM || e.Failure.Class == contract.ClassLogic)
@@ -161,7 +161,7 @@ func (r *Retrials) plans(ctx context.Context, db *store.Store, executions []stor
 	return nil
 }
 
-// plan judges the plan that counts, whoever wrote it. It was accepted once.
+// plan judges the current plan, whoever wrote it. It was accepted once.
 func (r *Retrials) plan(ctx context.Context, db *store.Store, run store.Run) error {
 	plan, err := db.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -174,7 +174,7 @@ func (r *Retrials) plan(ctx context.Context, db *store.Store, run store.Run) err
 	return nil
 }
 
-// tests judges the last execution of the tester that came to a verdict.
+// tests judges the last execution of the tester that reached a verdict.
 func (r *Retrials) tests(ctx context.Context, db *store.Store, executions []store.Execution) error {
 	for _, e := range slices.Backward(executions) {
 		judged := e.Status == contract.ExecutionCompleted || e.Status == contract.ExecutionFailed && verdict.Judged(e.Failure)

@@ -22,22 +22,21 @@ import (
 // answerTime is how long a run may take to answer a command.
 const answerTime = 30 * time.Second
 
-// ErrSilent is the error of a command that a run or pipeline did not answer in its
-// time.
+// ErrSilent is the error of a command that a run or pipeline did not answer in time.
 var ErrSilent = errors.New("no answer came")
 
-// Steer sends a command, by the name of an update, to a run and waits for its
-// answer. Commands with the same ID are one command. What a run refuses is a
-// HUMAN_ERROR with its reason; the run is as it was then.
+// Steer sends a command, by the name of an update, to a run and waits for its answer.
+// Commands with the same ID are one command. If the run refuses, the error is a
+// HUMAN_ERROR with its reason, and the run is unchanged.
 func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error) {
 	run, err := r.Store.Run(ctx, id)
-	if err != nil { // it is the clearer one
+	if err != nil { // it is clearer
 		return contract.Ack{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if name == contract.UpdateStop && run.WorkflowID == "" && !run.Status.Terminal() {
-		// One that waits for its turn ends as all others do: by its workflow.
+		// A run that waits for its turn ends like all others: by its workflow.
 		if err := temporal.StartRun(ctx, r.Temporal, r.Store, run); err != nil {
 			return contract.Ack{}, err
 		}
@@ -46,8 +45,8 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 	ack, err := r.update(ctx, id, name, c.ID, c)
 	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) && r.caughtUp(ctx, id) {
-		// Temporal answers a refused update the same for good: the command is
-		// still the same one, under another update.
+		// Temporal gives a refused update the same answer forever: this is still the same
+		// command, in another update.
 		ack, err = r.update(ctx, id, name, uuid.NewString(), c)
 	}
 	if err != nil {
@@ -67,8 +66,8 @@ func (r *Runs) update(ctx context.Context, id int64, name, updateID string, args
 	return ack, err
 }
 
-// told returns what a run answered to an update that it was sent before, if it
-// was and the run took it.
+// told returns the run's answer to an update that it was sent before, if it was sent
+// and the run accepted it.
 func (r *Runs) told(ctx context.Context, id int64, updateID string) (ack contract.Ack, ok bool) {
 	if updateID == "" {
 		return ack, false
@@ -80,13 +79,13 @@ func (r *Runs) told(ctx context.Context, id int64, updateID string) (ack contrac
 	return ack, ok
 }
 
-// catchUpPoll is how often a run is asked whether it is where its row says.
+// catchUpPoll is how often a run is asked whether it has reached the state in its row.
 const catchUpPoll = 200 * time.Millisecond
 
-// caughtUp waits until a run whose row says that it waits for an answer says so
-// itself, and reports whether it does. A worker that died right after it had
-// written the row takes its workflow a moment back; what was refused then is
-// worth another try.
+// caughtUp waits until a run whose row says that it waits for an answer says so itself,
+// and reports whether it does. A worker that died right after it had written the row
+// sets its workflow back a moment; a command that was refused then is worth another
+// attempt.
 func (r *Runs) caughtUp(ctx context.Context, id int64) bool {
 	tick := time.NewTicker(catchUpPoll)
 	defer tick.Stop()
@@ -116,14 +115,14 @@ func (r *Runs) State(ctx context.Context, id int64) (contract.RunView, error) {
 	return view, value.Get(&view)
 }
 
-// silent reports whether an error is that a workflow did not answer in time, in
-// whichever of its forms that comes: Temporal's client wraps its own.
+// silent reports whether an error means that a workflow did not answer in time, in any
+// of its forms: Temporal's client wraps its own.
 func silent(err error) bool {
 	var late *serviceerror.DeadlineExceeded
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late)
 }
 
-// steerError says why a command had no effect.
+// steerError returns why a command had no effect.
 func (r *Runs) steerError(ctx context.Context, id int64, name string, err error) error {
 	return unsent(err, fmt.Sprintf("run %d", id), name, func() error {
 		run, lookup := r.Store.Run(context.WithoutCancel(ctx), id)
@@ -134,8 +133,8 @@ func (r *Runs) steerError(ctx context.Context, id int64, name string, err error)
 	})
 }
 
-// unsent says why a command to a workflow had no effect; gone says it of a
-// workflow that is not there.
+// unsent returns why a command to a workflow had no effect; gone is the message for a
+// workflow that does not exist.
 func unsent(err error, target, name string, gone func() error) error {
 	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) {
@@ -152,8 +151,8 @@ func unsent(err error, target, name string, gone func() error) error {
 	return fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "%s could not be sent to %s", name, target)
 }
 
-// ApproveEdited stores a plan that a person edited and approves it. Stored it is
-// one plan more; it counts once the run has accepted the approval.
+// ApproveEdited stores a plan that a person edited and approves it. It is stored as
+// another plan; it becomes the current one once the run has accepted the approval.
 func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error) {
 	if err := verdict.Plan(plan); err != nil {
 		return contract.Ack{}, err
@@ -177,8 +176,8 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 	return r.Steer(ctx, id, contract.UpdateApprove, c)
 }
 
-// Advance lets a paused run go on as far as the next phase, and starts one that
-// never started.
+// Advance lets a paused run continue until the next phase, and starts one that never
+// started.
 func (r *Runs) Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil {
@@ -205,12 +204,12 @@ func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperatu
 	return r.Steer(ctx, id, contract.UpdateSwitchModel, c)
 }
 
-// Check tells a run that stays with its branch what a check or a review says.
-// Secrets are taken out before it becomes part of a history.
+// Check sends a run that watches its branch the message of a check or a review. Secrets
+// are removed before it becomes part of a history.
 func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {
 	m.ID = cmp.Or(m.ID, uuid.NewString())
 	for _, text := range []*string{&m.Name, &m.URL, &m.Summary, &m.Details} {
-		*text = telemetry.Redact(*text) // before it is cut: half a secret is not known for one
+		*text = telemetry.Redact(*text) // before it is cut: half a secret is not recognized as one
 	}
 	if bad := m.Wrong(); bad != "" {
 		return contract.Ack{}, wrong("the message %s", bad)

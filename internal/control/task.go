@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Bounds of a task of a pipeline. All its texts together have at most
+// Limits of a pipeline's task. All its texts together have at most
 // execution.max_goal_bytes.
 const (
 	maxSubtasks    = 100
@@ -20,12 +20,12 @@ const (
 	longestSeconds = 24 * 60 * 60
 )
 
-// What the words for a complexity stand for. High is more than the 0.8 from which
-// on GAMMA joins where nothing else is configured.
+// The values of the words for a complexity. High is more than 0.8, above which GAMMA
+// joins by default.
 var complexityWords = map[string]Complexity{"low": 0.3, "medium": 0.6, "high": 0.9}
 
-// Complexity is how hard an objective is, from 0 (unknown) to 1. As JSON or YAML
-// it is a number or one of the words low, medium and high.
+// Complexity is how hard an objective is, from 0 (unknown) to 1. As JSON or YAML it is
+// a number or one of the words low, medium and high.
 type Complexity float64
 
 // UnmarshalJSON reads a number or a word.
@@ -47,7 +47,7 @@ func (c *Complexity) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Schema describes it for the API.
+// Schema describes Complexity for the API.
 func (Complexity) Schema(huma.Registry) *huma.Schema {
 	least, most := 0.0, 1.0
 	return &huma.Schema{
@@ -70,7 +70,7 @@ type Task struct {
 	TimeoutSeconds  int                `json:"timeout_seconds,omitempty" minimum:"0" maximum:"86400" doc:"of the exchange; 0: as configured"`
 }
 
-// Check says what is wrong with a task, whatever its length.
+// Check returns what is wrong with a task, apart from its length.
 func (t Task) Check() error {
 	for _, text := range t.texts() {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
@@ -114,8 +114,8 @@ func (t Task) checkSubtasks() error {
 	return nil
 }
 
-// circle returns the subtasks that can never begin: those on a circle of
-// dependencies, and those that need them.
+// circle returns the subtasks that can never begin: those in a dependency cycle, and
+// those that depend on them.
 func (t Task) circle() []string {
 	var left []string
 	waits := map[string]contract.Subtask{}
@@ -135,7 +135,7 @@ func (t Task) circle() []string {
 	return left
 }
 
-// texts are all that is written in a task.
+// texts returns all texts in a task.
 func (t Task) texts() []string {
 	out := slices.Concat([]string{t.TaskID, t.Objective}, t.Constraints, t.SuccessCriteria)
 	for _, s := range t.Subtasks {
@@ -145,7 +145,7 @@ func (t Task) texts() []string {
 	return out
 }
 
-// size is how many bytes are written in it.
+// size returns how many bytes are written in it.
 func (t Task) size() (bytes int) {
 	for _, text := range t.texts() {
 		bytes += len(text)
@@ -153,7 +153,7 @@ func (t Task) size() (bytes int) {
 	return bytes
 }
 
-// resolved is the task as agents are given it.
+// resolved returns the task as agents get it.
 func (t Task) resolved() contract.DeliberationTask {
 	return contract.DeliberationTask{
 		TaskID: t.TaskID, Objective: t.Objective, Complexity: float64(t.Complexity), Subtasks: t.Subtasks,

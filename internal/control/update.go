@@ -12,15 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// notReadyPoll is how often an update is sent again that met a workflow task that
-// did not come about.
+// notReadyPoll is how often an update is sent again whose workflow task did not
+// complete.
 const notReadyPoll = 200 * time.Millisecond
 
-// update sends an update to a workflow and reads its answer. Where the workflow
-// task that was to take it did not come about, as where the workflow was about to
-// end and something else came, Temporal gives the update back: it is sent again,
-// and finds a workflow that takes it or has ended. Where Temporal takes no more
-// updates for a workflow the command goes on its way as a signal: errSentAnyway.
+// update sends an update to a workflow and reads its answer. If the workflow task for
+// it did not complete, for example because the workflow was about to end and something
+// else arrived, Temporal returns the update: it is sent again, and finds a workflow
+// that accepts it or has ended. If Temporal takes no more updates for a workflow the
+// command is sent as a signal: errSentAnyway.
 func update(ctx context.Context, temporal client.Client, workflow, name, updateID string, args, answer any) error {
 	tick := time.NewTicker(notReadyPoll)
 	defer tick.Stop()
@@ -48,10 +48,10 @@ func update(ctx context.Context, temporal client.Client, workflow, name, updateI
 	}
 }
 
-// errSentAnyway is the answer to a command that nobody can answer.
+// errSentAnyway is the answer to a command that was sent without a way to answer it.
 var errSentAnyway = errors.New("it was sent without an answer")
 
-// sentAnyway says so to people.
+// sentAnyway returns that message for people.
 func sentAnyway(name string) string {
 	return "has had as many commands as Temporal keeps for a workflow; " + name + " was sent without waiting for an answer: its events say what came of it"
 }
@@ -62,8 +62,8 @@ func full(err error) bool {
 	return errors.As(err, &refused) && strings.Contains(refused.Message, "total number of distinct updates")
 }
 
-// signal sends a command as the signal of the same name. A stop reaches a workflow
-// that takes no more signals either: as a cancellation, which is one.
+// signal sends a command as the signal of the same name. A stop also reaches a workflow
+// that takes no more signals: as a cancellation, which means the same.
 func signal(ctx context.Context, temporal client.Client, workflow, name string, args any) error {
 	err := temporal.SignalWorkflow(ctx, workflow, "", name, args)
 	var tooMany *serviceerror.InvalidArgument

@@ -1,5 +1,5 @@
-// Package temporal is how the product's processes reach Temporal: the client, what
-// turns values into histories, the limit on their size, and the start of workflows.
+// Package temporal is how the product's processes use Temporal: the client, the data
+// converter, the limit on payload sizes, and the start of workflows.
 package temporal
 
 import (
@@ -26,7 +26,7 @@ import (
 // connectTimeout is how long Connect waits for Temporal to answer.
 const connectTimeout = 60 * time.Second
 
-// Connect connects to Temporal, and waits a while for it to be there.
+// Connect connects to Temporal, and waits a while for it to start.
 func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
 	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Identity: Identity(), Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
 	if t.TLS.Enabled {
@@ -87,9 +87,9 @@ func tlsConfig(t config.TemporalTLS) (*tls.Config, error) {
 	return out, nil
 }
 
-// Identity names this process among all workers, for people too:
-// host:pid:3f9a. One that is started again is another, also in a container, in
-// which host and pid are the same each time.
+// Identity names this process among all workers, readable for people: host:pid:3f9a. A
+// restarted process gets another one, even in a container, where host and pid are the
+// same each time.
 func Identity() string { return identity() }
 
 var identity = sync.OnceValue(func() string {

@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// CheckSize says why values cannot go into a history: they take more than
-// contract.PayloadLimit, or are not JSON at all.
+// CheckSize returns why values cannot go into a history: they take more than
+// contract.PayloadLimit, or are not valid JSON.
 func CheckSize(what string, values ...any) error {
 	payloads, err := encoded(values)
 	if err != nil {
@@ -28,8 +28,8 @@ func CheckSize(what string, values ...any) error {
 	return nil
 }
 
-// encoded returns values as a history holds them. Results of local activities
-// come that way already.
+// encoded returns values as a history holds them. Results of local activities are
+// already in that form.
 func encoded(values []any) (*commonpb.Payloads, error) {
 	if len(values) == 1 {
 		if done, ok := values[0].(*commonpb.Payloads); ok {
@@ -39,21 +39,21 @@ func encoded(values []any) (*commonpb.Payloads, error) {
 	return Converter().ToPayloads(values...)
 }
 
-// refused is fits for workflow code, which meets failures as they cross Temporal.
+// refused is CheckSize for workflow code, which gets failures as they cross Temporal.
 func checkSize(what string, values ...any) error {
 	return fault.ToTemporal(CheckSize(what, values...), 1)
 }
 
-// sizeLimit keeps what is too large out of the histories of a worker's workflows.
+// sizeLimit keeps oversized values out of the histories of a worker's workflows.
 type sizeLimit struct {
 	interceptor.WorkerInterceptorBase
 }
 
-// NewSizeLimit returns the interceptor by which a worker's workflows fail where
-// they would write more than contract.PayloadLimit into their history at once.
+// NewSizeLimit returns the interceptor that fails a worker's workflows if they would
+// write more than contract.PayloadLimit into their history at once.
 func NewSizeLimit() interceptor.WorkerInterceptor { return &sizeLimit{} }
 
-// InterceptWorkflow puts the limit around a workflow and the commands it gives.
+// InterceptWorkflow puts the limit around a workflow and the commands it issues.
 func (*sizeLimit) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	return &workflowInbound{interceptor.WorkflowInboundInterceptorBase{Next: next}}
 }
@@ -119,8 +119,8 @@ func (f failedChild) GetChildWorkflowExecution() workflow.Future { return f }
 
 func (f failedChild) SignalChildWorkflow(workflow.Context, string, any) workflow.Future { return f }
 
-// clientEdge keeps what is too large out of histories where it comes from
-// outside: inputs of runs, and what people and services tell them.
+// clientEdge keeps oversized values from outside out of histories: inputs of runs, and
+// what people and services send them.
 type clientInterceptor struct {
 	interceptor.ClientInterceptorBase
 }
