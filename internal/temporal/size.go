@@ -39,7 +39,7 @@ func encoded(values []any) (*commonpb.Payloads, error) {
 	return Converter().ToPayloads(values...)
 }
 
-// refused is CheckSize for workflow code, which gets failures as they cross Temporal.
+// checkSize is CheckSize for workflow code, which gets failures as they cross Temporal.
 func checkSize(what string, values ...any) error {
 	return fault.ToTemporal(CheckSize(what, values...), 1)
 }

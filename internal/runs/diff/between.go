@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Between returns the patch from what one patch makes of a base to what another
-// one makes of the same: what was done in between. An empty patch is the base
-// itself. Files come in the order of their paths, each with as few lines as tell
-// what changed, also where the patches were written with more. Nothing is taken
-// out of the text: whoever shows it does that.
+// Between returns the patch from what one patch makes of a base to what another one
+// makes of the same base: what was done in between. An empty patch is the base itself.
+// Files are in the order of their paths, each with as few lines as show the change,
+// even if the patches have more. Nothing is removed from the text: whoever shows it
+// does that.
 func Between(from, to []byte) (string, error) {
 	left, err := parsePatch(from)
 	if err != nil {
@@ -29,8 +29,8 @@ func Between(from, to []byte) (string, error) {
 	return strings.ToValidUTF8(patch.String(), "\uFFFD"), nil
 }
 
-// orUntouched returns what a patch does to a file, which is nothing where only
-// the other patch names it.
+// orUntouched returns what a patch does to a file, or no change if only the other patch
+// names it.
 func orUntouched(t, other *touch) *touch {
 	if t != nil {
 		return t

@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// MaxPatch is how many bytes of the patch from the left's code to the right's a
-// comparison holds. The list of files is complete all the same.
+// MaxPatch is how many bytes a comparison holds of the patch from the left's code to
+// the right's. The list of files is always complete.
 const MaxPatch = 256 << 10
 
 // CodeDiff compares the files that both sides ended with.
@@ -29,7 +29,7 @@ type CodeDiff struct {
 	PatchCut      bool       `json:"patch_cut"`
 }
 
-// FileStatus says what happened to a file from the left to the right.
+// FileStatus is what happened to a file from the left to the right.
 type FileStatus string
 
 // The statuses of files.
@@ -39,25 +39,25 @@ const (
 	FileModified FileStatus = "modified"
 )
 
-// FileDiff is one file that is not the same on both sides.
+// FileDiff is one file that differs between the sides.
 type FileDiff struct {
 	Path    string     `json:"path"`
 	Status  FileStatus `json:"status"`
 	Added   int64      `json:"added"` // lines
 	Removed int64      `json:"removed"`
 	Binary  bool       `json:"binary"` // lines are not counted
-	// Unsure is set where the runs started from different commits and the file
-	// may have been another one before either changed it. Lines are then those
-	// of the one run that changed it, and not counted where both did.
+	// Unsure is set if the runs started from different commits and the file may have
+	// differed before either changed it. Lines are then those of the one run that changed
+	// it, and not counted if both did.
 	Unsure bool `json:"unsure"`
 }
 
-// compareCode compares what both runs changed, file by file. Notes say what
-// could not be.
+// compareCode compares what both runs changed, file by file. Notes say what could not
+// be compared.
 func compareCode(a, b Side) (CodeDiff, []string) {
 	d := CodeDiff{
 		LeftRecorded: a.Code.known(), RightRecorded: b.Code.known(), SameBase: a.Repo == b.Repo && a.Base == b.Base, Files: []FileDiff{},
-		Same: a.Code.Tree != "" && a.Code.Tree == b.Code.Tree, // a tree's id is that of its content
+		Same: a.Code.Tree != "" && a.Code.Tree == b.Code.Tree, // a tree's id is determined by its content
 	}
 	var notes []string
 	for _, s := range []Side{a, b} {
@@ -107,11 +107,11 @@ func (d *CodeDiff) compareFiles(left, right map[string]*touch) {
 	if d.PatchCut && len(text) > MaxPatch {
 		text = text[:strings.LastIndexByte(text[:MaxPatch], '\n')+1]
 	}
-	d.Patch = telemetry.Redact(text) // last: what is taken out would make a patch that cannot be read
+	d.Patch = telemetry.Redact(text) // last: a redacted patch may not be readable
 }
 
-// compareFile compares what two runs did to a file; nil is nothing. The second
-// result is nil where the file is the same on both sides.
+// compareFile compares what two runs did to a file; nil is nothing. The second result
+// is nil if the file is the same on both sides.
 func compareFile(left, right *touch, sameBase bool) (FileDiff, *gitdiff.File) {
 	l, r := after(left, right), after(right, left)
 	if l == r {
@@ -146,8 +146,8 @@ func compareFile(left, right *touch, sameBase bool) (FileDiff, *gitdiff.File) {
 	return file, diff
 }
 
-// after returns a file as one run left it; one that it did not touch is as the
-// other found it.
+// after returns a file as one run left it; if it did not touch the file, as the other
+// found it.
 func after(t, other *touch) version {
 	if t == nil {
 		return other.old
@@ -157,7 +157,7 @@ func after(t, other *touch) version {
 
 func binary(t *touch) bool { return t != nil && t.binary }
 
-// inverse returns fragments that lead back.
+// inverse returns fragments for the opposite direction.
 func inverse(fragments []*gitdiff.TextFragment) []*gitdiff.TextFragment {
 	out := make([]*gitdiff.TextFragment, len(fragments))
 	for i, f := range fragments {
@@ -165,7 +165,7 @@ func inverse(fragments []*gitdiff.TextFragment) []*gitdiff.TextFragment {
 		g.OldPosition, g.OldLines, g.NewPosition, g.NewLines = f.NewPosition, f.NewLines, f.OldPosition, f.OldLines
 		g.LinesAdded, g.LinesDeleted = f.LinesDeleted, f.LinesAdded
 		g.Lines = slices.Clone(f.Lines)
-		from := 0 // of the changed lines that are put in order, removed ones first
+		from := 0 // of the changed lines that are sorted, removed ones first
 		for k := range g.Lines {
 			switch line := &g.Lines[k]; line.Op {
 			case gitdiff.OpContext:
@@ -194,7 +194,7 @@ func parsePatch(patch []byte) (map[string]*touch, error) {
 	out := make(map[string]*touch, len(files))
 	for _, f := range files {
 		t := touchOf(f)
-		if before := out[t.path]; before != nil { // git writes a change of kind as removed, then added
+		if before := out[t.path]; before != nil { // git writes a change of kind as a removal, then an addition
 			t.old, t.gone = before.old, before.fragments
 			t.binary = t.binary || before.binary
 			t.fragments = append(slices.Clone(before.fragments), t.fragments...)

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Diff is what is different on the right, compared with the left. What is worse
-// comes first. Names and meanings of its JSON are stable; lists are never null.
+// Diff is what is different on the right, compared with the left. What is worse comes
+// first. Names and meanings of its JSON are stable; lists are never null.
 type Diff struct {
 	Left         Ident        `json:"left"`
 	Right        Ident        `json:"right"`
@@ -21,14 +21,14 @@ type Diff struct {
 	Code         CodeDiff     `json:"code"`
 	Tests        TestsDiff    `json:"tests"`
 	Findings     FindingsDiff `json:"findings"`
-	Timing       []TimingDiff `json:"timing"` // by phase, in their order
+	Timing       []TimingDiff `json:"timing"` // by phase, in order
 	Tokens       TokensDiff   `json:"tokens"`
 	Cost         CostDiff     `json:"cost"`
 	Heals        HealsDiff    `json:"heals"`
 	Models       ModelsDiff   `json:"models"`
 }
 
-// Ident says which side something is.
+// Ident identifies a side.
 type Ident struct {
 	Run     int64             `json:"run"`
 	Attempt int               `json:"attempt"`         // 0: the run as it is now
@@ -49,7 +49,7 @@ type TimingDiff struct {
 	LeftMS     int64          `json:"left_ms"`
 	RightMS    int64          `json:"right_ms"`
 	DeltaMS    int64          `json:"delta_ms"`
-	LeftEnded  bool           `json:"left_ended"` // false: not begun or still at work; its time is not judged
+	LeftEnded  bool           `json:"left_ended"` // false: not begun or still running; its time is not judged
 	RightEnded bool           `json:"right_ended"`
 }
 
@@ -105,8 +105,8 @@ type Model struct {
 	MicroUSD int64          `json:"micro_usd"`
 }
 
-// Compare tells what is different on side b, compared with side a. It reads
-// nothing but its arguments, and the same sides give the same answer.
+// Compare returns what is different on side b, compared with side a. It reads only its
+// arguments, and the same sides give the same answer.
 func Compare(a, b Side) Diff {
 	d := Diff{
 		Left: a.ident(), Right: b.ident(), Notes: slices.Concat([]string{}, a.Notes, b.Notes),
@@ -195,7 +195,7 @@ type StepName struct {
 	Name string `json:"name"`
 }
 
-// StepChange says what is different in a step.
+// StepChange is what is different in a step.
 type StepChange struct {
 	StepName               // as on the right
 	Changed  []FieldChange `json:"changed"`
@@ -275,7 +275,7 @@ type FindingsDiff struct {
 	New       []Finding  `json:"new"`
 	Fixed     []Finding  `json:"fixed"`
 	Same      []Finding  `json:"same"`
-	Unchecked []Finding  `json:"unchecked"` // of the left, whose check did not run on the right: nobody knows
+	Unchecked []Finding  `json:"unchecked"` // of the left, whose check did not run on the right: their state is unknown
 	Left      Severities `json:"left"`
 	Right     Severities `json:"right"`
 }
@@ -297,9 +297,8 @@ type Finding struct {
 	Rule     string            `json:"rule,omitempty"`
 }
 
-// key is by what a finding is known again on the other side: not by its line,
-// which moves, and of a test's not by its message, which tells durations and
-// addresses.
+// key identifies a finding on the other side: not by its line, which moves, and a
+// test's not by its message, which contains durations and addresses.
 func (f Finding) key() Finding {
 	f.Location = fileOf(f.Location)
 	if f.Category == contract.CategoryTest && f.Rule != "" {
@@ -324,7 +323,7 @@ func compareFindings(a, b Side) FindingsDiff {
 		}
 	}
 	ran := checksOf(b)
-	for _, f := range slices.Backward(left) { // those that were met first are the same ones
+	for _, f := range slices.Backward(left) { // those found first are the same ones
 		if open[f.key()] == 0 {
 			continue
 		}
@@ -340,7 +339,7 @@ func compareFindings(a, b Side) FindingsDiff {
 	return d
 }
 
-// findingsOf returns a side's findings, the gravest first.
+// findingsOf returns a side's findings, most serious first.
 func findingsOf(s Side, count *Severities) []Finding {
 	var out []Finding
 	weight := map[contract.Severity]int{contract.SeverityMajor: 0, contract.SeverityMedium: 1, contract.SeverityMinor: 2}
@@ -365,8 +364,8 @@ func findingsOf(s Side, count *Severities) []Finding {
 	return out
 }
 
-// Limits under which a difference of time or money is noise. Both have to be
-// passed: the part of the better side, and the amount.
+// Limits below which a difference of time or money is noise. Both must be exceeded: the
+// part of the better side, and the amount.
 const (
 	NoisePart      = 0.20
 	SlowerLeast    = time.Second

@@ -11,13 +11,12 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// Two patches of one file say enough to compare what they lead to, without the
-// file. Every line that either of them changes stands in it, with three lines
-// around; what stands in neither is the same on both sides. So each side's
-// content is written as a list of tokens, known lines and gaps between them,
-// and those lists are compared.
+// Two patches of one file are enough to compare their results, without the file. They
+// contain every line that either of them changes, with three lines around; all other
+// lines are the same on both sides. So each side's content is written as a list of
+// tokens, known lines and gaps between them, and those lists are compared.
 
-// version is a file at one moment. A file's id is that of its content.
+// version is a file at one moment. Its id is that of its content.
 type version struct {
 	there bool
 	id    string
@@ -45,7 +44,7 @@ func touchOf(f *gitdiff.File) *touch {
 	return t
 }
 
-// fresh returns the lines of a file that was made anew, and whether it was.
+// fresh returns the lines of a file that was created from nothing, and whether it was.
 func (t *touch) fresh() (fragments []*gitdiff.TextFragment, is bool) {
 	if t.gone != nil {
 		return t.fragments[len(t.gone):], true
@@ -53,7 +52,7 @@ func (t *touch) fresh() (fragments []*gitdiff.TextFragment, is bool) {
 	return t.fragments, !t.old.there
 }
 
-// base is what two patches say about the file that both started from.
+// base is what two patches show of the file that both started from.
 type base struct {
 	numbers []int64 // of the known lines, ascending
 	lines   map[int64]string
@@ -78,8 +77,8 @@ func baseOf(touches ...*touch) base {
 	return b
 }
 
-// firstLineOf returns the number of the first old line of a fragment; of one
-// without old lines that of the line before which it adds.
+// firstLineOf returns the number of a fragment's first old line; if it has none, that
+// of the line before which it adds.
 func firstLineOf(f *gitdiff.TextFragment) int64 {
 	if f.OldLines == 0 {
 		return f.OldPosition + 1
@@ -101,10 +100,10 @@ func (t token) key() string {
 	return "+" + t.text
 }
 
-// toTheEnd is a line number behind every file's last line.
+// toTheEnd is a line number after every file's last line.
 const toTheEnd = int64(1) << 62
 
-// copy appends the base's lines from one up to, but not with, another.
+// copy appends the base's lines from one up to, but not including, another.
 func (b base) copy(out []token, from, to int64) []token {
 	at, _ := slices.BinarySearch(b.numbers, from)
 	for ; at < len(b.numbers) && b.numbers[at] < to; at++ {
@@ -160,8 +159,8 @@ func interdiff(left, right *touch) []*gitdiff.TextFragment {
 	return fragmentsOf(l, r, edits(l, r))
 }
 
-// edits compares two lists of tokens: piece by piece between the gaps that both
-// have, which cannot be moved.
+// edits compares two lists of tokens: piece by piece between the gaps that both have,
+// which cannot be moved.
 func edits(l, r []token) []lcs.Diff {
 	var out []lcs.Diff
 	there := map[string]int{}
@@ -197,7 +196,7 @@ func keysOfTokens(tokens []token) []string {
 // around is how many lines a fragment shows before and after what changed.
 const around = 3
 
-// fragmentsOf lays edits out as fragments with the lines around them.
+// fragmentsOf converts edits to fragments with the lines around them.
 func fragmentsOf(l, r []token, all []lcs.Diff) []*gitdiff.TextFragment {
 	var out []*gitdiff.TextFragment
 	lineL, lineR := numbersOf(l), numbersOf(r)
@@ -226,7 +225,7 @@ func fragmentsOf(l, r []token, all []lcs.Diff) []*gitdiff.TextFragment {
 	return out
 }
 
-// numbersOf returns the line number of each token, and of the one behind the last.
+// numbersOf returns the line number of each token, and of the one after the last.
 func numbersOf(tokens []token) []int64 {
 	out := []int64{1}
 	for i, t := range tokens {
@@ -235,7 +234,7 @@ func numbersOf(tokens []token) []int64 {
 	return out
 }
 
-// joined reports whether the lines between two changes belong into one fragment.
+// joined reports whether the lines between two changes belong in one fragment.
 func joined(between []token) bool {
 	return len(between) <= 2*around && !slices.ContainsFunc(between, func(t token) bool { return t.gap != "" })
 }
@@ -256,8 +255,8 @@ func known(tokens []token, before bool) int {
 	return n
 }
 
-// appendLines appends known lines. Only patches that contradict each other change
-// a gap, of which there is nothing to show.
+// appendLines appends known lines. Only contradictory patches change a gap, which has
+// no text to show.
 func appendLines(to []gitdiff.Line, op gitdiff.LineOp, tokens []token) []gitdiff.Line {
 	for _, t := range tokens {
 		if t.gap == "" {
@@ -267,8 +266,8 @@ func appendLines(to []gitdiff.Line, op gitdiff.LineOp, tokens []token) []gitdiff
 	return to
 }
 
-// counted sets the counts of a fragment, and its positions as git writes them:
-// of no lines that of the line before.
+// counted sets the counts of a fragment, and its positions as git writes them: if there
+// are no lines, that of the line before.
 func counted(f *gitdiff.TextFragment) *gitdiff.TextFragment {
 	for _, l := range f.Lines {
 		switch l.Op {

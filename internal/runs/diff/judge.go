@@ -20,18 +20,18 @@ type Point struct {
 	Phase    contract.Phase    `json:"phase,omitempty"`
 }
 
-// Kind says what a point is about. Each kind of regression has an improvement.
+// Kind is what a point is about. Each kind of regression has an improvement.
 type Kind string
 
-// The kinds of regressions, the gravest first.
+// The kinds of regressions, most serious first.
 const (
 	KindStatus     Kind = "status"        // ended worse
 	KindUntested   Kind = "not_tested"    // the right has ended without tests
-	KindCheckRed   Kind = "check_red"     // a check was ok and is red, not because of a test
+	KindCheckRed   Kind = "check_red"     // a check passed and now fails, not because of a test
 	KindCheckGone  Kind = "check_not_run" // a check ran on the left only
 	KindFailure    Kind = "new_failure"   // a test fails
 	KindSkipped    Kind = "newly_skipped" // a test is skipped
-	KindGone       Kind = "test_gone"     // a test is not there, although its check ran
+	KindGone       Kind = "test_gone"     // a test is missing, although its check ran
 	KindNewFinding Kind = "new_finding"   // a major or medium finding
 	KindSlower     Kind = "slower"        // a phase, by more than NoisePart and SlowerLeast
 	KindDearer     Kind = "dearer"        // by more than NoisePart and DearerMicroUSD
@@ -63,7 +63,7 @@ func (v *verdict) add(p Point, format string, args ...any) {
 	v.points = append(v.points, p)
 }
 
-// judge says what is worse and what is better on the right.
+// judge collects what is worse and what is better on the right.
 func judge(a, b Side, d Diff) (regressions, improvements []Point) {
 	worse := verdict{a: a, b: b, d: d, points: []Point{}}
 	worse.worseEnd()
@@ -93,8 +93,7 @@ func because(f *contract.Failure) string {
 	return fmt.Sprintf(" (%s, %s)", f.Class, f.Code)
 }
 
-// worseChecks judges what ran and ended as a whole. Red tests speak for
-// themselves.
+// worseChecks judges what ran and ended as a whole. Failed tests are judged one by one.
 func (v *verdict) worseChecks() {
 	failing := map[string]bool{}
 	for _, t := range append(v.d.Tests.NewFailures, v.d.Tests.StillFailing...) {

@@ -16,7 +16,7 @@ import (
 )
 
 // MaxPatchRead is how many bytes of a side's patch are read. A larger change is
-// compared by its tree alone, and the result says so.
+// compared by its tree only, and the result says so.
 const MaxPatchRead = 32 << 20
 
 // Blobs reads stored patches by their digest.
@@ -25,8 +25,8 @@ type Blobs interface {
 	Reader(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Load reads a side. A run or attempt that does not exist is store.ErrNotFound.
-// Code that cannot be read is no error: the side says why it is missing.
+// Load reads a side. A run or attempt that does not exist is store.ErrNotFound. Code
+// that cannot be read is not an error: the side says why it is missing.
 func Load(ctx context.Context, s *store.Store, v *views.Views, blobs Blobs, ref Ref) (Side, error) {
 	details, err := v.RecentDetails(ctx, ref.Run, 1)
 	if err != nil {
@@ -60,13 +60,13 @@ func Load(ctx context.Context, s *store.Store, v *views.Views, blobs Blobs, ref 
 	return side, side.loadCode(ctx, s, blobs, details.Settings.Repo, part)
 }
 
-// extent is which executions belong to a side, in the order in which they began.
+// extent is the executions that belong to a side, in the order in which they began.
 type extent struct {
 	all   []store.Execution // up to the side's end
-	own   []store.Execution // of them, those since the attempt before
+	own   []store.Execution // those since the attempt before
 	end   *store.Execution  // the attempt; nil: the run as it is now
 	since time.Time         // when own begin
-	until *time.Time        // when what comes after them begins; nil: there is nothing
+	until *time.Time        // when what comes after them begins; nil: nothing does
 }
 
 // cut finds the executions of a side. Steps belong to the phase before them.
@@ -145,8 +145,8 @@ func (x extent) count(p contract.Phase) (n int) {
 	return n
 }
 
-// loadTests reads the checks and findings of the last tester. Of a run as it is
-// now the open findings count, wherever they were found.
+// loadTests reads the checks and findings of the last tester. For a run as it is now
+// the open findings count, wherever they were found.
 func (s *Side) loadTests(ctx context.Context, db *store.Store, part extent, findings []store.Finding) error {
 	s.Tester = part.last(contract.PhaseTester)
 	if s.Tester == nil {
@@ -167,8 +167,8 @@ func (s *Side) loadTests(ctx context.Context, db *store.Store, part extent, find
 	return err
 }
 
-// loadUsage adds up the model calls of an attempt. Those of a whole run are
-// known already.
+// loadUsage adds up the model calls of an attempt. Those of a whole run are already
+// known.
 func (s *Side) loadUsage(ctx context.Context, db *store.Store, part extent) error {
 	if part.end == nil {
 		return nil
@@ -201,8 +201,8 @@ func (s *Side) loadUsage(ctx context.Context, db *store.Store, part extent) erro
 	return nil
 }
 
-// loadPlan reads the plan that counted: of an attempt the one that its planner
-// made, where that says which it was.
+// loadPlan reads the plan that was used: for an attempt the one that its planner made,
+// if its output says which.
 func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error {
 	var out struct {
 		PlanID int64 `json:"plan_id"`
@@ -230,14 +230,14 @@ func (s *Side) loadPlan(ctx context.Context, db *store.Store, part extent) error
 	return nil
 }
 
-// content is what an output says about the code that it stands for.
+// content is what an output says about the code it describes.
 type content struct {
 	Tree  string `json:"tree"`
 	Patch string `json:"patch"`
 }
 
-// loadCode finds the code that the side ended with: that of the last phase or
-// accepted repair that recorded it, else what the last tool call of a builder left.
+// loadCode finds the code that the side ended with: that of the last phase or accepted
+// repair that recorded it, else what the last tool call of a builder left.
 func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo contract.Repo, part extent) error {
 	heals, err := db.Heals(ctx, s.Ref.Run)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo 
 	}
 	for _, e := range slices.Backward(part.all) {
 		if part.end != nil && e.Step == contract.StepRepair && e.ID > part.end.ID {
-			continue // it mended what the attempt came to; the attempt was about the code before
+			continue // it fixed the result of the attempt; the attempt was about the code before
 		}
 		c := contentOf(e, heals)
 		if c.Tree == "" {
@@ -258,8 +258,8 @@ func (s *Side) loadCode(ctx context.Context, db *store.Store, blobs Blobs, repo 
 	return s.loadPartial(ctx, db, blobs, repo, part)
 }
 
-// contentOf returns the code that a phase or an accepted repair of it left; of
-// others none, which has no tree.
+// contentOf returns the code that a phase or an accepted repair of it left; for others
+// none, which has no tree.
 func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
 	switch {
 	case len(e.Output) == 0:
@@ -267,7 +267,7 @@ func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
 		if json.Unmarshal(e.Output, &c) != nil {
 			return content{} // outputs of other phases have another form
 		}
-	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair stands for one step's work
+	case e.Step == contract.StepRepair && e.Phase != contract.PhaseBuilder: // a builder's repair replaces only one step's work
 		var out contract.StepOutput
 		if json.Unmarshal(e.Output, &out) != nil || out.To.Tree == "" {
 			return content{}
@@ -281,7 +281,7 @@ func contentOf(e store.Execution, heals []store.HealEvent) (c content) {
 	return c
 }
 
-// noteLater says where code and tests are not of the same attempt.
+// noteLater adds a note if code and tests are not from the same attempt.
 func (s *Side) noteLater(part extent, from store.Execution) {
 	if b := part.last(contract.PhaseBuilder); b != nil && b.Phase == from.Phase && b.ID != from.ID {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: the code is that of attempt %d of the %s; attempt %d did not finish", s.Ref, from.Attempt, from.Phase, b.Attempt))
@@ -295,7 +295,7 @@ func (s *Side) noteLater(part extent, from store.Execution) {
 	}
 }
 
-// loadPartial takes what the last tool call left where no builder has finished.
+// loadPartial uses what the last tool call left if no builder has finished.
 func (s *Side) loadPartial(ctx context.Context, db *store.Store, blobs Blobs, repo contract.Repo, part extent) error {
 	s.Code.Why = "no code is recorded: nothing was built"
 	if part.last(contract.PhaseBuilder) == nil {

@@ -1,9 +1,9 @@
-// Package diff tells what is different between two runs, or between two
-// attempts of one, and what of it is worse.
+// Package diff finds what is different between two runs, or between two attempts of
+// one, and what of it is worse.
 //
 // Load reads a side from the database and the artifact store; Compare is a pure
-// function of two sides. Neither needs the repository, a workspace or a worker,
-// so old runs can be compared for as long as their rows and artifacts are kept.
+// function of two sides. Neither needs the repository, a workspace or a worker, so old
+// runs can be compared as long as their rows and artifacts are kept.
 package diff
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// Ref names a side: a run as it is now, or as it stood when an attempt of a
-// phase had ended.
+// Ref names a side: a run as it is now, or as it was when an attempt of a phase had
+// ended.
 type Ref struct {
 	Run     int64
 	Attempt int            // 0: the run as it is now
 	Phase   contract.Phase // whose attempts are counted; empty: the tester's
 }
 
-// ParseRef reads RUN[@ATTEMPT]: 42, #42 and run-42 are the run as it is now,
-// 42@2 is how it stood after the second attempt of its tester.
+// ParseRef reads RUN[@ATTEMPT]: 42, #42 and run-42 are the run as it is now, 42@2 is
+// the run after the second attempt of its tester.
 func ParseRef(text string) (Ref, error) {
 	run, attempt, hasAttempt := strings.Cut(text, "@")
 	digits := strings.TrimPrefix(strings.TrimPrefix(run, "#"), "run-")
@@ -52,8 +52,8 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%d@%d", r.Run, r.Attempt)
 }
 
-// Side is all that a comparison looks at of one run or attempt. Costs, times
-// and heals of an attempt are its own: what happened since the attempt before.
+// Side is all that a comparison uses of one run or attempt. Costs, times and heals of
+// an attempt are its own: what happened since the attempt before.
 type Side struct {
 	Ref      Ref
 	Goal     string
@@ -77,7 +77,7 @@ type Side struct {
 type Code struct {
 	Tree  string // git tree id; empty: no code is recorded
 	Patch []byte // from Base to Tree; empty when they are the same
-	Why   string // set when Patch is missing although there is a Tree, or when there is no Tree
+	Why   string // why Patch is missing although there is a Tree, or why there is no Tree
 }
 
 // known reports whether the code can be compared file by file.
@@ -86,11 +86,11 @@ func (c Code) known() bool { return c.Tree != "" && c.Why == "" }
 // ended reports whether the side's tests are complete.
 func (s Side) ended() bool { return s.Tester != nil && s.Tester.FinishedAt != nil }
 
-// over reports whether nothing more will come of this side.
+// over reports whether this side is final.
 func (s Side) over() bool { return rank(s.Status) >= 0 }
 
-// rank orders the ways in which runs and executions end, from good to bad. What
-// has not ended has none.
+// rank orders the ways in which runs and executions end, from good to bad. What has not
+// ended has no rank.
 func rank(status string) int {
 	switch status {
 	case string(contract.StatusDone), string(contract.ExecutionCompleted):
@@ -104,8 +104,8 @@ func rank(status string) int {
 	}
 }
 
-// took returns how long the side's attempts of a phase lasted, and whether they
-// have all ended; false also where there was none.
+// took returns how long the side's attempts of a phase lasted, and whether they have
+// all ended; false also if there were none.
 func (s Side) took(p contract.Phase) (total time.Duration, ended bool) {
 	for _, e := range s.Phases {
 		if e.Phase != p {

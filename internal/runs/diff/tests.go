@@ -11,22 +11,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// TestsDiff compares test results. A test is known again by its check and name,
-// in whichever shard of the check it ran. A test may be in several lists.
+// TestsDiff compares test results. A test is identified by its check and name, in
+// whichever shard of the check it ran. A test may be in several lists.
 type TestsDiff struct {
 	LeftRecorded    bool         `json:"left_recorded"` // false: nothing was tested
 	RightRecorded   bool         `json:"right_recorded"`
 	Left            Counts       `json:"left"`
 	Right           Counts       `json:"right"`
-	NewFailures     []Test       `json:"new_failures"` // fail on the right and did not on the left, where they may not have been
+	NewFailures     []Test       `json:"new_failures"` // fail on the right, and did not fail or did not exist on the left
 	Fixed           []Test       `json:"fixed"`        // failed on the left and pass on the right
 	StillFailing    []Test       `json:"still_failing"`
 	NewTests        []Test       `json:"new_tests"` // not on the left
 	Gone            []Test       `json:"gone"`      // not on the right
 	NewlySkipped    []Test       `json:"newly_skipped"`
 	NoLongerSkipped []Test       `json:"no_longer_skipped"` // skipped on the left and pass on the right
-	Flaky           []Test       `json:"flaky"`             // on either side; no regressions by themselves, but by the findings made of them
-	Checks          []CheckPoint `json:"checks"`            // those whose outcome is not the same
+	Flaky           []Test       `json:"flaky"`             // on either side; not regressions themselves, but their findings are
+	Checks          []CheckPoint `json:"checks"`            // those with different outcomes
 	Duration        Duration     `json:"duration"`
 }
 
@@ -47,8 +47,8 @@ type Test struct {
 	Message string              `json:"message,omitempty"` // of the failure, the right one's if both failed
 }
 
-// CheckPoint is one check with its outcome on each side: ok, red, or empty where
-// it did not run. Shards are one check.
+// CheckPoint is one check with its outcome on each side: ok, red, or empty if it did
+// not run. Shards are one check.
 type CheckPoint struct {
 	Check string `json:"check"`
 	Left  string `json:"left"`
@@ -89,7 +89,7 @@ func compareTests(a, b Side) TestsDiff {
 	return d
 }
 
-// sort puts a test into the lists that it belongs to.
+// sort adds a test to the lists that it belongs to.
 func (d *TestsDiff) sort(t Test) {
 	add := func(list *[]Test, when bool) {
 		if when {
@@ -108,8 +108,7 @@ func (d *TestsDiff) sort(t Test) {
 	add(&d.Flaky, t.Left == contract.TestFlaky || t.Right == contract.TestFlaky)
 }
 
-// testKey is by what a test is known again. Of several with one name in one
-// check, each is the nth.
+// testKey identifies a test. Of several with one name in one check, each is the nth.
 type testKey struct {
 	check, name string
 	nth         int
@@ -119,8 +118,8 @@ func (k testKey) compare(o testKey) int {
 	return cmp.Or(cmp.Compare(k.check, o.check), cmp.Compare(k.name, o.name), cmp.Compare(k.nth, o.nth))
 }
 
-// casesOf returns a side's test cases. Those of the same name are put in order by
-// their outcome, because shards hand them in as they end.
+// casesOf returns a side's test cases. Those with the same name are sorted by outcome,
+// because shards deliver them as they end.
 func casesOf(s Side, count *Counts) map[testKey]contract.TestCase {
 	grave := map[contract.TestStatus]int{contract.TestFailed: 0, contract.TestFlaky: 1, contract.TestSkipped: 2, contract.TestPassed: 3}
 	named := map[testKey][]contract.TestCase{}
@@ -156,11 +155,11 @@ func (c *Counts) add(s contract.TestStatus) {
 	}
 }
 
-// shardNumber matches what is behind the kind of tests in a check's id.
+// shardNumber matches what follows the kind of tests in a check's id.
 var shardNumber = regexp.MustCompile(`-[0-9]+$`)
 
-// checkOf returns a check's name without the number of its shard: how many
-// shards there are hangs on the number of tests, and which tests are in which.
+// checkOf returns a check's name without the number of its shard: how many shards there
+// are, and which tests are in which, depends on the number of tests.
 func checkOf(id string, c contract.Category) string {
 	if c == contract.CategoryTest {
 		return shardNumber.ReplaceAllString(id, "")
@@ -173,7 +172,7 @@ func checksOf(s Side) map[string]string {
 	out := map[string]string{}
 	for _, c := range s.Checks {
 		if c.Result.Check.ID == contract.CheckNewTests {
-			continue // there is one where there are new tests; its findings say the rest
+			continue // it exists if there are new tests; its findings say the rest
 		}
 		k := checkOf(c.Result.Check.ID, c.Result.Check.Category)
 		switch {
@@ -198,7 +197,7 @@ func keysOf[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 	return keys
 }
 
-// testNotes says which tests cannot be told from those that are still to come.
+// testNotes notes which tests cannot be told from those that are still to come.
 func testNotes(a, b Side) (notes []string) {
 	for _, s := range []Side{a, b} {
 		switch {

@@ -1,4 +1,4 @@
-// Package report tells people and programs what a run did: as Markdown for a
+// Package report describes for people and programs what a run did: as Markdown for a
 // release or a review, and as JSON.
 package report
 
@@ -24,9 +24,9 @@ func JSON(d views.RunDetails) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// Markdown returns the report of a run: what was asked, what was done, how it
-// was verified and what it cost. Texts of models and repositories are escaped:
-// none can become a link, an image or HTML.
+// Markdown returns the report of a run: the request, what was done, how it was verified
+// and what it cost. Texts of models and repositories are escaped: none can become a
+// link, an image or HTML.
 func Markdown(d views.RunDetails, changes string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Run %d: %s\n\n", d.ID, escape(d.GoalTitle))
@@ -86,7 +86,7 @@ func plan(b *strings.Builder, d views.RunDetails) {
 	b.WriteByte('\n')
 }
 
-// listedCases is how many test cases that are not green a report names.
+// listedCases is how many test cases that did not pass a report names.
 const listedCases = 50
 
 func tests(b *strings.Builder, d views.RunDetails) {
@@ -130,7 +130,7 @@ func findings(b *strings.Builder, d views.RunDetails) {
 	b.WriteByte('\n')
 }
 
-// heals tells what self-heal did, and what people were asked.
+// heals describes what self-heal did, and what people were asked.
 func heals(b *strings.Builder, d views.RunDetails) {
 	if len(d.SelfHealEvents) > 0 {
 		b.WriteString("## Self-heal\n\n| | where | failure | root cause | action | result |\n| --- | --- | --- | --- | --- | --- |\n")
@@ -171,18 +171,17 @@ func Dollars(micros int64) string { return fmt.Sprintf("%.4f", float64(micros)/1
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }
 
-// escaper defuses what Markdown or HTML would act on.
+// escaper escapes what Markdown or HTML would interpret.
 var escaper = strings.NewReplacer(
 	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "#", `\#`, "!", `\!`, "~", `\~`, "$", `\$`,
 )
 
-// linked matches what a reader's software makes a link of without being told
-// to: addresses, e-mail addresses, mentions of people and teams, numbers of
-// issues.
+// linked matches text that viewers turn into links automatically: addresses, e-mail
+// addresses, mentions of people and teams, issue numbers.
 var linked = regexp.MustCompile(`(?i)://|www\.|@|#\d|(mailto|xmpp|javascript|data):`)
 
-// escape writes a text of somebody else on one line. What would become a link
-// by itself becomes code, where it stays readable and can be copied.
+// escape writes foreign text on one line. What would become a link automatically
+// becomes code, where it stays readable and can be copied.
 func escape(s string) string {
 	words := strings.Split(visible(s), " ")
 	for i, w := range words {
@@ -195,8 +194,8 @@ func escape(s string) string {
 	return strings.Join(words, " ")
 }
 
-// visible takes out what is not to be seen: characters that control a terminal
-// or turn the direction of a text. Whatever separates lines becomes a space.
+// visible removes invisible characters: those that control a terminal or change the
+// direction of a text. Line separators become a space.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -220,8 +219,8 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-// blocks matches what at the beginning of a line would begin a heading, a list
-// or a rule.
+// blocks matches what would begin a heading, a list or a rule at the beginning of a
+// line.
 var blocks = regexp.MustCompile(`^([-+=]|\d+[.)])`)
 
 func quote(s string) string {
@@ -232,7 +231,7 @@ func quote(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// paragraph writes a text of somebody else as a line of its own.
+// paragraph writes foreign text as a separate line.
 func paragraph(s string) string {
 	s = strings.TrimSpace(escape(s))
 	if at := blocks.FindStringSubmatchIndex(s); at != nil {

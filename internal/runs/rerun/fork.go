@@ -9,22 +9,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// ForkOrder says from where a new run goes on, and what is different.
+// ForkOrder is where a new run continues from, and what is different.
 type ForkOrder struct {
 	RunID        int64
 	Step         string                // of the plan; empty: the first
-	Turn         int                   // of its conversation, the last that is taken over; -1: the step begins anew
+	Turn         int                   // of its conversation, the last that is kept; -1: the step starts from scratch
 	Model        *contract.ModelChoice // of the builder and the Repair agent
-	Instructions string                // what the step's model is told on top
-	Plan         *contract.Plan        // another plan; the step must be one of it
+	Instructions string                // extra instructions for the step's model
+	Plan         *contract.Plan        // another plan, which must have the step
 	Reason       string
-	Key          string // of idempotency: the same makes one run, however often it is asked for
+	Key          string // idempotency key: the same key creates one run, however often it is used
 }
 
-// Fork makes a new run that goes on from a step of an old one, with the plan,
-// the changes of the steps that it depends on, and the step's conversation and
-// workspace as they were after a turn. Nothing of that is paid for again. The
-// old run stays as it is; the caller stores and starts the new one.
+// Fork returns a new run that continues from a step of an old one, with the plan, the
+// changes of the steps that it depends on, and the step's conversation and workspace as
+// they were after a turn. Nothing of that is paid for again. The old run does not
+// change; the caller stores and starts the new one.
 func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, error) {
 	old, err := st.Run(ctx, o.RunID)
 	if err != nil {
@@ -77,7 +77,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkOrder) (store.NewRun, erro
 	}, nil
 }
 
-// takeOver adds what a run that is a fork itself took over from the run before.
+// takeOver adds what a run that is itself a fork kept from the run before.
 func takeOver(done map[string]contract.StepOutput, run store.Run) {
 	if run.Settings.Fork == nil {
 		return
@@ -98,8 +98,8 @@ func forkedPlan(ctx context.Context, st *store.Store, o ForkOrder) (contract.Pla
 	return plan, err
 }
 
-// talk finds the last execution of the step that has a conversation, and how far that
-// went. One that was stopped as it began has none.
+// talk finds the last execution of the step that has a conversation, and how far it
+// got. One that was stopped as it began has none.
 func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.ConversationFork, error) {
 	executions, err := st.Executions(ctx, o.RunID)
 	if err != nil {
@@ -135,7 +135,7 @@ func talk(ctx context.Context, st *store.Store, o ForkOrder) (*contract.Conversa
 	return &contract.ConversationFork{RunID: o.RunID, ExecutionID: last, Turn: o.Turn, Instructions: o.Instructions}, nil
 }
 
-// Describe says in words from where a fork goes on.
+// Describe returns in words where a fork continues from.
 func Describe(f contract.Fork) string {
 	words := fmt.Sprintf("goes on from %s of run %d", f.Step, f.RunID)
 	if f.Talk != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Outlook is what a replay of the builder from a step on would do again and keep.
+// Outlook is what a replay of the builder from a step on would repeat and keep.
 type Outlook struct {
 	Step  string   // from which on
-	Again []string // steps that are done again, with the first, in the plan's order
-	Kept  []string // whose work is taken over
+	Again []string // steps that are repeated, including the first, in the plan's order
+	Kept  []string // whose work is kept
 }
 
-// Outlooks says of each step of a run's plan what a replay from there on would
-// come to, in the plan's order. A run without a plan has none.
+// Outlooks returns for each step of a run's plan, in order, what a replay from there on
+// would repeat and keep. A run without a plan has none.
 func Outlooks(ctx context.Context, st *store.Store, run store.Run) ([]Outlook, error) {
 	plan, err := st.Plan(ctx, run.ID)
 	if errors.Is(err, store.ErrNotFound) {

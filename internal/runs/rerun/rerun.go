@@ -1,6 +1,6 @@
-// Package rerun does finished runs again: from a phase on, or where they
-// ended, by a reset of their workflow. What was finished before that point
-// stays and is not paid for again.
+// Package rerun repeats finished runs: from a phase on, or from where they ended, by a
+// reset of their workflow. What was finished before that point stays and is not paid
+// for again.
 package rerun
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// Order says what is done again, and what is different this time.
+// Order is what to repeat, and what is different this time.
 type Order struct {
 	RunID       int64
 	Phase       contract.Phase // empty: the one in which the run ended
@@ -36,29 +36,29 @@ type Order struct {
 	Model       *contract.ModelChoice
 	By          string
 	Reason      string
-	Key         string // of idempotency: the same is one replay, however often it is asked for
+	Key         string // idempotency key: the same key is one replay, however often it is used
 }
 
-// Result says what was started.
+// Result is what was started.
 type Result struct {
 	RunID         int64          `json:"runId"`
 	Phase         contract.Phase `json:"phase"`
 	Step          string         `json:"step,omitempty"`
-	Kept          []string       `json:"kept_steps,omitempty"` // whose work is taken over
+	Kept          []string       `json:"kept_steps,omitempty"` // whose work is kept
 	WorkflowRunID string         `json:"workflow_run_id"`
-	Begun         bool           `json:"begun"` // a worker is at it
+	Begun         bool           `json:"begun"` // a worker has begun it
 }
 
 // Temporal is where the workflows of runs are.
 type Temporal struct {
 	client.Client
 	Namespace string
-	Converter converter.DataConverter // of the client: histories can be read with it alone
+	Converter converter.DataConverter // of the client: only it can read histories
 }
 
-// Replay does a run again from a phase on. It refuses, with a reason and as a
-// HUMAN_ERROR, a run that is still under way, a phase that the run never
-// reached, and a run whose history Temporal has forgotten.
+// Replay repeats a run from a phase on. It refuses, with a reason and as a HUMAN_ERROR,
+// a run that is still running, a phase that the run never reached, and a run whose
+// history Temporal has deleted.
 func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Result, error) {
 	run, err := st.Run(ctx, o.RunID)
 	if err != nil {
@@ -100,7 +100,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 		Reason:                    fmt.Sprintf("replay of the %s by %s", o.Phase, o.By),
 		WorkflowTaskFinishEventId: at.event,
 		RequestId:                 requestID(o),
-		// What people asked of the run then was meant for then.
+		// Orders that people gave then were meant for that attempt.
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{
 			enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
 		},
@@ -108,7 +108,7 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	if err != nil {
 		err = fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "run %d could not be reset to the start of its %s", o.RunID, o.Phase)
 		if !refused(err) {
-			return Result{}, err // it may have been: then the order is needed
+			return Result{}, err // it may have been reset: then the order is needed
 		}
 		return Result{}, errors.Join(err, st.DropReplay(context.WithoutCancel(ctx), id))
 	}
@@ -117,8 +117,8 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Order) (R
 	return out, err
 }
 
-// requestID lets Temporal know a reset that it is asked for again, while whoever
-// asked first may be dead.
+// requestID lets Temporal recognize a reset that is requested again, because the first
+// requester may have died.
 func requestID(o Order) string {
 	if o.Key == "" {
 		return uuid.NewString()
@@ -133,9 +133,9 @@ func keptSteps(o contract.ReplayOrder) (steps []string) {
 	return steps
 }
 
-// again answers a replay whose key was used before, if it came about: then the
-// run's workflow is another one than it was to reset. If not, whoever asked died
-// in between, and nothing was done yet.
+// again answers a replay whose key was used before, if it happened: then the run's
+// workflow is another one than it was to reset. If not, the requester died in between,
+// and nothing was done yet.
 func again(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Result, bool, error) {
 	known, err := st.ReplayByKey(ctx, o.RunID, o.Key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -157,7 +157,7 @@ func again(ctx context.Context, temporal Temporal, st *store.Store, o Order) (Re
 	return out, true, err
 }
 
-// refused reports whether Temporal has said no to a reset, rather than nothing.
+// refused reports whether Temporal has refused a reset, as opposed to not answering.
 func refused(err error) bool {
 	var gone *serviceerror.NotFound
 	var invalid *serviceerror.InvalidArgument
@@ -166,17 +166,16 @@ func refused(err error) bool {
 }
 
 const (
-	// takeTime is how long a replay waits for a worker to begin it. It goes on
-	// without anybody waiting.
+	// takeTime is how long a replay waits for a worker to begin it. It continues even if
+	// nobody waits.
 	takeTime = 10 * time.Second
 	takePoll = 10 * time.Millisecond
-	// closeTime is how long a run that is over may take to clean up before it
-	// can be replayed.
+	// closeTime is how long a finished run may take to clean up before it can be replayed.
 	closeTime = 30 * time.Second
 )
 
-// begun waits until the workflow of a replay has written its first record, so
-// that whoever looks at the run next does not see the end of the attempt before.
+// begun waits until the workflow of a replay has written its first record, so that the
+// next reader of the run does not see the end of the attempt before.
 func begun(ctx context.Context, st *store.Store, runID int64, workflowRun string) (bool, error) {
 	tick := time.NewTicker(takePoll)
 	defer tick.Stop()
@@ -197,7 +196,7 @@ func begun(ctx context.Context, st *store.Store, runID int64, workflowRun string
 	}
 }
 
-// orderOf says what the phase is told that is done again.
+// orderOf returns the order for the phase that is repeated.
 func orderOf(ctx context.Context, st *store.Store, run store.Run, o Order) (contract.ReplayOrder, error) {
 	order := contract.ReplayOrder{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
 	var err error
@@ -205,7 +204,7 @@ func orderOf(ctx context.Context, st *store.Store, run store.Run, o Order) (cont
 		return order, err
 	}
 	heals, err := st.Heals(ctx, o.RunID)
-	last := map[int]contract.HealStatus{} // of each number; a replay counts on from where it began
+	last := map[int]contract.HealStatus{} // of each number; a replay continues the numbers from where it began
 	for _, h := range heals {
 		last[h.Number] = h.Status
 	}
@@ -225,11 +224,11 @@ func refuse(format string, args ...any) error {
 type point struct {
 	newest      string // workflow run of the run now
 	workflowRun string // that is reset: the newest, or one that it continued as new from
-	event       int64  // of the workflow task that is done again
+	event       int64  // of the workflow task that is repeated
 }
 
-// resetPoint finds the workflow task in which the run's last execution of a
-// phase began: history up to there stays, what follows is done again.
+// resetPoint finds the workflow task in which the run's last execution of a phase
+// began: history up to there stays, what follows is repeated.
 func resetPoint(ctx context.Context, temporal Temporal, o Order) (point, error) {
 	id := contract.RunWorkflowID(o.RunID)
 	described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
@@ -252,7 +251,7 @@ func resetPoint(ctx context.Context, temporal Temporal, o Order) (point, error) 
 			p.workflowRun = found.continuedFrom
 			continue
 		case o.Phase == contract.PhasePlanner && found.first != 0:
-			p.event = found.first // it ended while it was prepared, which comes before the planner
+			p.event = found.first // it ended during the preparation, which comes before the planner
 			return p, nil
 		}
 		return point{}, refuse("run %d never came to its %s; replay an earlier phase: %v", o.RunID, o.Phase, contract.Phases())
@@ -287,8 +286,8 @@ func searchHistory(ctx context.Context, temporal Temporal, workflowRun string, o
 	return out, nil
 }
 
-// closed waits for the end of a workflow, which comes a little after that of
-// its run. How it ended does not matter.
+// closed waits for the end of a workflow, which comes shortly after that of its run.
+// How it ended does not matter.
 func closed(ctx context.Context, temporal Temporal, id, workflowRun string) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
@@ -308,8 +307,8 @@ func unreadable(err error, o Order) error {
 	return fault.Wrap(err, fault.Of(err).Class, fault.Of(err).Code, "the history of run %d could not be read", o.RunID)
 }
 
-// began returns the phase whose execution an event says has begun, if any: the
-// answer to a record is in the marker of its local activity.
+// began returns the phase whose execution began with an event, if any: the answer to a
+// record is in the marker of its local activity.
 func began(e *historypb.HistoryEvent, from converter.DataConverter) contract.Phase {
 	marker := e.GetMarkerRecordedEventAttributes()
 	for _, payload := range marker.GetDetails()["result"].GetPayloads() {
@@ -321,10 +320,9 @@ func began(e *historypb.HistoryEvent, from converter.DataConverter) contract.Pha
 	return ""
 }
 
-// changes returns what the completed steps of a run's plan did, the last of each.
-// What the Repair agent made of a step that had failed stands for that step.
-// What was done for an earlier plan is no part of it. A fork begins with what it
-// took over from the run before.
+// changes returns what the completed steps of a run's plan did, the last result of
+// each. What the Repair agent made of a failed step replaces that step's. Work for an
+// earlier plan does not count. A fork begins with what it kept from the run before.
 func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]contract.StepOutput, error) {
 	executions, err := st.Executions(ctx, run.ID)
 	if err != nil {
@@ -350,7 +348,7 @@ func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]co
 		case e.Phase != contract.PhaseBuilder || e.Step == "":
 		case e.Status == contract.ExecutionCompleted && json.Unmarshal(e.Output, &c) == nil && c.Step != "":
 			done[e.Step] = c
-		default: // a later attempt came to nothing
+		default: // a later attempt failed
 			delete(done, e.Step)
 		}
 		for _, c := range repaired[e.ID] {
@@ -360,7 +358,7 @@ func changes(ctx context.Context, st *store.Store, run store.Run) (map[string]co
 	return done, nil
 }
 
-// keep returns the changes of the builder's steps that are not done again.
+// keep returns the changes of the builder's steps that are not repeated.
 func keep(ctx context.Context, st *store.Store, run store.Run, o Order) ([]contract.StepOutput, error) {
 	if o.Phase != contract.PhaseBuilder || o.Step == "" && !o.OnlyMissing {
 		return nil, nil

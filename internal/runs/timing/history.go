@@ -14,8 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// History says what a workflow's history shows of time: activities that work on
-// git, and how long activities waited for a worker.
+// History is what a workflow's history shows about time: activities that work on git,
+// and how long activities waited for a worker.
 type History struct {
 	Git, Queue Group
 	Events     int
@@ -23,8 +23,8 @@ type History struct {
 	Activities int
 }
 
-// gitActivities are those whose time is spent on repositories. What model
-// calls, tools and checks take is known better from their rows.
+// gitActivities are those that spend their time on repositories. For model calls, tools
+// and checks the rows are more exact.
 var gitActivities = map[string]bool{
 	contract.ActivityOpenStep: true, contract.ActivityIntegrate: true, contract.ActivityRelease: true, contract.ActivityTestPlan: true,
 }

@@ -1,4 +1,4 @@
-// Package timing tells where a run's time went.
+// Package timing computes where a run's time went.
 package timing
 
 import (
@@ -15,13 +15,13 @@ type Part struct {
 	Name   string `json:"name"`
 	Count  int    `json:"count"`   // pieces of work
 	BusyMS int64  `json:"busy_ms"` // their durations added up; parallel ones count each
-	WallMS int64  `json:"wall_ms"` // wall time during which this, and nothing listed before it, was going on
+	WallMS int64  `json:"wall_ms"` // wall time during which this, and nothing listed before it, was running
 }
 
-// Timing is where a run's time went. The wall times of the parts add up to the
-// run's. Critical is the longest chain of agents' work (model, tools, tests)
-// that had to happen one after the other: what the run would have taken if
-// orchestration cost nothing. Ratio is wall time over it.
+// Timing is where a run's time went. The wall times of the parts add up to the run's.
+// Critical is the longest chain of agents' work (model, tools, tests) that had to
+// happen one after the other: what the run would have taken if orchestration took no
+// time. Ratio is wall time divided by it.
 type Timing struct {
 	RunID      int64   `json:"runId"`
 	WallMS     int64   `json:"wall_ms"`
@@ -53,9 +53,8 @@ const (
 	Orchestration = "orchestration"
 )
 
-// Of tells where a run's time went, from its rows and from what its histories
-// say besides (git, queue). Work that overlaps is counted
-// once, for the part that stands first.
+// Of returns where a run's time went, from its rows and from what its histories add
+// (git, queue). Work that overlaps is counted once, for the part that is listed first.
 func Of(run store.Run, plan contract.Plan, rows views.Timing, more ...Group) Timing {
 	end := time.Now()
 	if run.FinishedAt != nil {
@@ -72,7 +71,7 @@ func Of(run store.Run, plan contract.Plan, rows views.Timing, more ...Group) Tim
 	return t
 }
 
-// preparing returns when the environment was made or fetched, and when the checks
+// preparing returns when the environment was created or fetched, and when the checks
 // ran on the base commit. What has not ended lasts until end.
 func preparing(events []contract.Event, end time.Time) []Group {
 	environment, baseline := Group{Name: Environment}, Group{Name: Baseline}
@@ -124,8 +123,8 @@ func checks(rows views.Timing) Group {
 	return g
 }
 
-// attribute divides a span among groups: each moment belongs to the first group
-// that was at work then, and to orchestration where none was.
+// attribute divides a span among groups: each moment belongs to the first group that
+// was active then, and to orchestration if none was.
 func attribute(whole Span, groups []Group) []Part {
 	cuts := []time.Time{whole.From, whole.To}
 	for _, g := range groups {

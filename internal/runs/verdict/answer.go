@@ -17,7 +17,7 @@ type Answer struct {
 	Failure *contract.Failure `json:"failure,omitempty"`
 }
 
-// Err says why an answer is unusable, nil where it is not.
+// Err is why an answer is unusable, nil if it is usable.
 func (a Answer) Err() error {
 	if a.Failure == nil {
 		return nil
@@ -41,8 +41,8 @@ func ReadPlan(schema model.Schema, text string) (contract.Plan, error) {
 	return plan, Plan(plan)
 }
 
-// RecordedPlan checks a recorded answer of a planner's model as a new one would
-// be checked, and says why it is no plan that can be carried out.
+// RecordedPlan checks a recorded answer of a planner's model like a new one, and
+// returns why it is not a plan that can be carried out.
 func RecordedPlan(recorded json.RawMessage) error {
 	var answer Answer
 	if err := json.Unmarshal(recorded, &answer); err != nil {

@@ -12,31 +12,30 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// RuleMissing marks the finding that tests which ran on the base commit do not run
-// any more.
+// RuleMissing marks the finding that tests which ran on the base commit no longer run.
 const RuleMissing = "tests-missing"
 
-// Bounds on what a comparison says.
+// Limits of what a comparison reports.
 const (
 	shownMissing   = 5    // missing tests that the finding names
-	maxComparedMsg = 2000 // bytes of a message that are compared, and of one that is made
+	maxComparedMsg = 2000 // bytes of a message that are compared, and of a new one
 )
 
-// Compared is the outcome of a check beside that of the base commit.
+// Compared is the outcome of a check compared with that of the base commit.
 type Compared struct {
-	// Result is the outcome as it counts: Major, Medium and Minor hold what is new.
+	// Result is the outcome that counts: Major, Medium and Minor hold what is new.
 	Result contract.CheckResult
-	// Findings are all of the change, each with its status.
+	// Findings are all findings of the change, each with its status.
 	Findings []contract.Finding
 	// Fixed are those of the base commit that the change does not have.
 	Fixed []contract.Finding
 }
 
-// Compare says what of the outcome of a check is new since the base commit, where the
-// result of the same check was base. pins are the findings about pinned tests, which take
-// precedence for tests that a change removes; mode grades the missing tests that they do not
-// mention. See "The baseline" in docs/ARCHITECTURE.md for the rules. It reads nothing
-// and runs nothing.
+// Compare returns what in the outcome of a check is new since the base commit, where
+// the result of the same check was base. pins are the findings about pinned tests,
+// which take precedence for tests that a change removes; mode grades the missing tests
+// that they do not mention. See "The baseline" in docs/ARCHITECTURE.md for the rules.
+// It reads nothing and runs nothing.
 func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
 	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
 	tests := compareTests(base.Cases, now.Cases)
@@ -59,8 +58,8 @@ func Compare(base, now Recorded, pins []contract.Finding, mode PinnedTests) Comp
 	return out
 }
 
-// recount counts what is new, starting from what the check counted itself: not all of
-// its findings need be listed.
+// recount counts what is new, starting from the check's own counts: not all of its
+// findings need be listed.
 func recount(r *contract.CheckResult, now Recorded, findings []contract.Finding) {
 	r.Known = 0
 	for i, f := range findings {
@@ -83,8 +82,8 @@ func recount(r *contract.CheckResult, now Recorded, findings []contract.Finding)
 	}
 }
 
-// redByMissing makes a check red, by its findings, that is red only because tests are
-// missing.
+// redByMissing makes a check fail that failed only because tests are missing, according
+// to its findings.
 func redByMissing(r *contract.CheckResult, findings []contract.Finding) {
 	for _, f := range findings {
 		if f.Rule == RuleMissing && f.Severity == contract.SeverityMajor {
@@ -93,7 +92,7 @@ func redByMissing(r *contract.CheckResult, findings []contract.Finding) {
 	}
 }
 
-// firstNew is the line that says most about a check that is red in a new way.
+// firstNew returns the most informative line of a check that fails in a new way.
 func firstNew(findings []contract.Finding, message string) string {
 	for _, severity := range []contract.Severity{contract.SeverityMajor, contract.SeverityMedium} {
 		for _, f := range findings {
@@ -109,9 +108,9 @@ func firstNew(findings []contract.Finding, message string) string {
 	return message
 }
 
-// asBefore reports whether a check that is red now and was on the base is red in no
-// other way: it ended for the same reason, no test failed that did not, and nothing
-// is new that could have made it red.
+// asBefore reports whether a check that fails now, and failed on the base, fails in no
+// other way: it ended for the same reason, no test failed that did not fail before, and
+// nothing is new that could have made it fail.
 func asBefore(base, now Recorded, findings []contract.Finding, tests comparedTests) bool {
 	b, n := base.Result, now.Result
 	if n.Code != b.Code || len(tests.failed) > 0 || !allNamed(now, contract.TestFailed) && n.Summary.Failed > b.Summary.Failed {
@@ -143,7 +142,7 @@ func allNamed(r Recorded, status contract.TestStatus) bool {
 	return status == contract.TestFailed && n >= r.Result.Summary.Failed
 }
 
-// comparedTests is what a comparison knows of single tests.
+// comparedTests is what a comparison knows about single tests.
 type comparedTests struct {
 	known  map[string]int  // name → how many failed or flaky ones of it the base had
 	red    map[string]bool // names of failed and flaky tests, then or now
@@ -151,8 +150,8 @@ type comparedTests struct {
 	flaky  map[string]bool // flaky now
 }
 
-// compareTests finds failures that are new. A name may stand for several tests, in as
-// many packages: then the number counts.
+// compareTests finds new failures. A name may stand for several tests, in as many
+// packages: then the number counts.
 func compareTests(base, now []contract.TestCase) comparedTests {
 	out := comparedTests{known: map[string]int{}, red: map[string]bool{}, flaky: map[string]bool{}}
 	for _, c := range base {
@@ -181,8 +180,9 @@ func compareTests(base, now []contract.TestCase) comparedTests {
 }
 
 // match gives findings their status and returns those of the base that are gone. Each
-// of the base makes at most one known. Those about tests go by the test's name; the
-// others by rule and message, first in the same file, then anywhere: files move.
+// finding of the base makes at most one known. Findings about tests match by the test's
+// name; the others by rule and message, first in the same file, then anywhere: files
+// move.
 func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Finding) {
 	taken := make([]bool, len(base))
 	for i := range now {
@@ -211,7 +211,7 @@ func (t comparedTests) match(base, now []contract.Finding) (fixed []contract.Fin
 	return fixed
 }
 
-// key is what two findings have in common that are the same, wherever they are.
+// key is what two equal findings have in common, wherever they are.
 func (t comparedTests) key(f contract.Finding) string {
 	if t.red[f.Rule] {
 		return "test\x00" + f.Rule
@@ -247,8 +247,8 @@ func timeless(message string) string {
 	return strings.Join(strings.Fields(message), " ")
 }
 
-// missingTests is the finding that tests of the base do not run any more, unless the
-// check ended before it could run them: then it is red for that.
+// missingTests returns the finding that tests of the base no longer run, unless the
+// check ended before it could run them: then it failed for that reason.
 func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests) (contract.Finding, bool) {
 	ran := executed(now.Result.Summary)
 	if !mode.On() || now.Result.Check.Category != contract.CategoryTest || !now.Result.OK && (ran == 0 || !slices.Contains([]contract.Code{contract.CodeTestsFailed, contract.CodeNoTests, ""}, now.Result.Code)) {
@@ -268,7 +268,8 @@ func missingTests(base, now Recorded, pins []contract.Finding, mode PinnedTests)
 	return missingFinding(message, mode), true
 }
 
-// missingFinding is the finding that tests of the base are missing, as a message says.
+// missingFinding returns the finding that tests of the base are missing, with a
+// message.
 func missingFinding(message string, mode PinnedTests) contract.Finding {
 	f := contract.Finding{
 		Severity: contract.SeverityMajor, Category: contract.CategoryTest, Rule: RuleMissing, Status: contract.FindingNew,
@@ -280,7 +281,7 @@ func missingFinding(message string, mode PinnedTests) contract.Finding {
 	return f
 }
 
-// fewerMessage says how many tests ran, where their names are not known.
+// fewerMessage says how many tests ran, for unknown names.
 func fewerMessage(ran, before int) string {
 	if ran == 1 {
 		return fmt.Sprintf("1 test ran, but %d on the base commit", before)
@@ -288,7 +289,7 @@ func fewerMessage(ran, before int) string {
 	return fmt.Sprintf("%d tests ran, but %d on the base commit", ran, before)
 }
 
-// missingMessage says which tests are missing, of many only the first.
+// missingMessage says which tests are missing; if there are many only the first.
 func missingMessage(lost []string) string {
 	if len(lost) == 1 {
 		return "1 test of the base commit is missing: " + lost[0]
@@ -302,9 +303,9 @@ func missingMessage(lost []string) string {
 
 // LostChecks compares a plan with the checks that ran tests on the base commit. Those
 // that the plan has neither under their id nor with their command are gone: a check of
-// tests that the base did not have takes their place (Check.Instead), and has to run their
-// tests; where there is none that runs anything, they are findings. Which tests a shard
-// has depends on the files, so shards are compared together, and stand for no others.
+// tests that the base did not have replaces them (Check.Instead), and must run their
+// tests; if no such check runs anything, they are findings. Which tests a shard has
+// depends on the files, so shards are compared together, and replace no others.
 func LostChecks(base []contract.CheckResult, baseCommands map[string]string, stages [][]contract.Check, command func(id string) string) []contract.Finding {
 	known, kept := map[string]bool{}, map[string]bool{} // by the base, by the plan
 	for _, r := range base {
@@ -347,7 +348,7 @@ func LostChecks(base []contract.CheckResult, baseCommands map[string]string, sta
 	return lost
 }
 
-// note remembers a check by its id and by its kind, which all of its shards have.
+// note records a check by its id and by its kind, which all of its shards have.
 func note(seen map[string]bool, c contract.Check) {
 	seen["id "+c.ID], seen["kind "+kindOf(c)] = true, true
 	if c.Shards > 1 {
@@ -355,8 +356,8 @@ func note(seen map[string]bool, c contract.Check) {
 	}
 }
 
-// there reports whether a check was noted: by its id, or, where either of the two is in
-// shards, by its kind.
+// there reports whether a check was recorded: by its id or, if either of the two is
+// sharded, by its kind.
 func there(seen map[string]bool, c contract.Check) bool {
 	if c.Shards > 1 {
 		return seen["kind "+kindOf(c)]
@@ -364,15 +365,16 @@ func there(seen map[string]bool, c contract.Check) bool {
 	return seen["id "+c.ID] || seen["shards "+kindOf(c)]
 }
 
-// kindOf is the id of a check without its number: test-go of test-go-2.
+// kindOf returns the id of a check without its number: test-go of test-go-2.
 func kindOf(c contract.Check) string {
 	return strings.TrimRight(strings.TrimRight(c.ID, "0123456789"), "-")
 }
 
-// Replaced judges the outcome of a check that took the place of others (Check.Instead),
-// whose results on the base commit were base. All that it finds is new, and tests that
-// only they ran are missing: told by the last part of their names, since another runner
-// spells the rest in another way, or by their number where names are not known.
+// Replaced judges the outcome of a check that replaced others (Check.Instead), whose
+// results on the base commit were base. All of its findings are new, and tests that
+// only the others ran are missing: compared by the last part of their names, since
+// another runner spells the rest differently, or by their number if names are not
+// known.
 func Replaced(base []Recorded, now Recorded, pins []contract.Finding, mode PinnedTests) Compared {
 	out := Compared{Result: now.Result, Findings: slices.Clone(now.Findings)}
 	for i := range out.Findings {
@@ -391,8 +393,7 @@ func Replaced(base []Recorded, now Recorded, pins []contract.Finding, mode Pinne
 	return out
 }
 
-// replacedTests says which tests of others a check lacks that took their place, "" for
-// none.
+// replacedTests returns which tests of the replaced checks a check lacks, "" for none.
 func replacedTests(base []Recorded, now Recorded, pins []contract.Finding) string {
 	before, named := 0, true
 	var cases []contract.TestCase
@@ -433,8 +434,8 @@ func complete(r Recorded) bool {
 	return len(r.Cases) > 0 && len(r.Cases) == executed(s)+s.Skipped
 }
 
-// lostTests are the tests of the base that are there under no name: a new name beside
-// those that stayed, in the same file or group, is taken for a rename.
+// lostTests returns the tests of the base that no longer exist under any name: a new
+// name beside those that stayed, in the same file or group, counts as a rename.
 func lostTests(base, now []contract.TestCase, pins []contract.Finding) []string {
 	count := map[string]int{}
 	for _, c := range now {
@@ -465,20 +466,20 @@ func lostTests(base, now []contract.TestCase, pins []contract.Finding) []string 
 
 var parameter = regexp.MustCompile(`\[[^\[\]]*\]$`)
 
-// group is what stands before the last part of a test's name: its file, class, suite
-// or package, depending on the runner.
+// group returns what precedes the last part of a test's name: its file, class, suite or
+// package, depending on the runner.
 func group(name string) string {
 	head, _ := parted(name)
 	return head
 }
 
-// leaf is the last part of a test's name, with its parameters.
+// leaf returns the last part of a test's name, with its parameters.
 func leaf(name string) string {
 	_, last := parted(name)
 	return last + parameter.FindString(name)
 }
 
-// parted divides a test's name, without its parameters, before its last part.
+// parted splits a test's name, without its parameters, before its last part.
 func parted(name string) (head, last string) {
 	name = parameter.ReplaceAllString(name, "")
 	for _, divider := range []string{" › ", " > ", "::", "/", "."} {
@@ -489,8 +490,8 @@ func parted(name string) (head, last string) {
 	return "", name
 }
 
-// takesAway reports whether a finding about pinned tests is that one does not run any
-// more.
+// takesAway reports whether a finding about pinned tests says that a test no longer
+// runs.
 func takesAway(f contract.Finding) bool {
 	kind, ok := strings.CutPrefix(f.Rule, pinnedRule)
 	return ok && slices.Contains([]pin.Kind{pin.Deleted, pin.RenamedAway, pin.Excluded}, pin.Kind(kind))
@@ -499,12 +500,11 @@ func takesAway(f contract.Finding) bool {
 // pinnedName ends the name of a test in the message of a finding about it.
 var pinnedName = regexp.MustCompile(` (?:is deleted|is now |was in |is moved |is kept out )`)
 
-// oneSpelling lets the names of tests be compared that runners and sources spell in
-// different ways.
+// oneSpelling makes test names comparable that runners and sources spell differently.
 var oneSpelling = strings.NewReplacer(" › ", " ", " > ", " ", "::", " ", "/", " ", ".", " ", "[", " [")
 
-// goneByPins tells of which tests the findings about pinned tests say that they are
-// gone: those, what is in them, and their parameters.
+// goneByPins returns which tests are gone according to the findings about pinned tests:
+// those named, the tests in them, and their parameters.
 func goneByPins(pins []contract.Finding) func(name string) bool {
 	var names []string
 	for _, f := range pins {

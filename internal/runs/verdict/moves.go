@@ -13,37 +13,37 @@ import (
 //go:embed moves.schema.json
 var movesSchema []byte
 
-// MovesSchema returns the form that the answer of a member of a deliberation must
-// have. Every member has the same, so that a move that its role does not have can
-// be told from nonsense.
+// MovesSchema returns the form that the answer of a member of a deliberation must have.
+// It is the same for every member, so that a move that its role does not allow can be
+// told from nonsense.
 func MovesSchema() model.Schema {
 	return model.Schema{Name: "moves", JSON: movesSchema, Strict: true}
 }
 
-// Bounds of what a move names, whatever the configuration allows of texts.
+// Limits of what a move names, whatever the configuration allows for texts.
 const (
-	// mostKey is more than any key has: a longer one is refused by its length. Members
-	// choose keys of at most 64 bytes; those of objections are longer.
+	// mostKey is more than any key has: a longer one is refused because of its length.
+	// Members choose keys of at most 64 bytes; those of objections are longer.
 	mostKey = 97
-	// mostFrom is how many keys a synthesis may be made of.
+	// mostFrom is how many keys a synthesis may combine.
 	mostFrom = 16
 )
 
-// MoveBounds are what an answer of a member may have.
+// MoveBounds are the limits of a member's answer.
 type MoveBounds struct {
 	Moves int // in a turn
 	Text  int // bytes of one text
 }
 
-// Said is a move as a model made it. Its Text is empty: Whole is what it says.
+// Said is a move as a model made it. Its Text is empty: Whole is the full text.
 type Said struct {
 	contract.Move
 	Whole string
 }
 
-// ReadMoves reads a model's answer as moves of a turn. It sees to their form and
-// size alone; whether a move can be made now is decided where it is taken. What
-// cannot be used is an LLM_ERROR with code invalid_output, fit to be shown to the
+// ReadMoves reads a model's answer as moves of a turn. It checks only their form and
+// size; whether a move is possible now is decided where it is carried out. Unusable
+// answers are an LLM_ERROR with code invalid_output, whose message can be shown to the
 // model.
 func ReadMoves(text string, most MoveBounds) ([]Said, error) {
 	doc, err := model.CheckJSON(MovesSchema(), text)
@@ -107,7 +107,7 @@ func readSubtasks(i int, all []contract.Subtask) error {
 	return nil
 }
 
-// plainKey is a key as moves have it: news shows it behind its section.
+// plainKey is the form of a key in moves: news shows it after its section.
 func plainKey(key string) string {
 	for _, section := range contract.Sections() {
 		if rest, ok := strings.CutPrefix(key, string(section)+"/"); ok {
@@ -118,7 +118,7 @@ func plainKey(key string) string {
 	return shortKey(key)
 }
 
-// shortKey bounds a key without making one that is too long a valid one.
+// shortKey shortens a key without making one that is too long a valid one.
 func shortKey(key string) string {
 	if len(key) <= mostKey {
 		return key

@@ -5,16 +5,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// NewTests says how a new test counts that does not fail without the change that
-// it came with (verification.prove_new_tests).
+// NewTests is how a new test counts that does not fail without its change
+// (verification.prove_new_tests).
 type NewTests string
 
-// The ways in which such a test counts. Empty means off: the run was made before
+// The ways in which such a test counts. Empty means off: the run was created before
 // there was a choice.
 const (
 	NewEnforce NewTests = "enforce" // it is major
-	NewWarn    NewTests = "warn"    // it is medium: people see it, the run goes on
-	NewOff     NewTests = "off"     // nobody looks
+	NewWarn    NewTests = "warn"    // it is medium: people see it, the run continues
+	NewOff     NewTests = "off"     // nobody checks
 )
 
 // NewModes returns the ways in which such a test may count.
@@ -39,8 +39,8 @@ func ProofCheck() contract.Check {
 	return contract.Check{ID: contract.CheckNewTests, Category: contract.CategoryTest, Name: "New tests without the change"}
 }
 
-// Proved makes the outcome of the check of new tests from its findings, and
-// returns both as they count in a mode. It must be on.
+// Proved builds the outcome of the check of new tests from its findings, and returns
+// both as they count in a mode. The mode must be on.
 func Proved(findings []contract.Finding, mode NewTests) (contract.CheckResult, []contract.Finding) {
 	return judged(ProofCheck(), findings, mode.grade,
 		"let each fail where the change is missing; where it is meant to hold on both sides, as in a refactoring, start the run with --set verification.prove_new_tests=warn")

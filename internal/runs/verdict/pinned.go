@@ -9,15 +9,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 )
 
-// PinnedTests says how a change of tests counts (verification.pinned_tests).
+// PinnedTests is how a change of tests counts (verification.pinned_tests).
 type PinnedTests string
 
-// The ways in which a change of tests counts. Empty means off: the run was made
+// The ways in which a change of tests counts. Empty means off: the run was created
 // before there was a choice.
 const (
-	PinnedEnforce PinnedTests = "enforce" // what takes tests away is major
-	PinnedReport  PinnedTests = "report"  // it is medium: people see it, the run goes on
-	PinnedOff     PinnedTests = "off"     // nobody looks
+	PinnedEnforce PinnedTests = "enforce" // removing tests is major
+	PinnedReport  PinnedTests = "report"  // it is medium: people see it, the run continues
+	PinnedOff     PinnedTests = "off"     // nobody checks
 )
 
 // PinnedModes returns the ways in which a change of tests may count.
@@ -29,8 +29,8 @@ func (p PinnedTests) On() bool { return p == PinnedEnforce || p == PinnedReport 
 // pinnedRule begins the rule of each finding about pinned tests; its kind follows.
 const pinnedRule = "pinned-tests/"
 
-// grade returns a finding about a pinned test with the severity that it has in
-// this mode. What was graded in one mode can be graded in another.
+// grade returns a finding about a pinned test with its severity in this mode. A finding
+// graded in one mode can be graded in another.
 func (p PinnedTests) grade(f contract.Finding) contract.Finding {
 	kind, ok := strings.CutPrefix(f.Rule, pinnedRule)
 	if !ok || !pin.Kind(kind).Forbidden() {
@@ -43,19 +43,19 @@ func (p PinnedTests) grade(f contract.Finding) contract.Finding {
 	return f
 }
 
-// shownProblems is how many problems the message of the check names; its
-// findings have all.
+// shownProblems is how many problems the message of the check names; its findings have
+// all.
 const shownProblems = 3
 
-// Pinned makes the outcome of the check of pinned tests from its findings, and
-// returns both as they count in a mode. It must be on.
+// Pinned builds the outcome of the check of pinned tests from its findings, and returns
+// both as they count in a mode. The mode must be on.
 func Pinned(findings []contract.Finding, mode PinnedTests) (contract.CheckResult, []contract.Finding) {
 	return judged(contract.Check{ID: contract.CheckPinnedTests, Category: contract.CategoryTest, Name: "Pinned tests"}, findings, mode.grade,
 		"put these tests back, or, where the goal is about the tests themselves, start the run with --set verification.pinned_tests=report")
 }
 
-// judged makes the outcome of a check that counts by its findings, as a mode
-// grades them. todo says what to do about one that is red.
+// judged builds the outcome of a check that counts by its findings, as a mode grades
+// them. todo says what to do if it fails.
 func judged(check contract.Check, findings []contract.Finding, grade func(contract.Finding) contract.Finding, todo string) (contract.CheckResult, []contract.Finding) {
 	out := contract.CheckResult{Check: check}
 	graded := make([]contract.Finding, len(findings))
@@ -90,7 +90,7 @@ func judged(check contract.Check, findings []contract.Finding, grade func(contra
 type Recorded struct {
 	Result   contract.CheckResult
 	Findings []contract.Finding
-	Cases    []contract.TestCase // for Compare alone
+	Cases    []contract.TestCase // for Compare only
 }
 
 // Modes are the ways in which changes of tests and new tests count.
@@ -99,7 +99,7 @@ type Modes struct {
 	New    NewTests
 }
 
-// Again judges recorded outcomes under other thresholds and modes. Nothing runs
+// Again judges recorded outcomes under other thresholds and modes. Nothing is run
 // again.
 func Again(recorded []Recorded, most contract.Thresholds, modes Modes) contract.TestReportResult {
 	var checks []contract.CheckResult

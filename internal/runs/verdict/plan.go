@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Plan says as a LOGIC_ERROR why a plan cannot be carried out.
+// Plan returns as a LOGIC_ERROR why a plan cannot be carried out.
 func Plan(plan contract.Plan) error {
 	problems := plan.Problems()
 	if len(problems) == 0 {
@@ -22,7 +22,7 @@ func Plan(plan contract.Plan) error {
 	return fault.New(contract.ClassLogic, contract.CodeInvalidPlan, "the plan cannot be carried out: %s", strings.Join(says, "; "))
 }
 
-// skeletonBytes bounds what a run's history holds of a plan.
+// skeletonBytes limits what a run's history holds of a plan.
 const skeletonBytes = 32 << 10
 
 func checkSize(plan contract.Plan) error {

@@ -1,6 +1,6 @@
-// Package verdict says what the outcomes of checks mean for a run: whether it
-// may go on, and if not, why. It reads nothing and runs nothing, so what was
-// recorded once can be judged again under other thresholds.
+// Package verdict decides what the outcomes of checks mean for a run: whether it may
+// continue, and if not, why. It reads nothing and runs nothing, so recorded outcomes
+// can be judged again under other thresholds.
 package verdict
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Of sums up the checks of one execution of the tester and says whether the run
-// may go on. A red test or build always stops it; other checks, those of pinned
-// and of new tests among them, count by their findings. What Compare found to be
-// known from the base commit neither stops a run nor counts.
+// Of sums up the checks of one execution of the tester and decides whether the run may
+// continue. A failed test or build always stops it; other checks, including those of
+// pinned and of new tests, count by their findings. What Compare found to be known from
+// the base commit neither stops a run nor counts.
 func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestReportResult {
 	var out contract.TestReportResult
 	for _, c := range checks {
@@ -39,8 +39,8 @@ func Of(checks []contract.CheckResult, most contract.Thresholds) contract.TestRe
 	return out
 }
 
-// Judged reports whether a failure is what Of says of checks, rather than that
-// they could not be carried out.
+// Judged reports whether a failure is what Of says about checks, and not that they
+// could not be carried out.
 func Judged(f *contract.Failure) bool {
 	if f == nil {
 		return false
@@ -76,8 +76,7 @@ func failure(out contract.TestReportResult, checks []contract.CheckResult, most 
 	return nil
 }
 
-// stops reports whether a check stops a run when it is red, whatever the
-// thresholds say.
+// stops reports whether a failed check stops a run, whatever the thresholds say.
 func stops(c contract.CheckResult) bool {
 	switch c.Check.Category {
 	case contract.CategoryTest:
@@ -89,12 +88,12 @@ func stops(c contract.CheckResult) bool {
 	}
 }
 
-// redCheck says what a red check stands for.
+// redCheck returns the failure for a failed check.
 func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []contract.CheckResult) *fault.Error {
 	name, message := c.Check.ID, c.Message
 	switch c.Code {
 	case contract.CodeTestsFailed:
-		if out.Summary.Failed == 0 { // something else than a test is wrong with the tests
+		if out.Summary.Failed == 0 { // something other than a test is wrong with the tests
 			return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%s failed: %s", name, message+known(c)+touched(checks))
 		}
 		return fault.New(contract.ClassAssertion, contract.CodeTestsFailed, "%d of %d tests failed, in %s: %s%s",
@@ -112,7 +111,7 @@ func redCheck(c contract.CheckResult, out contract.TestReportResult, checks []co
 	}
 }
 
-// known says how much of a red check is no fault of the change.
+// known says how much of a failed check is not the change's fault.
 func known(c contract.CheckResult) string {
 	if c.Known == 0 {
 		return ""
@@ -120,8 +119,8 @@ func known(c contract.CheckResult) string {
 	return fmt.Sprintf("; %d of its findings were there on the base commit too", c.Known)
 }
 
-// touched says what the change did to tests: a test that fails because it was
-// changed looks the same as one that found a mistake.
+// touched says what the change did to tests: a test that fails because it was changed
+// looks the same as one that found an error.
 func touched(checks []contract.CheckResult) string {
 	for _, c := range checks {
 		if c.Check.ID == contract.CheckPinnedTests && c.Message != "" {
