@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// MaxScanAnswer is how many bytes of a model's answer are read as prose. JSON
-	// is checked whole.
+	// MaxScanAnswer is how many bytes of a model's answer are read as prose. JSON is
+	// checked whole.
 	MaxScanAnswer = 64 << 10
-	// loopLines is how often one line in a row makes an answer a loop.
+	// loopLines is how many repetitions of one line make an answer a loop.
 	loopLines = 40
 )
 
-// ToolCall is a tool that a model wants called.
+// ToolCall is a tool call that a model asks for.
 type ToolCall struct {
 	Name      string `yaml:"name"`
 	Arguments string `yaml:"arguments"` // JSON as the model wrote it
 }
 
-// Answer is what a model answered, and what is known of it.
+// Answer is what a model answered, and what is known about it.
 type Answer struct {
 	Text string
 	// FinishReason is why the model stopped, in the words of its provider.
 	FinishReason string
 	// Refusal is what the model said in the field that some providers have for it.
 	Refusal string
-	// WantJSON says that the text must be one JSON value, at most in a fence.
+	// WantJSON is whether the text must be one JSON value, at most in a fence.
 	WantJSON bool
 	// ToolCalls are the calls it asks for; Tools are the names that it may use.
 	ToolCalls []ToolCall
 	Tools     []string
-	// Problem is what a check of schema or content says against the answer.
+	// Problem is what a check of schema or content found wrong in the answer.
 	Problem string
-	// MissingFiles are files that the answer takes for existing and that do not.
+	// MissingFiles are files that the answer treats as existing but that do not exist.
 	MissingFiles []string
 }
 
@@ -54,9 +54,9 @@ var (
 	unusableForm = verdict{contract.ClassLLM, contract.CodeInvalidOutput, "the model's answer has not the form that was asked for", "show it what is wrong and ask again"}
 )
 
-// OfAnswer says what is wrong with a model's answer, nil if nothing is. What
-// decides comes first: what the provider says about how it ended, then the
-// calls, then the text.
+// OfAnswer returns what is wrong with a model's answer, nil if nothing is. It checks
+// what decides first: what the provider says about the end, then the calls, then the
+// text.
 func OfAnswer(a Answer) *contract.Failure {
 	for _, check := range []func(Answer) (verdict, string){
 		ofRefusalField, ofLoop, ofFinish, ofCalls, ofEmptiness, ofText, ofContent,
@@ -89,7 +89,7 @@ func ofFinish(a Answer) (verdict, string) {
 	return verdict{}, ""
 }
 
-// ofLoop finds one line again and again, which an output limit ends in the end.
+// ofLoop finds one repeated line, which eventually reaches an output limit.
 func ofLoop(a Answer) (verdict, string) {
 	last, count := "", 0
 	for line := range strings.Lines(a.Text[:min(len(a.Text), MaxScanAnswer)]) {
@@ -134,10 +134,10 @@ func ofEmptiness(a Answer) (verdict, string) {
 }
 
 var (
-	// refusals matches a sentence by which models decline to do something, at its
-	// beginning: in its middle these are words about something else.
+	// refusals matches a sentence by which models decline, at its beginning: in the middle
+	// these words mean something else.
 	refusals = regexp.MustCompile(`(?i)^` + preface + `(?:but )?(?:i|we)` + cannot + `(?:help|assist|comply|fulfill?|engage|participate|support (?:that|this)|provide (?:that|this|assistance|help)|do (?:that|this)|with (?:that|this)|(?:that|this) request|writing|creating|helping|to (?:help|assist|comply))\b(?: with\b| you\b| to\b|[^b]|$)`)
-	// apologies are refusals of any deed, which an apology shows to be meant so.
+	// apologies are general refusals, which count as such only with an apology.
 	apologies = regexp.MustCompile(`(?i)^` + apology + `[\s,.;:—-]*(?:but )?(?:i|we)` + cannot + `(?:create|write|generate|produce|provide|build|make|share|continue|answer|discuss|help|assist|comply|do|fulfill?|engage)\b`)
 	// against matches refusals that name their reason.
 	against = regexp.MustCompile(`(?i)^[^\n]{0,300}(?:against|violates?|not (?:in line|consistent) with) (?:my|our|openai['’]s|anthropic['’]s|the) (?:\w+ )?(?:guidelines|polic(?:y|ies)|principles|values)|^[^\n]{0,300}\b(?:i|we) (?:must|have to|need to) (?:respectfully )?(?:decline|refuse)\b|^\W*as an ai (?:language )?model\b[^\n]{0,80}(?:not able|unable|cannot|can['’]t)`)
@@ -155,7 +155,7 @@ const (
 
 var sentenceEnd = regexp.MustCompile(`[.!?]\s+`)
 
-// declines says whether an answer opens with a refusal.
+// declines reports whether an answer opens with a refusal.
 func declines(text string) bool {
 	if against.MatchString(text) {
 		return true
@@ -174,7 +174,7 @@ func declines(text string) bool {
 	return false
 }
 
-// ofText judges the words: a refusal, a tool call as text, JSON that is none.
+// ofText judges the text: a refusal, a tool call as text, invalid JSON.
 func ofText(a Answer) (verdict, string) {
 	text := strings.TrimSpace(a.Text[:min(len(a.Text), MaxScanAnswer)])
 	if len(a.ToolCalls) == 0 && declines(text) {
@@ -213,7 +213,7 @@ func ofContent(a Answer) (verdict, string) {
 	return verdict{}, ""
 }
 
-// unfence takes one code fence off a text.
+// unfence removes one code fence around a text.
 func unfence(s string) string {
 	s = strings.TrimSpace(s)
 	rest, ok := strings.CutPrefix(s, "```")
@@ -228,7 +228,7 @@ func unfence(s string) string {
 	return strings.TrimSuffix(strings.TrimSpace(rest), "```")
 }
 
-// wholeJSON says why a text is not exactly one JSON value; a cut one is an
+// wholeJSON returns why a text is not exactly one JSON value; a truncated one is an
 // unexpected end of file.
 func wholeJSON(s string) error {
 	d := json.NewDecoder(bytes.NewReader([]byte(s)))

@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// classify explains an error that nobody typed on its way.
+// classify explains an error without a class.
 func classify(err error) *contract.Failure {
 	explain := func(class contract.Class, code contract.Code) *contract.Failure {
 		return &contract.Failure{Class: class, Code: code, Message: shorten(err.Error())}
@@ -47,8 +47,8 @@ func classify(err error) *contract.Failure {
 	}
 }
 
-// isErrno reports whether an error comes down to a plain error number of the
-// system, which counts as a net.Error although most have nothing to do with one.
+// isErrno reports whether an error is just an error number of the system, which
+// implements net.Error although most have nothing to do with the network.
 func isErrno(err error) bool {
 	var op *net.OpError
 	var number syscall.Errno

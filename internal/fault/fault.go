@@ -1,7 +1,6 @@
-// Package fault is the one taxonomy of failures: it turns any error into a
-// class, a code, a message fit for a user and a cause, says how each class is
-// retried, and carries failures across Temporal as application errors whose
-// type is the class.
+// Package fault is the one taxonomy of failures: it turns any error into a class, a
+// code, a message for users and a cause, defines how each class is retried, and carries
+// failures across Temporal as application errors whose type is the class.
 package fault
 
 import (
@@ -13,15 +12,15 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Error is a failure on its way up: the contract's failure, the Go error behind
-// it, and how long the other side asked us to wait before the next try.
+// Error is a failure on its way up: the contract's failure, the Go error behind it, and
+// how long the other side asked us to wait before the next attempt.
 type Error struct {
 	contract.Failure
 	RetryAfter time.Duration
 	err        error
 }
 
-// Error returns the message and, where it adds something, what lies behind it.
+// Error returns the message and, if it adds something, the error behind it.
 func (e *Error) Error() string {
 	if e.err == nil {
 		return e.Failure.Error()
@@ -32,19 +31,19 @@ func (e *Error) Error() string {
 // Unwrap returns the error behind the failure.
 func (e *Error) Unwrap() error { return e.err }
 
-// After sets how long to wait before the next try and returns e.
+// After sets how long to wait before the next attempt and returns e.
 func (e *Error) After(d time.Duration) *Error {
 	e.RetryAfter = d
 	return e
 }
 
-// New makes a failure. The message says what was tried, on what, why it failed
-// and what to do; it must hold nothing secret.
+// New returns a failure. The message says what was tried, on what, why it failed and
+// what to do; it must not contain secrets.
 func New(class contract.Class, code contract.Code, format string, args ...any) *Error {
 	return &Error{Failure: contract.Failure{Class: class, Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
-// Wrap makes a failure of an error. The error's text becomes the cause.
+// Wrap returns a failure for an error. The error's text becomes the cause.
 func Wrap(err error, class contract.Class, code contract.Code, format string, args ...any) *Error {
 	e := New(class, code, format, args...)
 	e.err = err
@@ -52,7 +51,7 @@ func Wrap(err error, class contract.Class, code contract.Code, format string, ar
 	return e
 }
 
-// Restore makes an error of a failure that was stored or came from elsewhere.
+// Restore returns an error for a failure that was stored or came from elsewhere.
 func Restore(f contract.Failure) *Error { return &Error{Failure: f} }
 
 // Of returns the failure that an error stands for. It never fails: an error
@@ -77,18 +76,18 @@ func Of(err error) *contract.Failure {
 	return classify(err)
 }
 
-// Is reports whether an error stands for a failure with this code.
+// Is reports whether an error is a failure with this code.
 func Is(err error, code contract.Code) bool {
 	f := Of(err)
 	return f != nil && f.Code == code
 }
 
-// maxText bounds messages and causes: Temporal keeps failures in mutable state
-// and cuts them at 4 KiB.
+// maxText limits messages and causes: Temporal keeps failures in mutable state and cuts
+// them at 4 KiB.
 const maxText = 2000
 
-// shorten cuts a text in its middle, where it tells least. The text stays valid
-// UTF-8, which Temporal insists on.
+// shorten cuts a text in its middle, which is the least informative part. The text
+// stays valid UTF-8, which Temporal requires.
 func shorten(s string) string {
 	s = strings.ToValidUTF8(s, "�")
 	if len(s) <= maxText {

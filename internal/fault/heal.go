@@ -7,8 +7,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// heals is the specification's table of heal actions, in the order in which they
-// are tried. What a class may do never weakens a policy.
+// heals is the specification's table of heal actions, in the order in which they are
+// tried. No action weakens a policy.
 var heals = map[contract.Class][]contract.HealAction{
 	contract.ClassLLM:       {contract.HealCorrectJSON, contract.HealRegenerate, contract.HealStricterSchema, contract.HealLowerTemperature, contract.HealSaferModel},
 	contract.ClassInfra:     {contract.HealOtherWorker, contract.HealOtherProvider},
@@ -20,32 +20,32 @@ var heals = map[contract.Class][]contract.HealAction{
 	contract.ClassHuman:     {},
 }
 
-// healsByCode are the rows of codes for which the row of their class would waste
-// money or do harm. A person is asked at the end of every row but the final ones.
+// healsByCode are the rows of codes for which the row of their class would waste money
+// or do harm. A person is asked at the end of every row except the final ones.
 var healsByCode = map[contract.Code][]contract.HealAction{
-	// There is no JSON in these that could be corrected.
+	// These contain no JSON that could be corrected.
 	contract.CodeRefusal:         {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealSaferModel},
 	contract.CodeEmptyOutput:     {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealSaferModel},
 	contract.CodeLoop:            {contract.HealRegenerate, contract.HealLowerTemperature, contract.HealSaferModel},
 	contract.CodeHallucination:   {contract.HealRegenerate, contract.HealStricterSchema, contract.HealLowerTemperature, contract.HealSaferModel},
 	contract.CodeTruncated:       {contract.HealRegenerate, contract.HealCompactContext, contract.HealSaferModel},
 	contract.CodeContextOverflow: {contract.HealCompactContext, contract.HealRegenerate, contract.HealSaferModel},
-	// Another worker meets the same provider.
+	// Another worker uses the same provider.
 	contract.CodeRateLimited:    {contract.HealWait, contract.HealOtherProvider},
 	contract.CodeQuotaExhausted: {contract.HealOtherProvider, contract.HealWait},
 	contract.CodeModelNotFound:  {contract.HealOtherProvider},
-	// Another model provider is no cure for a machine.
+	// Another model provider does not fix a machine.
 	contract.CodeDiskFull:     {contract.HealOtherWorker},
 	contract.CodeWorkerLost:   {contract.HealOtherWorker},
 	contract.CodeDatabaseDown: {contract.HealWait},
 	contract.CodeIsolation:    {contract.HealOtherWorker},
-	// No agent can install on a worker. What a change itself forgot to declare is
-	// told from that by the baseline, and is a failed assertion.
+	// No agent can install on a worker. The baseline tells this from a dependency that the
+	// change itself forgot to declare, which is a failed assertion.
 	contract.CodeMissing: {},
 	contract.CodeBlocked: {},
-	// It would take the next worker with it.
+	// It would kill the next worker too.
 	contract.CodeQuarantined: {},
-	// The changes are there, and only have to be brought together.
+	// The changes exist, and only have to be merged.
 	contract.CodeMergeConflict: {contract.HealRepair, contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeEmptyChange:   {contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeStepBudget:    {contract.HealRefineStep, contract.HealRefinePlan},
@@ -56,8 +56,8 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 	contract.CodeBranchConflict: {},
 }
 
-// final are the codes that end a run at once: a person or a budget has said the
-// last word, and nobody waits for a question.
+// final are the codes that end a run at once: a person or a budget has decided, and no
+// question is asked.
 var final = map[contract.Code]bool{
 	contract.CodeCancelled:       true,
 	contract.CodeRunTimeout:      true,
@@ -66,11 +66,11 @@ var final = map[contract.Code]bool{
 	contract.CodeBudgetExceeded:  true,
 }
 
-// Final reports whether a failure ends its run at once: nothing is done about
-// it, and nobody is asked.
+// Final reports whether a failure ends its run at once: nothing is tried, and nobody is
+// asked.
 func Final(f *contract.Failure) bool { return f != nil && final[f.Code] }
 
-// adviceByClass says what a person can do about a failure that nothing mended.
+// adviceByClass is what a person can do about a failure that nothing fixed.
 var adviceByClass = map[contract.Class]string{
 	contract.ClassLLM:       "switch the model (rgpt run switch-model) or make the goal clearer, then let it try again",
 	contract.ClassInfra:     "see that the provider, the network and the workers are up, then let it try again",
@@ -82,7 +82,7 @@ var adviceByClass = map[contract.Class]string{
 	contract.ClassHuman:     "mend the goal or the repository, then let it try again, or give up",
 }
 
-// adviceByCode is the advice where the code says more than its class.
+// adviceByCode is the advice for codes that are more specific than their class.
 var adviceByCode = map[contract.Code]string{
 	contract.CodeRefusal:         "word in the reason what is wanted so that the model need not decline, or switch it (rgpt run switch-model), then let it try again",
 	contract.CodeTruncated:       "switch to a model with longer answers (rgpt run switch-model), or say in the reason how to do less at once, then let it try again",
@@ -109,8 +109,8 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeRepository:      "see that the repository and its base commit are where the run looks for them, then let it try again",
 }
 
-// Advice says what a person can do about a failure that nothing mended. An
-// unknown class has that of RUNTIME_ERROR.
+// Advice returns what a person can do about a failure that nothing fixed. An unknown
+// class has that of RUNTIME_ERROR.
 func Advice(class contract.Class, code contract.Code) string {
 	if text, ok := adviceByCode[code]; ok {
 		return text
@@ -121,9 +121,9 @@ func Advice(class contract.Class, code contract.Code) string {
 	return adviceByClass[contract.ClassRuntime]
 }
 
-// HealOf returns the heal actions for a failure in the order in which they are
-// tried; the last one asks a person. It is empty where nothing may be done. An
-// unknown class has the row of RUNTIME_ERROR.
+// HealOf returns the heal actions for a failure in the order in which they are tried;
+// the last one asks a person. It is empty if nothing may be done. An unknown class has
+// the row of RUNTIME_ERROR.
 func HealOf(class contract.Class, code contract.Code) []contract.HealAction {
 	if final[code] {
 		return nil
@@ -138,8 +138,8 @@ func HealOf(class contract.Class, code contract.Code) []contract.HealAction {
 	return append(slices.Clone(row), contract.HealAskPerson)
 }
 
-// NextAction returns the first action for a failure that was not tried yet, and
-// whether there is one.
+// NextAction returns the first action for a failure that was not tried yet, and whether
+// there is one.
 func NextAction(f *contract.Failure, tried []contract.HealAction) (contract.HealAction, bool) {
 	if f == nil {
 		return "", false
@@ -152,7 +152,7 @@ func NextAction(f *contract.Failure, tried []contract.HealAction) (contract.Heal
 	return "", false
 }
 
-// QuestionAbout is what a person is asked when no action is left.
+// QuestionAbout returns the question to a person when no action is left.
 func QuestionAbout(p contract.Phase, step string, f *contract.Failure) *contract.Question {
 	failed := string(p)
 	if step != "" {

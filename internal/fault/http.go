@@ -13,8 +13,7 @@ import (
 // MaxScanBody is how many bytes of an error's body are read.
 const MaxScanBody = 64 << 10
 
-// bodyRule is a thing that providers say in an error's body and that the status
-// does not tell.
+// bodyRule is something that providers say in an error's body and not by the status.
 type bodyRule struct {
 	words  *regexp.Regexp // in lower case
 	status func(int) bool // nil: any below 500
@@ -44,7 +43,7 @@ var bodyRules = []bodyRule{
 	{re(`model_not_found|not a valid model id|not_found_error|deploymentnotfound|no endpoints found|model .{0,80}(does not exist|not found|is not available|deprecated|decommissioned)|is not found for api version|try pulling it first`), is(http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusForbidden), contract.ClassConfig, contract.CodeModelNotFound},
 }
 
-// overflowed matches an overflow that a server takes for a mistake of its own.
+// overflowed matches an overflow that a server reports as its own error.
 var overflowed = re(`context (size|length|window) (has been |is |was )?exceeded|exceeds? the (available |maximum )?context`)
 
 const (
@@ -52,11 +51,10 @@ const (
 	statusCloudflareNoConn = 522
 )
 
-// OfHTTP says what a model provider's answer with an error stands for: by the
-// words of its body where they tell more than the status, as OpenAI, Anthropic,
-// OpenRouter, Gemini, Ollama and those that speak like them write it. Status 200
-// is for an error that came in place of an answer. The message holds what the
-// provider said, shortened.
+// OfHTTP returns the failure for a model provider's error response: from the words of
+// its body if they are more specific than the status, as written by OpenAI, Anthropic,
+// OpenRouter, Gemini, Ollama and compatible servers. Status 200 is for an error that
+// came in place of an answer. The message holds what the provider said, shortened.
 func OfHTTP(status int, body []byte) *contract.Failure {
 	doc := string(body[:min(len(body), MaxScanBody)])
 	said := readProviderError(body)
@@ -146,21 +144,21 @@ func readProviderError(body []byte) providerError {
 		if json.Unmarshal(raw, &text) == nil {
 			return providerError{Message: text}
 		}
-		_ = json.Unmarshal(raw, &doc) // no object: nothing more is known than the body itself
+		_ = json.Unmarshal(raw, &doc) // not an object: only the body itself is known
 	}
 	var e providerError
 	if blocked, ok := doc["promptFeedback"]; ok {
 		e.Message = string(blocked)
 	}
 	text := func(key string) (s string) {
-		_ = json.Unmarshal(doc[key], &s) // a number or nothing: no text
+		_ = json.Unmarshal(doc[key], &s) // a number or nothing: not text
 		return s
 	}
 	var meta struct {
 		Raw string `json:"raw"`
 	}
 	_ = json.Unmarshal(doc["metadata"], &meta) // optional
-	_ = json.Unmarshal(doc["code"], &e.Status) // a text with some
+	_ = json.Unmarshal(doc["code"], &e.Status) // a text for some providers
 	if e.Message == "" {
 		e.Message = text("message")
 	}

@@ -7,17 +7,18 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Bounds on what is read of an output and said about it. The first error of a
-// long output is most often the root of all others, and the end says how it
-// ended; the middle tells least.
+// Limits on what is read of an output and said about it. The first error of a long
+// output is usually the cause of all others, and the end says how it ended; the middle
+// says least.
 const (
-	// MaxScanHead is how many bytes of an output's beginning are looked at.
+	// MaxScanHead is how many bytes of an output's beginning are read.
 	MaxScanHead = 16 << 10
-	// MaxScanTail is how many bytes of an output's end are looked at.
+	// MaxScanTail is how many bytes of an output's end are read.
 	MaxScanTail = 48 << 10
-	// MaxOutputMessage is the most bytes of a message about an output or answer.
+	// MaxOutputMessage is the maximum length of a message about an output or answer, in
+	// bytes.
 	MaxOutputMessage = 700
-	// MaxOutputCause is the most bytes of the cause of such a failure.
+	// MaxOutputCause is the maximum length of the cause of such a failure, in bytes.
 	MaxOutputCause = 1200
 
 	maxScanLine     = 2000 // bytes of one line; the rest is minified or hostile
@@ -25,28 +26,28 @@ const (
 	maxShownLine    = 300  // bytes of the decisive line in a message
 )
 
-// Output is what a command left behind that somebody holds to have failed.
+// Output is what a command left behind that is considered failed.
 type Output struct {
 	// Command is the command line, for the message.
 	Command string
-	// ExitCode is the code it left with, or 128 plus a signal's number.
+	// ExitCode is its exit code, or 128 plus a signal's number.
 	ExitCode int
 	// Signal is what ended it ("killed", "SIGSEGV"), or "".
 	Signal string
-	// TimedOut says that it was ended at its time limit.
+	// TimedOut is whether it was ended at its time limit.
 	TimedOut bool
-	// OutOfMemory says that it was ended at its memory limit.
+	// OutOfMemory is whether it was ended at its memory limit.
 	OutOfMemory bool
 	// Text is what it printed, or the end of it.
 	Text string
 }
 
-// OfOutput says what a failed command's output stands for: class, code, a
-// message that says what failed, where and what to do, and as its cause the
-// lines of the root of it, not of what followed. The text may be hostile: the
-// work is bounded by MaxScanHead and MaxScanTail, and the answer is short, valid
-// UTF-8. An output that nothing explains is a RUNTIME_ERROR with code unknown.
-// It may take a tenth of a second: call it in activities, not in workflow code.
+// OfOutput returns the failure for a failed command's output: class, code, a message
+// that says what failed, where and what to do, and as its cause the lines of the root
+// cause, not of what followed. The text may be hostile: the work is bounded by
+// MaxScanHead and MaxScanTail, and the answer is short, valid UTF-8. An output that
+// nothing explains is a RUNTIME_ERROR with code unknown. It may take a tenth of a
+// second: call it in activities, not in workflow code.
 func OfOutput(o Output) *contract.Failure {
 	text := readable(o.Text)
 	if v, ok := endedByLimit(o); ok {
@@ -66,7 +67,7 @@ func OfOutput(o Output) *contract.Failure {
 	return v.failure(o, finding{cause: v.endCause(o, text)})
 }
 
-// verdict is what a kind of failure is, said for people.
+// verdict is what a kind of failure is, in words for people.
 type verdict struct {
 	class contract.Class
 	code  contract.Code
@@ -80,7 +81,7 @@ type finding struct {
 	where string // file:line, or ""
 }
 
-// failure puts a verdict and what was found into words.
+// failure combines a verdict and a finding into a failure.
 func (v verdict) failure(o Output, f finding) *contract.Failure {
 	var b strings.Builder
 	if command := oneLine(o.Command, maxShownCommand); command != "" {
@@ -103,8 +104,8 @@ func (v verdict) failure(o Output, f finding) *contract.Failure {
 	}
 }
 
-// endCause tells of a command whose words explain nothing: how it ended, and the
-// line that tells most.
+// endCause is the cause for a command whose output explains nothing: how it ended, and
+// the most informative line.
 func (v verdict) endCause(o Output, text string) string {
 	how := fmt.Sprintf("it ended with exit code %d", o.ExitCode)
 	switch {
@@ -141,8 +142,8 @@ const (
 	sigsys            = 31
 )
 
-// endedByLimit gives the verdict on what was ended from outside: then its words
-// say where it was, not why it failed.
+// endedByLimit returns the verdict on a command that was ended from outside: then its
+// output says where it was, not why it failed.
 func endedByLimit(o Output) (verdict, bool) {
 	signal := strings.ToLower(o.Signal)
 	switch {
@@ -156,7 +157,7 @@ func endedByLimit(o Output) (verdict, bool) {
 	return verdict{}, false
 }
 
-// byExit gives the verdict on an output that no recogniser knows.
+// byExit returns the verdict on an output that no recogniser matches.
 func byExit(o Output) verdict {
 	switch {
 	case o.ExitCode == exitTimeout:

@@ -7,30 +7,29 @@ import (
 	"strings"
 )
 
-// recogniser knows one way in which one family of tools says that something
-// failed.
+// recogniser matches one way in which one family of tools reports a failure.
 type recogniser struct {
 	family string // whose wording it is
-	// hints are in lower case; where none of them stands in the output, the
-	// pattern is not tried. They make a long table cheap.
+	// hints are in lower case; if none of them is in the output, the pattern is not tried.
+	// They make a long table cheap.
 	hints   []string
 	pattern *regexp.Regexp // must match the output
 	exits   []int          // if any, the exit code must be one of them
 	is      verdict
-	// causes say where the root cause stands, the best first. Without them, or
-	// where none matches, it is what the pattern matched. The cause is the whole
-	// line, and what of the following lines belongs to it.
+	// causes match the root cause, best first. Without them, or if none matches, it is
+	// what the pattern matched. The cause is the whole line, and those of the following
+	// lines that belong to it.
 	causes []*regexp.Regexp
 	// more is how many lines after the first belong to the cause.
 	more int
-	// last takes the last match instead of the first: programs that print a
-	// stack with the innermost call at its end.
+	// last uses the last match instead of the first: for programs that print a stack with
+	// the innermost call at its end.
 	last bool
-	// before looks for the place above the cause first, as Python prints it.
+	// before looks for the place above the cause first, where Python prints it.
 	before bool
 }
 
-// applies is the cheap question before the pattern.
+// applies is the cheap check before the pattern.
 func (r *recogniser) applies(o Output, low string) bool {
 	if len(r.exits) > 0 && !slices.Contains(r.exits, o.ExitCode) {
 		return false
@@ -71,7 +70,7 @@ func lastMatch(re *regexp.Regexp, text string) []int {
 	return all[len(all)-1]
 }
 
-// skipBlank is where the first line of a match begins that is not blank.
+// skipBlank returns where the first non-blank line of a match begins.
 func skipBlank(text string, at []int) int {
 	i := at[0]
 	for i < at[1] && (text[i] == '\n' || text[i] == ' ' || text[i] == '\t') {
@@ -80,8 +79,8 @@ func skipBlank(text string, at []int) int {
 	return strings.LastIndexByte(text[:i], '\n') + 1
 }
 
-// linesFrom returns the line at start up to the line in which the match ends,
-// and up to more lines after it that are not blank.
+// linesFrom returns the line at start up to the line in which the match ends, and up to
+// more non-blank lines after it.
 func linesFrom(text string, start, end, more int) string {
 	var kept []string
 	at, extra := start, 0
@@ -114,8 +113,8 @@ var frame = regexp.MustCompile(`File "([^"\n]+)", line (\d+)` +
 
 const sourceFiles = `go|py|pyi|js|jsx|mjs|cjs|ts|tsx|mts|vue|svelte|rs|java|kt|kts|scala|groovy|gradle|rb|erb|rake|php|c|h|cc|cpp|cxx|hpp|hh|m|mm|swift|ex|exs|erl|hs|ml|lua|pl|pm|t|sh|bash|zsh|ps1|sql|tf|hcl|proto|yml|yaml|toml|json|css|scss|html|md|dart|zig|nim|cr|clj|r|jl|cmake|xml`
 
-// foreign matches what stands before a place that is not the repository's: a
-// class of a library or the runtime.
+// foreign matches what precedes a place outside the repository: a class of a library or
+// the runtime.
 var foreign = regexp.MustCompile(`at (?:[\w./]+/)?(?:java|javax|jdk|sun|kotlin|scala|groovy|junit|org\.junit|org\.opentest4j|org\.assertj|org\.hamcrest|org\.mockito|org\.gradle|org\.apache|org\.springframework)\.[^\n]*$`)
 
 const (
@@ -124,9 +123,9 @@ const (
 	placeBehind   = 2 << 10       // and before it
 )
 
-// place finds the file and line in the repository that belong to the cause that
-// begins at start: in it or the next one after it, else the last before it; the
-// other way round where the tool prints the place before the cause.
+// place finds the file and line in the repository that belong to the cause that begins
+// at start: in it or the next one after it, else the last before it; the other way
+// round if the tool prints the place before the cause.
 func place(text string, start int, before bool) string {
 	ahead := places(text[start:min(len(text), start+placeAhead)])
 	behind := places(text[max(0, start-placeBehind):start])
@@ -139,7 +138,7 @@ func place(text string, start int, before bool) string {
 	return ""
 }
 
-// places are all places of the repository in a text.
+// places returns all places of the repository in a text.
 func places(text string) []string {
 	const maxPlaces = 200
 	var all []string
@@ -158,7 +157,7 @@ func places(text string) []string {
 	return all
 }
 
-// ofRepository says whether a file is one of the repository's own, and its path.
+// ofRepository reports whether a file belongs to the repository, and its path.
 func ofRepository(file string) (string, bool) {
 	file = strings.TrimPrefix(file, "//")
 	file = path.Clean(strings.TrimPrefix(file, workspaceRoot))

@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// The verdicts. What they say is completed by place and cause.
+// The verdicts. Place and cause complete them.
 var (
 	tampered    = verdict{contract.ClassSafety, contract.CodeIntegrity, "something fetched is not what its checksum says", "let a person find out why; do not accept the new checksum unseen"}
 	refused     = verdict{contract.ClassSafety, contract.CodeForbidden, "a policy of the repository's host refused the change", "make the change again within the policy"}
@@ -28,9 +28,9 @@ var (
 	noChange    = verdict{contract.ClassLogic, contract.CodeEmptyChange, "nothing was changed", "say what is to be changed"}
 )
 
-// recognisers are tried from top to bottom; the first that fits decides. So the
-// order is from what decides in any context, over what a tool says about its own
-// work, to what only says that something ended badly.
+// recognisers are tried from top to bottom; the first match decides. So the order is
+// from what decides in any context, over what a tool says about its own work, to what
+// only says that something ended badly.
 var recognisers = slices.Concat(
 	decisive, git, absent, configuration, python, compilers, testRunners, linters, databases, infrastructure, empty, crashes, lastWords, anyTool,
 )
@@ -45,7 +45,7 @@ func res(patterns ...string) []*regexp.Regexp {
 	return all
 }
 
-// decisive are words that nobody says for another reason.
+// decisive are phrases with only one meaning.
 var decisive = []recogniser{
 	{family: "checksums", is: tampered, more: 2,
 		hints:   []string{"checksum", "integrity", "hashes", "hash sum mismatch"},
@@ -86,7 +86,7 @@ var decisive = []recogniser{
 		pattern: re(`os\.environ\[[^\n]*\n(?s:.*)\nKeyError: `), causes: res(`(?m)^KeyError: .*$`)},
 }
 
-// git tells of repositories; its words are its own.
+// git reports on repositories; its wording is its own.
 var git = []recogniser{
 	{family: "git, conflicts", is: conflict, more: 2, hints: []string{"conflict (", "patch does not apply", "patch failed", "would be overwritten by", "unmerged files", "you have unmerged paths"},
 		pattern: re(`(?m)^CONFLICT \(.*$|patch does not apply|(?m)^error: patch failed.*$|would be overwritten by (merge|checkout|rebase|cherry-pick).*|not possible because you have unmerged files`)},
@@ -106,7 +106,7 @@ var git = []recogniser{
 		causes:  res(`Please tell me who you are`)},
 }
 
-// absent is what is not there but could be installed.
+// absent is what is missing but could be installed.
 var absent = []recogniser{
 	{family: "python", is: missing, hints: []string{"no module named", "no matching distribution", "could not find a version that satisfies"},
 		pattern: re(`ModuleNotFoundError: No module named .*|: No module named [\w.]+|No matching distribution found.*|Could not find a version that satisfies.*`),
@@ -177,14 +177,14 @@ var configuration = []recogniser{
 		causes:  res(`(?m)^\* permission denied$`)},
 }
 
-// empty is where nothing was there to run.
+// empty is when there was nothing to run.
 var empty = []recogniser{
 	{family: "no tests", is: nothingRan, hints: []string{"no test", "no tests", "collected 0 items", "no specs", "ran 0 tests", "0 examples", " deselected"},
 		pattern: re(`(?i)no tests? (ran|found|were run|files? found|to run|executed|match).*|\[no test files\]|collected 0 items|no test files.*|no specs? (files )?(were )?found.*|ran 0 tests.*|no tests!|no test is available.*|\b0 examples, 0 failures|(?m)^=+ \d+ deselected in .*`),
 		causes:  res(`(?i)no tests? (?:ran|found|files? found).*`)},
 }
 
-// databases speak through their clients.
+// databases report through their clients.
 var databases = []recogniser{
 	{family: "sql, access", is: noAccess, hints: []string{"password authentication failed", "role \"", "no pg_hba.conf", "access denied for user", "peer authentication failed", "login failed for user"},
 		pattern: re(`password authentication failed.*|role ".*" does not exist|no pg_hba\.conf entry.*|Access denied for user.*|Peer authentication failed.*|Login failed for user.*`)},
@@ -200,8 +200,8 @@ var databases = []recogniser{
 		pattern: re(`(?m)^.*ERROR:  \S.*$|\w+ constraint failed.*|Duplicate entry .*`)},
 }
 
-// infrastructure is what does not answer, or is taken. It comes after tests: one
-// that meets a closed port is red all the same.
+// infrastructure is what does not answer, or is in use. It comes after tests: a test
+// that meets a closed port is a failed test all the same.
 var infrastructure = []recogniser{
 	{family: "containers", is: unreachable, hints: []string{"docker daemon", "oci runtime", "port is already allocated", "was refused", "containerd", "podman"},
 		pattern: re(`Cannot connect to the Docker daemon.*|.*OCI runtime .*|.*port is already allocated.*|The connection to the server \S+ was refused.*|failed to create shim task.*`)},

@@ -8,19 +8,19 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// Retry says how often work that failed with a class is tried again with the
-// same parameters. More tries than that are the business of self-heal.
+// Retry is how often failed work of a class is retried with the same parameters.
+// Further attempts are self-heal's task.
 type Retry struct {
-	Attempts int           // in all; 1: never again
+	Attempts int           // in total; 1: no retry
 	First    time.Duration // before the second attempt
 	Factor   float64       // between two waits
 	Longest  time.Duration // between two attempts
 }
 
-// retries is the specification's table of automatic retries. The first waits
-// of INFRA_ERROR are short, because a lost connection to our own database is
-// back at once or in seconds; twelve attempts span about a minute and a half, the
-// time that a restart of a database or a provider's hiccup takes.
+// retries is the specification's table of automatic retries. The first waits of
+// INFRA_ERROR are short, because a lost connection to our own database is back at once
+// or in seconds; twelve attempts span about a minute and a half, which covers a restart
+// of a database or a short outage of a provider.
 var retries = map[contract.Class]Retry{
 	contract.ClassLLM:       {Attempts: 1},
 	contract.ClassInfra:     {Attempts: 12, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
@@ -38,22 +38,22 @@ type kind struct {
 	code  contract.Code
 }
 
-// unlimited is a number of tries that nothing comes to the end of.
+// unlimited is a number of attempts that is never reached.
 const unlimited = math.MaxInt32
 
-// byKind are rows of codes that differ from those of their class. What took all of
-// its time once takes it again. What cannot reach a host has worked for minutes
-// before, and waits longer. Our own database is waited for without end: what a run
-// knows must be written, however late. How often other work is tried meanwhile is
-// bounded where its activity is started (workflows/internal/flow).
+// byKind are rows of codes that differ from those of their class. What used up its time
+// once does so again. What cannot reach a host has already worked for minutes, and
+// waits longer. Our own database is waited for without limit: what a run knows must be
+// written, however late. How often other work is retried meanwhile is limited where its
+// activity is started (workflows/internal/flow).
 var byKind = map[kind]Retry{
 	{contract.ClassInfra, contract.CodeTimeout}:      {Attempts: 5, First: 250 * time.Millisecond, Factor: 2, Longest: 20 * time.Second},
 	{contract.ClassInfra, contract.CodeUnreachable}:  {Attempts: 5, First: 5 * time.Second, Factor: 3, Longest: time.Minute},
 	{contract.ClassInfra, contract.CodeDatabaseDown}: {Attempts: unlimited, First: 100 * time.Millisecond, Factor: 2, Longest: 30 * time.Second},
 }
 
-// neverAgain are the codes that a second try with the same parameters cannot
-// fix, although their class may be retried.
+// neverAgain are the codes that a second attempt with the same parameters cannot fix,
+// although their class may be retried.
 var neverAgain = map[contract.Code]bool{
 	contract.CodeCancelled:      true,
 	contract.CodeRunTimeout:     true,
@@ -73,9 +73,9 @@ func RetryOf(class contract.Class) Retry {
 	return retries[contract.ClassRuntime]
 }
 
-// Again says whether work whose given attempt (from 1) failed is tried again,
-// and after how long: exponential backoff with jitter over the upper half, and
-// never sooner than the other side asked.
+// Again returns whether work whose given attempt (from 1) failed is retried, and after
+// how long: exponential backoff with jitter over the upper half, and never sooner than
+// the other side asked.
 func (e *Error) Again(attempt int) (time.Duration, bool) {
 	row, ok := byKind[kind{e.Class, e.Code}]
 	if !ok {

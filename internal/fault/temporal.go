@@ -9,10 +9,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// ToTemporal turns the error of an activity's given attempt (from 1) into what
-// crosses Temporal: an application error whose type is the class and whose
-// details are the failure, with the next retry's delay, or non-retryable.
-// Temporal is the only retrier; this is where it is told.
+// ToTemporal turns the error of an activity's given attempt (from 1) into what crosses
+// Temporal: an application error whose type is the class and whose details are the
+// failure, with the next retry's delay, or non-retryable. Only Temporal retries; this
+// is where it gets the policy.
 func ToTemporal(err error, attempt int) error {
 	if err == nil {
 		return nil
@@ -34,8 +34,8 @@ func ToTemporal(err error, attempt int) error {
 	})
 }
 
-// fromTemporal reads a failure out of what a workflow got from an activity or
-// child workflow, nil when the error is none of Temporal's.
+// fromTemporal extracts the failure from an error that a workflow got from an activity
+// or child workflow, nil if the error is not one of Temporal's.
 func fromTemporal(err error) *contract.Failure {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {

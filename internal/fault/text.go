@@ -11,19 +11,19 @@ import (
 var (
 	// ansi matches the escape sequences that colour and move.
 	ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
-	// prefixes matches what wrappers write before each line: image builds their
-	// step and second, continuous integration the time.
+	// prefixes matches what wrappers write before each line: image builds write step and
+	// second, continuous integration writes the time.
 	prefixes = regexp.MustCompile(`(?m)^(?:#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z )`)
-	// logins matches a password in an address.
+	// logins matches a password in a URL.
 	logins = regexp.MustCompile(`://[^/\s@]+@`)
-	// tells matches a line that speaks of what went wrong.
+	// tells matches a line that says what went wrong.
 	tells = regexp.MustCompile(`(?i)error|fail|fatal|cannot|could not|not found|denied|invalid|panic|exception|killed|abort`)
-	// follows matches lines that only pass on that something else has failed.
+	// follows matches lines that only report that something else has failed.
 	follows = regexp.MustCompile(`^(?:g?make(?:\[\d+\])?: \*\*\*|npm (?:ERR!|error)|note: |error: (?:subprocess-exited|metadata-generation|could not compile|command failed|recipe|script)|tar: (?:Child|Error is not|Exiting)|##\[error\]|Error: Process completed|exit status \d+$|error Command failed|BEGIN failed|.* had compilation errors|ERROR: failed to solve|.*ELIFECYCLE|.* exited with (?:code|status) \d+)`)
 )
 
-// readable makes an output fit to be searched: its head and tail only, valid
-// UTF-8, without control characters and wrappers' prefixes, no line too long.
+// readable prepares an output for searching: its head and tail only, valid UTF-8,
+// without control characters and wrappers' prefixes, no line too long.
 func readable(s string) string {
 	if left := len(s) - MaxScanHead - MaxScanTail; left > 0 {
 		s = s[:MaxScanHead] + fmt.Sprintf("\n[%d bytes left out]\n", left) + s[len(s)-MaxScanTail:]
@@ -74,10 +74,10 @@ func Clip(s string, n int) string {
 	return s[:cut] + mark
 }
 
-// hideLogins takes passwords out of addresses, which tools like to repeat.
+// hideLogins removes passwords from URLs, which tools often repeat.
 func hideLogins(s string) string { return logins.ReplaceAllString(s, "://***@") }
 
-// oneLine is a text in one line of at most n bytes.
+// oneLine returns a text as one line of at most n bytes.
 func oneLine(s string, n int) string {
 	const factor = 4 // spaces and control characters that go away
 	s = strings.ToValidUTF8(Clip(s, factor*n), "�")
@@ -90,7 +90,7 @@ func oneLine(s string, n int) string {
 	return Clip(hideLogins(strings.Join(strings.Fields(s), " ")), n)
 }
 
-// FirstLine is the first line that says something.
+// FirstLine returns the first line with content.
 func FirstLine(s string) string {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -100,8 +100,8 @@ func FirstLine(s string) string {
 	return ""
 }
 
-// tellingLine is the last line that speaks of something wrong, else the last
-// line that says anything; of those that only pass a failure on, the last resort.
+// tellingLine returns the last line that says what went wrong, else the last line with
+// content; lines that only pass a failure on are the last resort.
 func tellingLine(text string) string {
 	last, passed := "", ""
 	rest := strings.TrimRight(text, "\n")
@@ -122,7 +122,7 @@ func tellingLine(text string) string {
 	return cmp.Or(last, passed)
 }
 
-// WithoutNumbers makes messages comparable that differ in lines and times.
+// WithoutNumbers makes messages comparable that differ in line numbers and times.
 func WithoutNumbers(s string) string {
 	const most = 200
 	s = strings.Map(func(c rune) rune {

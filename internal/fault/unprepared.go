@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// unpreparedPattern knows one way in which a tool says that what it needs was never
+// unpreparedPattern matches one way in which a tool says that what it needs was never
 // installed. Its group, if any, names what is missing.
 type unpreparedPattern struct {
 	hint    string // in lower case; where it is not in the output, the pattern is not tried
 	pattern *regexp.Regexp
-	missing string // what is missing where the pattern has no group
+	missing string // what is missing if the pattern has no group
 }
 
-// unprepared are tools' own words about an installation that is not there. What the
-// code itself asks for in vain, as by an import of a package that no manifest names,
-// is not among them: that is a mistake in the code.
+// unprepared are tools' own messages about a missing installation. What the code itself
+// asks for in vain, such as an import of a package that no manifest names, is not among
+// them: that is an error in the code.
 var unprepared = []unpreparedPattern{
 	{"not found", re(`(?m)^(?:/\S*/)?(?:ba|da|z)?sh: (?:line )?\d+: ([\w@./+-]+): (?:command )?not found$`), ""},
 	{"command not found", re(`(?m)^(?:/\S*/)?(?:ba|z)?sh: (?:line \d+: )?([\w@./+-]+): command not found$`), ""},
@@ -45,9 +45,9 @@ var unprepared = []unpreparedPattern{
 }
 
 // Unprepared reports whether a failed command says that what it needs was never
-// installed where it ran, rather than that the code is wrong: then line is what it
-// says, and what names what is missing, as far as it tells. Like [OfOutput] it looks
-// at the beginning and the end of a text, which may be hostile.
+// installed where it ran, as opposed to an error in the code: then line is its message,
+// and what names what is missing, if the message does. Like [OfOutput] it reads the
+// beginning and the end of a text, which may be hostile.
 func Unprepared(o Output) (line, what string, ok bool) {
 	text := readable(o.Text)
 	low := strings.ToLower(text)

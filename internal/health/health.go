@@ -1,6 +1,6 @@
-// Package health is what can be seen of the installation at a moment: the
-// workers' agents, the task queues, and what is not over. It looks every few
-// seconds, so that whoever reads it costs nothing.
+// Package health is the present state of the installation: the workers' agents, the
+// task queues, and unfinished work. It looks every few seconds, so that reading it
+// costs nothing.
 package health
 
 import (
@@ -23,18 +23,17 @@ import (
 )
 
 const (
-	// DefaultInterval is how old what a Board says is at most where nothing else
-	// is said.
+	// DefaultInterval is the default for the maximum age of what a Board reports.
 	DefaultInterval = 5 * time.Second
-	// lookTime bounds one look.
+	// lookTime limits one look.
 	lookTime = 5 * time.Second
 	// asksAtOnce is how many queues Temporal is asked about at the same time.
 	asksAtOnce = 4
-	// historyLength is how many looks back a queue's backlog is kept: ten minutes
-	// of them, by default.
+	// historyLength is how many looks of a queue's backlog are kept: ten minutes of them,
+	// by default.
 	historyLength = 120
-	// polledWithin is how long ago a poller may have asked a queue for work to
-	// count: a question stays open for a minute, then the next one follows.
+	// polledWithin is how recently a poller must have polled a queue to count: a poll
+	// stays open for a minute, then the next one follows.
 	polledWithin = 75 * time.Second
 )
 
@@ -48,30 +47,30 @@ type Queue struct {
 	AddRate      float64 `json:"add_rate" doc:"tasks a second that came, over the last 30 s"`
 	DispatchRate float64 `json:"dispatch_rate" doc:"tasks a second that workers took, over the last 30 s"`
 	Pollers      int     `json:"pollers" doc:"workers that ask for its tasks"`
-	// History is the backlog of the last looks, the oldest first.
+	// History is the backlog of the last looks, oldest first.
 	History []int64 `json:"history" doc:"backlog of the last looks, the oldest first"`
 }
 
-// Report is the installation at a moment.
+// Report is the state of the installation at one time.
 type Report struct {
 	Agents []views.Agent `json:"agents"`
 	Queues []Queue       `json:"queues" doc:"as of queues_at; empty where Temporal never answered"`
-	// QueuesAt is when Temporal last said how the queues are.
+	// QueuesAt is when Temporal last described the queues.
 	QueuesAt *time.Time `json:"queues_at,omitempty"`
-	// QueuesProblem says that QueuesAt is older than it should be, and why.
+	// QueuesProblem is why QueuesAt is older than it should be.
 	QueuesProblem string `json:"queues_problem,omitempty"`
-	// Roles says for each role that at least one healthy agent polls its queue:
-	// ok, or what is missing.
+	// Roles says for each role whether at least one healthy agent polls its queue: ok, or
+	// what is missing.
 	Roles map[string]string `json:"roles" doc:"for each role ok, or what it lacks"`
 
 	Unfinished views.Unfinished `json:"-"`
 }
 
-// OK is what Report.Roles says of a role that has a healthy agent.
+// OK is the value in Report.Roles for a role that has a healthy agent.
 const OK = "ok"
 
-// Board looks at the installation and remembers what it saw. It is safe for
-// concurrent use.
+// Board looks at the installation and remembers the result. It is safe for concurrent
+// use.
 type Board struct {
 	views    *views.Views
 	temporal client.Client
@@ -80,17 +79,17 @@ type Board struct {
 	// namespace is Temporal's.
 	namespace string
 
-	looking sync.Mutex // held by the one who looks
+	looking sync.Mutex // held during a look
 	mu      sync.Mutex
 	last    Report
-	at      time.Time // of the last look at the database that came about
-	lookAt  time.Time // when somebody last began to look at Temporal
+	at      time.Time // of the last successful look at the database
+	lookAt  time.Time // when the last look at Temporal began
 	history map[string][]int64
-	known   map[string]contract.Health // of agents, to tell of changes
+	known   map[string]contract.Health // of agents, to report changes
 }
 
-// New returns a board that looks again when what it knows is older than an
-// interval (0: DefaultInterval).
+// New returns a board that looks again when its result is older than an interval (0:
+// DefaultInterval).
 func New(v *views.Views, temporal client.Client, namespace string, interval time.Duration, log *slog.Logger) *Board {
 	if interval <= 0 {
 		interval = DefaultInterval
@@ -98,7 +97,7 @@ func New(v *views.Views, temporal client.Client, namespace string, interval time
 	return &Board{views: v, temporal: temporal, namespace: namespace, interval: interval, log: log, history: map[string][]int64{}}
 }
 
-// Watch looks every interval until ctx ends. Without it, whoever asks looks.
+// Watch looks every interval until ctx ends. Without it, reading a report looks.
 func (b *Board) Watch(ctx context.Context) {
 	tick := time.NewTicker(b.interval)
 	defer tick.Stop()
@@ -112,9 +111,8 @@ func (b *Board) Watch(ctx context.Context) {
 	}
 }
 
-// Report returns agents as they are now and queues as they were at most an
-// interval ago, or what is known of them. It fails only where the database does
-// not answer.
+// Report returns the present agents and the queues as they were at most an interval
+// ago, or what is known of them. It fails only if the database does not answer.
 func (b *Board) Report(ctx context.Context) (Report, error) {
 	b.lookIfOld(ctx)
 	agents, err := b.views.Agents(ctx)
@@ -126,7 +124,7 @@ func (b *Board) Report(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// lookIfOld looks unless somebody did not long ago, or does now.
+// lookIfOld looks unless somebody did recently, or is doing so.
 func (b *Board) lookIfOld(ctx context.Context) {
 	b.mu.Lock()
 	fresh := time.Since(b.lookAt) < 2*b.interval
@@ -173,7 +171,7 @@ func (b *Board) look(ctx context.Context) {
 	}
 }
 
-// remember keeps how queues are, with the backlogs of the last looks.
+// remember keeps the state of the queues, with the backlogs of the last looks.
 func (b *Board) remember(queues []Queue, at time.Time) {
 	for i := range queues {
 		q := &queues[i]
@@ -185,7 +183,7 @@ func (b *Board) remember(queues []Queue, at time.Time) {
 	b.last.Queues, b.last.QueuesAt, b.last.QueuesProblem = queues, &at, ""
 }
 
-// tell logs agents that are not as they were.
+// tell logs agents whose state has changed.
 func (b *Board) tell(ctx context.Context, agents []views.Agent) {
 	now := map[string]contract.Health{}
 	for _, a := range agents {
@@ -204,8 +202,8 @@ func (b *Board) tell(ctx context.Context, agents []views.Agent) {
 	b.known = now
 }
 
-// Roles says for each role that it has a healthy agent (OK), or what it lacks. A healthy agent is one
-// that Temporal knows as a poller of its queue.
+// Roles returns for each role that it has a healthy agent (OK), or what it lacks. A
+// healthy agent is one that Temporal knows as a poller of its queue.
 func Roles(agents []views.Agent) map[string]string {
 	out := map[string]string{}
 	for _, role := range contract.WorkerRoles() {
@@ -224,9 +222,8 @@ func Roles(agents []views.Agent) map[string]string {
 	return out
 }
 
-// Queues asks Temporal how the task queues of all roles are: all of them, or
-// none. Queues of single workers, of which there are as many as workers, are not
-// among them.
+// Queues asks Temporal for the state of all roles' task queues: all of them, or none.
+// The queues of single workers, as many as there are workers, are left out.
 func Queues(ctx context.Context, temporal client.Client, namespace string) ([]Queue, error) {
 	all := contract.WorkerRoles()
 	out := make([]Queue, len(all))

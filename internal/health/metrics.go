@@ -8,8 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// staleLooks is how many looks may fail before the metrics say nothing rather
-// than what was.
+// staleLooks is how many looks may fail before the metrics are empty instead of old.
 const staleLooks = 3
 
 var (
@@ -23,15 +22,15 @@ var (
 	interventions   = prometheus.NewDesc("rgpt_interventions_open", "Questions that wait for a person.", nil, nil)
 )
 
-// Describe names the metrics of a board.
+// Describe describes the metrics of a board.
 func (b *Board) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{queueBacklog, queueBacklogAge, queuePollers, agentsByHealth, unfinishedRuns, openPipelines, waitPipelines, interventions} {
 		to <- d
 	}
 }
 
-// Collect gives what the last look saw, and nothing of what could not be looked
-// at for some time. It waits for nobody.
+// Collect exports the result of the last look, without what could not be read for some
+// time. It does not block.
 func (b *Board) Collect(to chan<- prometheus.Metric) {
 	b.mu.Lock()
 	r, at := b.last, b.at

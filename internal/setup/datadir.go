@@ -13,15 +13,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/trust"
 )
 
-// ownerFile is in a data folder, and in the user's list of what is trusted: the user who
-// is at work now made the folder, at this place. A folder .rgpt that came with an
-// archive or a clone names programs and addresses of somebody else.
+// ownerFile is in a data folder and in the user's list of trusted folders: the current
+// user created the folder, at this place. A folder .rgpt that came with an archive or a
+// clone names somebody else's programs and addresses.
 const ownerFile = "owner"
 
-// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the
-// present folder if it is there, else .rgpt in the home folder if it is there,
-// else .rgpt in the present folder. One in the present folder that this user did not
-// make (ClaimDataDir), nor vouched for, is refused.
+// DefaultDataDir returns the data folder: RGPT_DATA_DIR, else .rgpt in the present
+// folder if it exists, else .rgpt in the home folder if it exists, else .rgpt in the
+// present folder. One in the present folder that this user neither created
+// (ClaimDataDir) nor trusted is refused.
 func DefaultDataDir() (string, error) {
 	if dir := os.Getenv(DataDir); dir != "" {
 		return filepath.Abs(dir)
@@ -46,7 +46,7 @@ func DefaultDataDir() (string, error) {
 	return here, nil
 }
 
-// ours refuses a data folder that git tracks, or that somebody else made.
+// ours refuses a data folder that git tracks, or that somebody else created.
 func ours(dir string) error {
 	tracked, err := trust.Tracked(dir)
 	switch {
@@ -58,7 +58,7 @@ func ours(dir string) error {
 			"git tracks files in the data folder %s, so it comes from the repository and is not used. Choose another one with --data-dir or RGPT_DATA_DIR, or remove it from the repository", dir)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
-		return nil // nothing in it decides anything
+		return nil // it is empty: nothing in it decides anything
 	}
 	if os.Getenv("HOME") == "" && os.Getenv("XDG_CONFIG_HOME") == "" {
 		return nil // without a home folder, as in many services, owners cannot be recorded
@@ -71,12 +71,12 @@ func ours(dir string) error {
 		"the data folder %s was not made by you here, so it is not used: it may come from someone else. If it is yours, run `rgpt trust %s`; otherwise choose another one with --data-dir or RGPT_DATA_DIR", dir, dir)
 }
 
-// defaultName is that of a data folder which commands find by themselves. Others are
+// defaultName is the name of a data folder that commands find automatically. Others are
 // chosen explicitly, so they need no owner.
 const defaultName = ".rgpt"
 
-// ClaimDataDir makes a data folder and, if commands may find it by themselves, remembers
-// that this user did. One that is there and has something in it stays as it is.
+// ClaimDataDir creates a data folder and, if commands may find it automatically,
+// records that this user did. One that exists and is not empty does not change.
 func ClaimDataDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {
@@ -88,15 +88,16 @@ func ClaimDataDir(dir string) error {
 	if !IsDataDir(dir) {
 		return nil
 	}
-	// Who cannot remember it names the folder from now on: the next command says so.
+	// If that cannot be recorded, the user must name the folder from now on: the next
+	// command says so.
 	_ = TrustDataDir(trust.Default(os.Getenv), dir)
 	return nil
 }
 
-// TrustDataDir remembers in a user's list that a data folder is this user's.
+// TrustDataDir records in a user's list that a data folder is this user's.
 func TrustDataDir(list trust.List, dir string) error {
 	owner := filepath.Join(dir, ownerFile)
-	// Whatever lies there, a link to elsewhere too, is replaced and not written through.
+	// An existing file, even a link to elsewhere, is replaced, not written through.
 	if err := os.Remove(owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write who owns the data folder: %w", err)
 	}
@@ -111,7 +112,7 @@ func TrustDataDir(list trust.List, dir string) error {
 	return list.Add(owner)
 }
 
-// OwnerFile is the file by which a data folder is known to be a user's.
+// OwnerFile returns the file that marks a data folder as a user's.
 func OwnerFile(dir string) string { return filepath.Join(dir, ownerFile) }
 
 // IsDataDir reports whether a folder is a data folder by its name.

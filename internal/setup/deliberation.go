@@ -11,15 +11,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
-// Who may plan runs, as deliberation.plan_by says.
+// Who may plan runs, for deliberation.plan_by.
 const (
 	planByPlanner      = "planner"
 	planByDeliberation = "deliberation"
 )
 
-// Deliberation resolves what a deliberation decides by. The mode is that of the
-// configuration where none is given; local has the scripted model for all, and
-// is what an installation has whose agents are all scripted.
+// Deliberation resolves the settings of a deliberation. Without a given mode it uses
+// the configured one; local has the scripted model for all members, and is the mode of
+// an installation whose agents are all scripted.
 func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.DeliberationSettings, error) {
 	d := cfg.Deliberation
 	models, err := MemberModels(cfg, cmp.Or(mode, contract.PipelineMode(d.Mode)))
@@ -37,8 +37,8 @@ func Deliberation(cfg *config.Config, mode contract.PipelineMode) (contract.Deli
 	}, nil
 }
 
-// MemberModels returns which model each member of a deliberation uses: its own,
-// else the planner's; in local mode the scripted one.
+// MemberModels returns which model each member of a deliberation uses: its own, else
+// the planner's; in local mode the scripted one.
 func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.Agent]contract.ModelChoice, error) {
 	if !slices.Contains(contract.PipelineModes(), mode) {
 		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the mode %q is none of a deliberation; use openrouter or local", mode)
@@ -61,10 +61,9 @@ func MemberModels(cfg *config.Config, mode contract.PipelineMode) (map[contract.
 	return out, nil
 }
 
-// EveryModel returns which model each agent uses, those of runs and the members
-// of deliberations in the configured mode, and which setting it comes from, such
-// as models.phases.planner. An error says why some have none; the others are
-// there.
+// EveryModel returns which model each agent uses, those of runs and the members of
+// deliberations in the configured mode, and which setting it comes from, such as
+// models.phases.planner. The error says why some have none; the others are returned.
 func EveryModel(cfg *config.Config) (models map[contract.Agent]contract.ModelChoice, from map[contract.Agent]string, err error) {
 	models, from = map[contract.Agent]contract.ModelChoice{}, map[contract.Agent]string{}
 	runs, err := Models(cfg)
@@ -108,7 +107,7 @@ func scriptedModel(cfg *config.Config) (contract.ModelChoice, error) {
 		"mode local needs the scripted model, and no provider is of kind scripted; use mode openrouter, or start the stack with a scenario: rgpt dev --scenario FILE")
 }
 
-// ModeOf says in which mode models deliberate.
+// ModeOf returns the mode in which models deliberate.
 func ModeOf(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) contract.PipelineMode {
 	for _, m := range models {
 		if cfg.Models.Providers[m.Provider].Kind != string(model.KindScripted) {
@@ -118,7 +117,7 @@ func ModeOf(cfg *config.Config, models map[contract.Agent]contract.ModelChoice) 
 	return contract.ModeLocal
 }
 
-// planBy resolves who plans a run, and by what a deliberation about it decides.
+// planBy resolves who plans a run, and the settings of a deliberation about it.
 func planBy(cfg *config.Config, s *contract.Settings) error {
 	if cfg.Deliberation.PlanBy == planByPlanner {
 		return nil
@@ -127,7 +126,7 @@ func planBy(cfg *config.Config, s *contract.Settings) error {
 	if err != nil {
 		return err
 	}
-	d.AutoContinue = true // a run's phases follow one another by themselves
+	d.AutoContinue = true // a run's phases follow one another automatically
 	s.Deliberation = &d
 	if cfg.Deliberation.PlanBy == planByDeliberation {
 		s.PlanBy = contract.PlanByDeliberation

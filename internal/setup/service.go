@@ -19,7 +19,7 @@ type Service struct {
 	trace func(context.Context) error
 }
 
-// flushTime is how long traces may take to leave when a process ends.
+// flushTime is how long sending the last traces may take when a process ends.
 const flushTime = 5 * time.Second
 
 // StartService sets up logging, redaction and tracing for a component.
@@ -39,7 +39,7 @@ func StartService(ctx context.Context, cfg *config.Config, component string) (*S
 	return &Service{Log: log, file: file, trace: trace}, nil
 }
 
-// Close sends what is left of traces and closes the log.
+// Close sends the remaining traces and closes the log.
 func (s *Service) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
@@ -49,17 +49,17 @@ func (s *Service) Close() {
 	_ = s.file.Close()
 }
 
-// Waiting returns what says in a log, at once, that a service waits for its
-// database, and why.
+// Waiting returns a function that logs at once that a service waits for its database,
+// and why.
 func Waiting(ctx context.Context, log *slog.Logger) func(error) {
 	return func(err error) {
 		log.WarnContext(ctx, "Waiting for the database", "error", err)
 	}
 }
 
-// RegisterSecrets makes known what must never be shown: keys and headers of
-// providers, also by the variables that are usual for their kind, and what else
-// the configuration holds or names.
+// RegisterSecrets registers what must never be shown: keys and headers of providers,
+// including those in the usual variables of their kind, and the other secrets that the
+// configuration holds or names.
 func RegisterSecrets(cfg *config.Config) {
 	for _, p := range Providers(cfg) {
 		if p.APIKeyEnv != "" {

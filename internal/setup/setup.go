@@ -1,5 +1,5 @@
-// Package setup makes the parts of the house from its configuration: model
-// client, sandbox, workspaces, artifact store, and the frozen settings of a run.
+// Package setup creates the parts of the product from its configuration: model client,
+// sandbox, workspaces, artifact store, and the frozen settings of a run.
 package setup
 
 import (
@@ -28,19 +28,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Scripted is the name of the provider, and of the model, that answers from a
-// scenario file.
+// Scripted is the name of the provider, and of the model, that answers from a scenario
+// file.
 const Scripted = "scripted"
 
-// ScriptedURL is the environment variable by which a stack tells its processes
-// where its scripted model listens.
+// ScriptedURL is the environment variable by which a stack passes the address of its
+// scripted model to its processes.
 const ScriptedURL = "RGPT_SCRIPTED_URL"
 
 // DataDir is the environment variable that names the data folder.
 const DataDir = "RGPT_DATA_DIR"
 
-// Load reads the configuration of a folder and adds the stack's scripted model,
-// which answers wherever no other model is chosen.
+// Load reads the configuration of a folder and adds the stack's scripted model, which
+// answers wherever no other model is chosen.
 func Load(from config.Sources, scriptedURL string) (*config.Config, error) {
 	cfg, err := config.Load(from)
 	if err != nil {
@@ -71,8 +71,8 @@ func Providers(cfg *config.Config) []model.Provider {
 	return all
 }
 
-// Catalogue returns what is known of models: the built-in catalogue under the
-// configured entries.
+// Catalogue returns what is known about models: the built-in catalogue overridden by
+// the configured entries.
 func Catalogue(cfg *config.Config) model.Catalogue {
 	var own []model.CatalogueEntry
 	for _, e := range cfg.Models.Catalogue {
@@ -88,7 +88,7 @@ func Catalogue(cfg *config.Config) model.Catalogue {
 	return model.DefaultCatalogue().With(own...)
 }
 
-// Model makes the client that calls models.
+// Model returns the client that calls models.
 func Model(cfg *config.Config) (*model.Client, error) {
 	return model.New(Providers(cfg), Catalogue(cfg), model.Options{IdleTimeout: cfg.Models.IdleTimeout})
 }
@@ -118,26 +118,26 @@ func BuildCaches(dataDir string) buildcache.Store {
 	return buildcache.At(filepath.Join(dataDir, "cache", "build"))
 }
 
-// Environments returns where the environments of repositories lie on this host.
+// Environments returns where the environments of repositories are stored on this host.
 func Environments(dataDir string) environment.Store {
 	return environment.At(filepath.Join(dataDir, "cache", "environments"))
 }
 
-// Downloads is where the set-ups of this host leave downloads for one another.
+// Downloads returns where the set-ups of this host share downloads.
 func Downloads(dataDir string) environment.Downloads {
 	return environment.DownloadsAt(filepath.Join(dataDir, "cache", "downloads"))
 }
 
-// Sandbox makes what runs the commands of models and repositories. Their work
-// lies in dataDir.
+// Sandbox returns the runner for the commands of models and repositories. Their files
+// are in dataDir.
 func Sandbox(cfg *config.Config, tools sandbox.Toolchains, dataDir string) (*sandbox.Process, error) {
 	return sandbox.NewProcess(sandbox.Options{
 		AllowUnisolated: cfg.Execution.Sandbox.AllowUnisolated, Toolchains: tools, Executable: sandboxHelper(), DataDir: dataDir,
 	})
 }
 
-// sandboxHelper returns the small program that begins each sandbox, where it
-// lies beside this one; without it this program starts itself, which is slower.
+// sandboxHelper returns the small program that starts each sandbox, if it is beside
+// this one; without it this program starts itself, which is slower.
 func sandboxHelper() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -159,7 +159,7 @@ func Limits(cfg *config.Config) sandbox.Limits {
 	}
 }
 
-// Verification returns the verification's settings as package verify has them.
+// Verification returns the verification's settings in the form of package verify.
 func Verification(cfg *config.Config) checks.Settings {
 	v := cfg.Verification
 	network := func(hosts []string) checks.Hosts {
@@ -187,7 +187,7 @@ func Verification(cfg *config.Config) checks.Settings {
 	return out
 }
 
-// environmentOf resolves how runs get their environment and baseline: nil where
+// environmentOf resolves how runs get their environment and baseline: nil if
 // environments are switched off.
 func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environment.Settings) {
 	e := cfg.Environment
@@ -199,25 +199,25 @@ func environmentOf(cfg *config.Config) (*contract.EnvironmentSettings, environme
 	}, EnvironmentSettings(e)
 }
 
-// EnvironmentSettings returns what the section environment says of a set-up.
+// EnvironmentSettings returns the set-up settings of the section environment.
 func EnvironmentSettings(e config.Environment) environment.Settings {
 	return environment.Settings{Setup: e.Setup, Hosts: e.Network.Hosts, Variables: e.Variables, Cache: e.Cache}
 }
 
-// RunSpec is what a run's row keeps of its inputs beside the settings that its
-// workflow decides by: all that was resolved when it was created. A deploy or
-// an edited file never changes it.
+// RunSpec is what a run's row keeps of its inputs besides the settings on which its
+// workflow decides: all that was resolved when it was created. A deploy or an edited
+// file never changes it.
 type RunSpec struct {
 	BranchPrefix string               `json:"branch_prefix"` // the run's id is appended when it is known
 	Verification checks.Settings      `json:"verification"`
 	Environment  environment.Settings `json:"environment,omitzero"`
-	// EnvironmentGiven says that Environment was given for this run alone: no stored
-	// setup counts then, but what its own environment agent proposes.
+	// EnvironmentGiven is whether Environment was given for this run only: then no stored
+	// setup is used, except what its own environment agent proposes.
 	EnvironmentGiven bool `json:"environment_given,omitempty"`
 }
 
-// ReadRunSpec reads what the row of a run keeps; nothing of one that was made
-// without.
+// ReadRunSpec reads the RunSpec in a run's row; the zero value for a run created
+// without one.
 func ReadRunSpec(run store.Run) (spec RunSpec, err error) {
 	if len(run.Spec) == 0 {
 		return spec, nil
@@ -231,14 +231,14 @@ func ReadRunSpec(run store.Run) (spec RunSpec, err error) {
 // Branch returns the branch on which the work of the run with this id is released.
 func (s RunSpec) Branch(runID int64) string { return s.BranchPrefix + strconv.FormatInt(runID, 10) }
 
-// agents are those that a run's models are chosen for.
+// agents are those that need a model in a run.
 var agents = []contract.Agent{
 	contract.AgentPlanner, contract.AgentBuilder, contract.AgentTester,
 	contract.AgentReleaser, contract.AgentAnalyzer, contract.AgentRepair,
 }
 
-// Freeze resolves the inputs of a run. What the caller was asked on top of the
-// configuration it sets afterwards.
+// Freeze resolves the inputs of a run. The caller sets afterwards what was requested on
+// top of the configuration.
 func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec, error) {
 	settings, spec := FreezeWithoutModels(cfg, repo)
 	var err error
@@ -251,7 +251,7 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	return settings, spec, planBy(cfg, &settings)
 }
 
-// FreezeWithoutModels resolves the inputs of a run that asks no model.
+// FreezeWithoutModels resolves the inputs of a run that calls no model.
 func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec) {
 	e := cfg.Execution
 	settings := contract.Settings{
@@ -279,7 +279,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 	return settings, spec
 }
 
-// Fallbacks returns the models that self-heal may change to, in order.
+// Fallbacks returns the models that self-heal may switch to, in order.
 func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
 	var out []contract.ModelChoice
 	for i, c := range cfg.Models.Fallback {
@@ -305,8 +305,8 @@ func Models(cfg *config.Config) (map[contract.Agent]contract.ModelChoice, error)
 	return out, nil
 }
 
-// modelOf returns the model of an agent: its own, else that of the first of
-// others that has one, else the default.
+// modelOf returns the model of an agent: its own, else that of the first of others that
+// has one, else the default.
 func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent) (contract.ModelChoice, error) {
 	base := contract.ModelChoice{Provider: cfg.Models.Default.Provider, Model: cfg.Models.Default.Model, Temperature: cfg.Models.Default.Temperature}
 	chosen := base
@@ -329,8 +329,8 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 	return Timed(cfg, chosen), nil
 }
 
-// Timed returns a choice with the time-out of its provider, where that has one of
-// its own, so that it is frozen with the run.
+// Timed returns a choice with its provider's time-out, if the provider has one, so that
+// it is frozen with the run.
 func Timed(cfg *config.Config, choice contract.ModelChoice) contract.ModelChoice {
 	choice.Timeout = cfg.Models.Providers[choice.Provider].Timeout
 	return choice

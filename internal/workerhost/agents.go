@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// beatTime bounds one heartbeat's way into the database, the last one too.
+	// beatTime limits how long one heartbeat may take to be stored, including the last
+	// one.
 	beatTime = 5 * time.Second
-	// forgetEvery is how often agents are removed that are long offline.
+	// forgetEvery is how often agents are removed that have long been offline.
 	forgetEvery = time.Minute
 )
 
-// agents lets the agents of this worker be seen: what they do, and whether they
-// can work. It runs beside the work and is never in its way.
+// agents makes the agents of this worker visible: what they do, and whether they can
+// work. It runs beside the work and never blocks it.
 type agents struct {
 	store    *store.Store
 	log      *slog.Logger
@@ -53,14 +54,14 @@ func newAgents(parts *activities.Activities, o Options) *agents {
 	}
 }
 
-// run beats until ctx ends, and then says that the agents are gone.
+// run sends heartbeats until ctx ends, and then reports that the agents are gone.
 func (a *agents) run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { _ = every(ctx, a.settings.ProbeInterval, func() { a.probe(ctx) }) })
 	beside.Go(func() { _ = every(ctx, forgetEvery, func() { a.forget(ctx) }) })
 	err := every(ctx, a.settings.Heartbeat, func() { a.report(ctx, a.status(ctx)) })
-	// No heartbeat is under way any more that could overwrite this.
+	// No heartbeat that could overwrite this is running any more.
 	last := a.status(ctx)
 	for i := range last.Agents {
 		last.Agents[i].HealthStatus, last.Agents[i].Detail = contract.HealthOffline, "it was stopped"
@@ -69,8 +70,8 @@ func (a *agents) run(ctx context.Context) error {
 	return err
 }
 
-// say stores a heartbeat. It is not cut off when the worker stops: one that was
-// might still arrive, after the last one.
+// say stores a heartbeat. It is not interrupted when the worker stops: an interrupted
+// one might still arrive, after the last one.
 func (a *agents) report(ctx context.Context, b store.Beat) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatTime)
 	defer cancel()
@@ -83,7 +84,7 @@ func (a *agents) report(ctx context.Context, b store.Beat) {
 	a.mute = err != nil
 }
 
-// beat is what the agents say of themselves at this moment.
+// beat returns the present state of the agents.
 func (a *agents) status(ctx context.Context) store.Beat {
 	b := store.Beat{
 		Worker: temporal.Identity(), Version: version.Version, StartedAt: a.started, Every: a.settings.Heartbeat, OfflineAfter: a.settings.OfflineAfter,
@@ -104,8 +105,7 @@ func (a *agents) status(ctx context.Context) store.Beat {
 	return b
 }
 
-// used returns how many cores this process used since it was last asked, and its
-// memory.
+// used returns how many cores this process used since the last call, and its memory.
 func (a *agents) usage(ctx context.Context) (cores float64, memory int64) {
 	if a.process == nil {
 		return 0, 0
@@ -121,11 +121,11 @@ func (a *agents) usage(ctx context.Context) (cores float64, memory int64) {
 	return cores, memory
 }
 
-// probe looks what the agents lack, and says so where that has changed.
+// probe checks what the agents lack, and logs what has changed.
 func (a *agents) probe(ctx context.Context) {
 	lacking := a.probes.lacking(ctx, a.roles)
 	if ctx.Err() != nil {
-		return // the worker stops; what was cut off says nothing
+		return // the worker stops; an interrupted probe means nothing
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package workerhost puts workflows and activities to work: it connects to
-// Temporal and the database, registers the roles that a worker has, and keeps
-// them going until it is told to stop.
+// Package workerhost runs workflows and activities: it connects to Temporal and the
+// database, registers the roles of a worker, and keeps them running until it is asked
+// to stop.
 package workerhost
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
-// Options say what a worker works with.
+// Options are what a worker works with.
 type Options struct {
 	Config    *config.Config
 	DataDir   string
@@ -46,15 +46,15 @@ type Options struct {
 }
 
 const (
-	// stickyTime is how long Temporal waits for the worker that has a workflow
-	// in its cache before it gives the task to another. It bounds how long a
-	// run stands still when its worker dies.
+	// stickyTime is how long Temporal waits for the worker that has a workflow in its
+	// cache before it gives the task to another. It limits how long a run is blocked when
+	// its worker dies.
 	stickyTime = 2 * time.Second
-	// beatThrottle bounds how long the SDK holds a heartbeat back.
+	// beatThrottle limits how long the SDK delays a heartbeat.
 	beatThrottle = 500 * time.Millisecond
 )
 
-// Run works until ctx ends, then lets activities under way end in their time.
+// Run works until ctx ends, then gives running activities their time to end.
 func Run(ctx context.Context, o Options) error {
 	if err := checkRoles(o); err != nil {
 		return err
@@ -71,8 +71,8 @@ func Run(ctx context.Context, o Options) error {
 	defer c.Close()
 	parts.Temporal = c
 	o.tasks = &tasks{}
-	telemetry.BudgetWarnings.WithLabelValues() // 0 is told, too; servers make no model calls
-	if has(o, "run") {                         // whose records are what is counted of pipelines
+	telemetry.BudgetWarnings.WithLabelValues() // export 0 too; servers make no model calls
+	if has(o, "run") {                         // whose records the pipeline metrics count
 		telemetry.ExpectPipelines()
 	}
 	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // whose commands run in sandboxes
@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// assemble makes what activities work with.
+// assemble creates what activities work with.
 func assemble(ctx context.Context, o Options) (*activities.Activities, func(), error) {
 	db, err := store.Open(ctx, o.Config.Database.URL, store.Options{MaxConns: o.Config.Database.MaxConns, ApplicationName: "rgpt-worker", Waiting: setup.Waiting(ctx, o.Log)})
 	if err != nil {
@@ -196,9 +196,9 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 	return append(started, own), nil
 }
 
-// startOwn serves the queue of this worker alone with the activities of all its
-// roles, for work that must be done here. That is rare, so it asks for it by one
-// poller; the workflows that give it run anywhere.
+// startOwn serves the queue of this worker alone with the activities of all its roles,
+// for work that must be done here. Such work is rare, so one poller is enough; the
+// workflows that issue it run anywhere.
 func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.Worker, error) {
 	options := workerOptions(o)
 	options.DisableWorkflowWorker, options.MaxConcurrentActivityTaskPollers = true, 1
@@ -228,7 +228,7 @@ func workerOptions(o Options) worker.Options {
 	}
 }
 
-// stop lets all roles end their activities at the same time.
+// stop asks all roles to end their activities at the same time.
 func stop(workers []worker.Worker) {
 	var done sync.WaitGroup
 	for _, w := range workers {
@@ -242,7 +242,7 @@ func has(o Options, role string) bool {
 	return len(o.Config.Worker.Roles) == 0 || slices.Contains(o.Config.Worker.Roles, role)
 }
 
-// checkRoles says which of the configured roles have no work yet, and refuses a
+// checkRoles returns which of the configured roles have no work yet, and refuses a
 // worker that would do nothing at all.
 func checkRoles(o Options) error {
 	var idle []string
@@ -271,7 +271,7 @@ func roleNames(o Options) []string {
 	return names
 }
 
-// writeReady says that the worker polls.
+// writeReady records that the worker polls.
 func writeReady(file string) error {
 	content, err := json.Marshal(map[string]int{"pid": os.Getpid()})
 	if err != nil {

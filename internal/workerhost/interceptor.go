@@ -16,17 +16,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// activityInterceptor is where activities meet Temporal: it sends their heartbeats,
-// logs, turns their errors into application errors whose type is the class, and
-// keeps results that are too large out of histories.
+// activityInterceptor is the layer between activities and Temporal: it sends their
+// heartbeats, logs, turns their errors into application errors whose type is the class,
+// and keeps oversized results out of histories.
 type activityInterceptor struct {
 	interceptor.WorkerInterceptorBase
 	log    *slog.Logger
 	worker string // identity
 	tasks  *tasks // what the agents do
-	most   int    // attempts that work may lose; see quarantined
+	most   int    // attempts of work that may be lost; see quarantined
 
-	stopTime time.Duration // that activities have when the worker is told to stop
+	stopTime time.Duration // for activities when the worker is asked to stop
 }
 
 func (e *activityInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
@@ -62,7 +62,7 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	if err == nil {
 		return result, nil
 	}
-	// A worker that stops cancels its activities; that is no wish of the run's.
+	// A worker that stops cancels its activities; the run did not ask for that.
 	if ctx.Err() != nil && stopping(ctx) {
 		err = fault.Wrap(err, contract.ClassInfra, contract.CodeWorkerLost, "the worker stopped while it worked on %s", info.ActivityType.Name)
 	} else if errors.Is(ctx.Err(), context.Canceled) && !info.IsLocalActivity {
@@ -87,9 +87,9 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	return nil, fault.ToTemporal(typed, int(info.Attempt))
 }
 
-// endBeforeStop makes a context that ends shortly before a worker that was told to stop
-// gives its activities up. What ends with it can still say so; of what is given up
-// Temporal learns by a missing heartbeat, as of a worker that died of its work.
+// endBeforeStop returns a context that ends shortly before a stopping worker abandons
+// its activities. Work that ends with the context can still report; abandoned work
+// Temporal notices by a missing heartbeat, as if the work had killed the worker.
 func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	told := activity.GetWorkerStopChannel(ctx)
@@ -110,14 +110,14 @@ func endBeforeStop(ctx context.Context, stopTime time.Duration) (context.Context
 	return ctx, cancel
 }
 
-// lastWords is which part of its time to stop, and lastWordsTime how much at most, a
-// worker keeps for telling Temporal what it did not finish.
+// lastWords is the part of its stop time, and lastWordsTime the maximum, that a worker
+// keeps for reporting to Temporal what it did not finish.
 const (
 	lastWords     = 3
 	lastWordsTime = 3 * time.Second
 )
 
-// stopping reports whether the worker has been told to stop.
+// stopping reports whether the worker has been asked to stop.
 func stopping(ctx context.Context) bool {
 	select {
 	case <-activity.GetWorkerStopChannel(ctx):
@@ -127,9 +127,10 @@ func stopping(ctx context.Context) bool {
 	}
 }
 
-// beat lets the heart of an activity beat while it works, a few times within its
-// time-out; the start of an activity counts as its first beat. The returned function ends it and waits until
-// it has: a beat after the end would be an error in Temporal's log.
+// beat sends an activity's heartbeats while it works, a few times within its time-out;
+// the start of an activity counts as its first heartbeat. The returned function ends
+// this and waits until it has ended: a heartbeat after the end would be an error in
+// Temporal's log.
 func sendHeartbeats(ctx context.Context, info activity.Info, before answers) func() {
 	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
 		return func() {}
@@ -151,5 +152,6 @@ func sendHeartbeats(ctx context.Context, info activity.Info, before answers) fun
 	return func() { cancel(); done.Wait() }
 }
 
-// beatsPerTimeout is how often an activity beats within its heartbeat time-out.
+// beatsPerTimeout is how often an activity sends a heartbeat within its heartbeat
+// time-out.
 const beatsPerTimeout = 4

@@ -16,9 +16,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// reconcilePipelines starts the workflows of pipelines whose creator vanished
-// between the row and the start, and ends the rows of those whose workflow ended
-// without saying so.
+// reconcilePipelines starts the workflows of pipelines whose creator died between the
+// row and the start, and ends the rows of those whose workflow ended without writing
+// its end.
 func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	var looked time.Time
 	return every(ctx, reconcileEvery, func() {
@@ -42,9 +42,9 @@ func reconcilePipelines(ctx context.Context, c client.Client, db *store.Store, l
 	})
 }
 
-// closeAbandonedPipelines looks through the newest pipelines that are not over for
-// workflows that ended without a word, or were never started by those that made
-// the pipeline.
+// closeAbandonedPipelines searches the newest unfinished pipelines for workflows that
+// ended without writing their end, or were never started by the creator of the
+// pipeline.
 func closeAbandonedPipelines(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) {
 	open, err := db.ListPipelines(ctx, store.PipelineFilter{Status: openPipelines(), Limit: abandonedRuns})
 	if err != nil {
@@ -70,10 +70,10 @@ func openPipelines() (out []contract.PipelineStatus) {
 	return out
 }
 
-// closePipelineIfEnded ends the row of a pipeline whose workflow ended without
-// saying so, and what its members had begun where it has an account of its own; a
-// run closes what it began by itself. One that nobody will start any more is ended
-// too. What the pipeline told before is kept.
+// closePipelineIfEnded ends the row of a pipeline whose workflow ended without writing
+// its end, and what its members had begun if the pipeline has its own row for costs; a
+// run closes what it began itself. A pipeline that nobody will start any more is ended
+// too. What the pipeline wrote before is kept.
 func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
 	workflow := contract.PipelineWorkflowID(id)
 	ended, state, err := look(ctx, workflow)
@@ -99,16 +99,16 @@ func closePipelineIfEnded(ctx context.Context, look latest, db *store.Store, id 
 	return db.ClosePipeline(ctx, from, p, contract.PipelineFailed, failure)
 }
 
-// gone reports whether Temporal knows no such workflow: there was none, or it
-// ended so long ago that it is kept no more.
+// gone reports whether Temporal does not know a workflow: it never existed, or ended so
+// long ago that it was deleted.
 func gone(err error) bool {
 	var none *serviceerror.NotFound
 	return errors.As(err, &none)
 }
 
-// madeBy returns the workflow that made a pipeline, and is to start it as its
-// child: the run that it plans, or the pipeline that it recovers. It is empty for
-// one that somebody spawned, which the reconciler starts.
+// madeBy returns the workflow that created a pipeline and must start it as its child:
+// the run that it plans, or the pipeline that it recovers. It is empty for one that
+// somebody spawned, which the reconciler starts.
 func madeBy(p store.Pipeline) string {
 	switch {
 	case p.PriorID != 0:
@@ -119,8 +119,8 @@ func madeBy(p store.Pipeline) string {
 	return ""
 }
 
-// closeUnbegun ends a pipeline whose workflow nobody will start: the one that made
-// it ended between its row and its start.
+// closeUnbegun ends a pipeline whose workflow nobody will start: its creator ended
+// between its row and its start.
 func closeUnbegun(ctx context.Context, look latest, db *store.Store, p store.Pipeline) error {
 	maker := madeBy(p)
 	if p.WorkflowID != "" || maker == "" {
@@ -131,16 +131,16 @@ func closeUnbegun(ctx context.Context, look latest, db *store.Store, p store.Pip
 		return err
 	}
 	workflow := contract.PipelineWorkflowID(p.ID)
-	if _, _, err := look(ctx, workflow); !gone(err) { // its maker may have started it after the first look
+	if _, _, err := look(ctx, workflow); !gone(err) { // its creator may have started it after the first look
 		return err
 	}
 	status, failure := unbegun(maker, state)
 	return db.ClosePipeline(ctx, store.Source{WorkflowID: workflow, WorkflowRunID: store.NeverStarted}, p, status, failure)
 }
 
-// unbegun says how a pipeline ends that never began, by how its maker did: one that
-// returned, or was cancelled, had most likely been told to stop. What else ended it,
-// such as a termination, is nobody's decision about the pipeline.
+// unbegun returns how a pipeline ends that never began, by how its creator ended: one
+// that returned, or was cancelled, had most likely been asked to stop. Any other end,
+// such as a termination, is not a decision about the pipeline.
 func unbegun(maker string, state enumspb.WorkflowExecutionStatus) (contract.PipelineStatus, contract.Failure) {
 	switch state {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:

@@ -25,22 +25,22 @@ import (
 )
 
 const (
-	// probeTime bounds the probes, which run side by side.
+	// probeTime limits the probes, which run in parallel.
 	probeTime = 10 * time.Second
-	// polledWithin is how long ago Temporal may have seen a role ask for work: a
-	// question stays open for a minute, then the next one follows.
+	// polledWithin is how recently Temporal must have seen a role poll: a poll stays open
+	// for a minute, then the next one follows.
 	polledWithin = 75 * time.Second
-	// longestDetail bounds the words about what an agent lacks.
+	// longestDetail limits the text about what an agent lacks.
 	longestDetail = 600
 )
 
-// poller says who asks a task queue for work; Temporal's client does.
+// poller returns who polls a task queue; Temporal's client does this.
 type poller interface {
 	DescribeTaskQueue(ctx context.Context, queue string, kind enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error)
 }
 
-// prober looks whether the roles of a worker have what their work needs. The
-// database is not among it: an agent that cannot reach it cannot beat either.
+// prober checks whether the roles of a worker have what their work needs. That does not
+// include the database: an agent that cannot reach it cannot send heartbeats either.
 type prober struct {
 	temporal poller
 	sandbox  sandbox.Runner
@@ -56,8 +56,7 @@ type need struct {
 	check doctor.Check
 }
 
-// needs returns what the roles need. What is about one role alone is looked at
-// for each.
+// needs returns what the roles need. What concerns only one role is checked for each.
 func (p *prober) needs(roles []string) []need {
 	all := []need{
 		{nil, doctor.Git()},
@@ -78,8 +77,8 @@ func (p *prober) needs(roles []string) []need {
 	})
 }
 
-// lacking returns, for each of the roles, what its work needs and does not have,
-// in words; empty for all that are ready.
+// lacking returns, for each role, what its work needs and does not have, in words;
+// empty for all that are ready.
 func (p *prober) lacking(ctx context.Context, roles []string) map[string]string {
 	needs := p.needs(roles)
 	checks := make([]doctor.Check, len(needs))
@@ -117,7 +116,7 @@ func (p *prober) lacking(ctx context.Context, roles []string) map[string]string 
 	return out
 }
 
-// polled sees that Temporal knows this worker as one that asks for a role's work.
+// polled checks that Temporal sees this worker poll for a role's work.
 func (p *prober) polled(ctx context.Context, role contract.WorkerRole) []doctor.Result {
 	kinds := []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY}
 	if role.Workflows {
@@ -165,7 +164,7 @@ func (p *prober) tryOut(ctx context.Context) error {
 	return err
 }
 
-// modelOf sees that an agent has a model, and its provider a key.
+// modelOf checks that an agent has a model, and its provider a key.
 func (p *prober) modelOf(agent contract.Agent) []doctor.Result {
 	choices, err := setup.Models(p.config)
 	if err == nil {

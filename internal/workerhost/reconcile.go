@@ -24,31 +24,31 @@ import (
 )
 
 const (
-	// reconcileEvery is how often runs are looked for that have a row but no workflow.
+	// reconcileEvery is how often to look for runs that have a row but no workflow.
 	reconcileEvery = 2 * time.Second
-	// turnEvery is how often runs that wait for their turn are let in.
+	// turnEvery is how often runs that wait for their turn are started.
 	turnEvery = 500 * time.Millisecond
-	// reconcileAfter leaves the one who made the row the time to start the workflow.
+	// reconcileAfter leaves the creator of the row the time to start the workflow.
 	reconcileAfter = 5 * time.Second
 	// abandonedAfter is when a model call that was never settled counts as
 	// abandoned: longer than the longest call that models.timeout allows
 	// (config.LongestModelCall), and as long again for its turn at the provider.
 	abandonedAfter = 2 * config.LongestModelCall
-	// abandonedEvery is how often runs that have not ended are looked through for
-	// workflows that ended without a word, abandonedRuns of them at a time; those
-	// that changed within abandonedQuiet are left alone.
+	// abandonedEvery is how often unfinished runs are searched for workflows that ended
+	// without writing their end, abandonedRuns of them at a time; those that changed
+	// within abandonedQuiet are skipped.
 	abandonedEvery = time.Minute
 	abandonedRuns  = 1000
 	abandonedQuiet = 30 * time.Second
-	// sweepEvery is how often working directories are looked for whose run has ended.
+	// sweepEvery is how often to look for working directories whose run has ended.
 	sweepEvery = 10 * time.Minute
-	// cacheAge is how long what nobody used stays in the cache: repositories,
-	// and directories of runs that wait.
+	// cacheAge is how long unused entries stay in the cache: repositories, and directories
+	// of runs that wait.
 	cacheAge = 14 * 24 * time.Hour
 )
 
-// giveTurns starts the runs that waited for their turn as others end, of which most
-// may be at work at the same time.
+// giveTurns starts the waiting runs as others end; at most this many may run at the
+// same time.
 func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, log *slog.Logger) error {
 	return every(ctx, turnEvery, func() {
 		ids, err := db.Dequeue(ctx, most)
@@ -61,15 +61,15 @@ func giveTurns(ctx context.Context, c client.Client, db *store.Store, most int, 
 			if err == nil {
 				err = temporal.StartRun(ctx, c, db, run)
 			}
-			if err != nil { // it waits no longer, so reconcile starts it
+			if err != nil { // it no longer waits, so reconcile starts it
 				log.Warn("Could not start a run whose turn it is; it will be tried again", "run", id, "error", err)
 			}
 		}
 	})
 }
 
-// reconcile starts the workflows of runs whose creator vanished between the row
-// and the start.
+// reconcile starts the workflows of runs whose creator died between the row and the
+// start.
 func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, reconcileEvery, func() {
 		runs, err := db.PendingUnstarted(ctx, reconcileAfter, 100)
@@ -77,7 +77,7 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 			log.Warn("Could not look for runs without a workflow", "error", err)
 			return
 		}
-		// Budgets that workers held when they died are free again.
+		// Release budgets that workers held when they died.
 		if _, err := db.GiveUpCalls(ctx, abandonedAfter, 100); err != nil {
 			log.Warn("Could not free what abandoned model calls hold", "error", err)
 		}
@@ -91,20 +91,20 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 	})
 }
 
-// closeAbandoned ends the rows of runs whose workflow ended without saying so:
-// terminated from outside, or broken. Nobody waits for them for ever.
+// closeAbandoned ends the rows of runs whose workflow ended without writing its end:
+// terminated from outside, or broken. Otherwise others would wait for them forever.
 func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, abandonedEvery, func() {
 		closeQuiet(ctx, latestOf(c), db, abandonedQuiet, log)
 	})
 }
 
-// closeQuiet looks at all runs that have not ended and said nothing for a while.
+// closeQuiet checks all unfinished runs that have written nothing for a while.
 func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Duration, log *slog.Logger) {
 	for after := int64(0); ; {
 		ids, err := db.QuietRuns(ctx, quiet, after, abandonedRuns)
 		if err != nil {
-			return // the other loop says so
+			return // the other loop reports it
 		}
 		for _, id := range ids {
 			if err := closeIfEnded(ctx, look, db, id); err != nil {
@@ -118,12 +118,13 @@ func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Du
 	}
 }
 
-// lastRecord is the number of the record that closes a run for its workflow:
-// whatever the workflow still had on its way is late after that. The numbers
-// before it, one for each execution, are those of the ends of executions.
+// lastRecord is the number of the record that closes a run in place of its workflow:
+// anything the workflow still sends after that is late. The numbers before it, one for
+// each execution, are those of the ends of executions.
 const lastRecord = math.MaxInt64
 
-// latest says how the newest workflow run of a workflow id is, as Temporal does.
+// latest returns the state of a workflow id's newest workflow run, according to
+// Temporal.
 type latest func(ctx context.Context, workflowID string) (workflowRunID string, state enumspb.WorkflowExecutionStatus, err error)
 
 // latestOf asks Temporal.
@@ -138,14 +139,14 @@ func latestOf(c client.Client) latest {
 	}
 }
 
-// ongoing reports whether a workflow in a state will still say something.
+// ongoing reports whether a workflow in a state will still write records.
 func ongoing(state enumspb.WorkflowExecutionStatus) bool {
 	return state == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || state == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 }
 
-// closeIfEnded ends the row of a run whose workflow ended without saying so,
-// and all that the run had begun. A run that has said meanwhile how it ended, or
-// that is being done again, is left alone.
+// closeIfEnded ends the row of a run whose workflow ended without writing its end, and
+// all that the run had begun. A run that has ended properly meanwhile, or is being
+// replayed, is skipped.
 func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) error {
 	workflow := contract.RunWorkflowID(id)
 	ended, state, err := look(ctx, workflow)
@@ -182,12 +183,12 @@ func closeIfEnded(ctx context.Context, look latest, db *store.Store, id int64) e
 	return err
 }
 
-// over reports whether a run will say nothing more: one that stays with its
-// branch is done, and yet has a workflow.
+// over reports whether a run will write nothing more: one that watches its branch is
+// done, but still has a workflow.
 func over(run store.Run) bool { return run.Status.Terminal() && run.StayingUntil == nil }
 
-// closeStay says of a run that was released that it stays no longer. What it
-// released stands.
+// closeStay records that a released run no longer watches its branch. Its release
+// stays.
 func closeStay(ctx context.Context, db *store.Store, from store.Source, run store.Run, why string) error {
 	change := contract.RunChange{Phase: run.Phase, Status: run.Status, RetryCount: run.RetryCount, Finished: true, Staying: true, Failure: run.Failure}
 	if run.LastHealAction != nil {
@@ -202,7 +203,7 @@ func closeStay(ctx context.Context, db *store.Store, from store.Source, run stor
 	return err
 }
 
-// closeExecutions ends what a run had begun and nobody will end.
+// closeExecutions ends what a run had begun and nothing else will end.
 func closeExecutions(ctx context.Context, db *store.Store, from store.Source, id int64, why *contract.Failure) error {
 	all, err := db.Executions(ctx, id)
 	if err != nil {
@@ -221,7 +222,8 @@ func closeExecutions(ctx context.Context, db *store.Store, from store.Source, id
 	return nil
 }
 
-// openHeals says of the heals of a run that nobody will settle that it ended first.
+// openHeals records, for heals of a run whose result nobody will find out, that the run
+// ended first.
 func openHeals(ctx context.Context, db *store.Store, id int64) ([]contract.HealNote, []contract.EventDraft, error) {
 	const result = "the run ended first"
 	all, err := db.Heals(ctx, id)
@@ -241,8 +243,8 @@ func openHeals(ctx context.Context, db *store.Store, id int64) ([]contract.HealN
 	return notes, events, err
 }
 
-// sweep removes what this host's cache holds of ended runs, which the run itself
-// cleaned up on one host alone, and what nobody used for cacheAge.
+// sweep removes this host's cache of ended runs, which the run itself cleaned up on
+// only one host, and what has been unused for cacheAge.
 func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) error {
 	return every(ctx, sweepEvery, func() {
 		err := parts.Workspaces.Sweep(ctx, func(ctx context.Context, first string) (bool, error) { return ended(ctx, parts.Store, first) })
@@ -260,16 +262,15 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 	})
 }
 
-// shownOutput is how long output that was shown while it came is kept: the whole
-// is an artifact by then.
+// shownOutput is how long live output is kept: the whole output is an artifact by then.
 const shownOutput = time.Hour
 
-// downloadsShare is which part of environment.disk the downloads of all repositories
-// may take up, beside it.
+// downloadsShare is the part of environment.disk that the downloads of all repositories
+// may take, on top of it.
 const downloadsShare = 4
 
-// sweepEnvironments removes environments of this host that are over its bounds,
-// and output that nobody watches any more.
+// sweepEnvironments removes environments of this host that exceed its limits, and
+// output that nobody watches any more.
 func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *slog.Logger) {
 	if _, err := parts.Store.DropOutputs(ctx, shownOutput); err != nil && ctx.Err() == nil {
 		log.Warn("Could not remove old output", "error", err)
@@ -287,8 +288,8 @@ func sweepEnvironments(ctx context.Context, parts *activities.Activities, log *s
 	}
 }
 
-// removeArchives removes environments from the artifact store that no run used for
-// longer than age. A run that wants one again makes it again.
+// removeArchives removes environments from the artifact store that no run has used for
+// longer than age. A run that needs one again creates it again.
 func removeArchives(ctx context.Context, parts *activities.Activities, age time.Duration) error {
 	archives, err := parts.Store.RemoveUnusedEnvironments(ctx, age)
 	for _, archive := range archives {
@@ -297,8 +298,8 @@ func removeArchives(ctx context.Context, parts *activities.Activities, age time.
 	return err
 }
 
-// ended reports whether working directories belong to a run that has ended.
-// What is no run, or none that the database knows, is left to its age.
+// ended reports whether working directories belong to a run that has ended. Directories
+// of something else, or of a run unknown to the database, are removed by age.
 func ended(ctx context.Context, db *store.Store, first string) (bool, error) {
 	id, err := strconv.ParseInt(first, 10, 64)
 	if err != nil {
@@ -311,7 +312,7 @@ func ended(ctx context.Context, db *store.Store, first string) (bool, error) {
 	return err == nil && run.Status.Terminal(), err
 }
 
-// every calls f at once and then again and again until ctx ends.
+// every calls f at once and then repeatedly until ctx ends.
 func every(ctx context.Context, pause time.Duration, f func()) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

@@ -16,11 +16,11 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// mostWork is how much of what an agent works on is shown, the oldest first.
+// mostWork is how much of an agent's current work is shown, oldest first.
 const mostWork = 20
 
-// tasks is what the agents of this worker do, and how often they did it. A nil
-// one notes nothing.
+// tasks is what the agents of this worker do, and how often they did it. A nil one
+// records nothing.
 type tasks struct {
 	mu    sync.Mutex
 	next  int64
@@ -32,8 +32,8 @@ type roleTasks struct {
 	under        map[int64]contract.Work // way
 }
 
-// begin notes an activity with its input until the returned function is told
-// how it ended. Records are not noted: they are short, and part of all work.
+// begin records an activity with its input until the returned function is called with
+// its result. Records are left out: they are short, and part of all work.
 func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
 	if t == nil || info.ActivityType.Name == contract.ActivityRecord {
 		return func(error) {}
@@ -59,14 +59,13 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
 		switch {
 		case err == nil:
 			r.done++
-		case !errors.Is(err, context.Canceled): // which is no failure of anybody's
+		case !errors.Is(err, context.Canceled): // which is nobody's failure
 			r.failed++
 		}
 	}
 }
 
-// of returns what an agent does, and how often it did something with and without
-// success.
+// of returns what an agent does, and how often it succeeded and failed.
 func (t *tasks) of(role string) (work []contract.Work, done, failed int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,9 +79,9 @@ func (t *tasks) of(role string) (work []contract.Work, done, failed int64) {
 	return work[:min(len(work), mostWork)], r.done, r.failed
 }
 
-// roleOf says whose work an activity is, and what it is. The queue tells the
-// role; the queue of this worker alone serves all of them, and there it is that
-// of the execution's agent.
+// roleOf returns whose work an activity is, and what it is. The queue determines the
+// role; the queue of this worker alone serves all roles, and there it is that of the
+// execution's agent.
 func roleOf(info activity.Info, args []any) (string, contract.Work) {
 	execution := executionOf(args)
 	work := contract.Work{
@@ -103,8 +102,8 @@ func roleOf(info activity.Info, args []any) (string, contract.Work) {
 	return cmp.Or(role, "run"), work
 }
 
-// executionOf returns the execution that an activity's input names, if it does:
-// most have a field for it.
+// executionOf returns the execution that an activity's input names, if any: most have a
+// field for it.
 func executionOf(args []any) contract.ExecutionRef {
 	if len(args) == 0 {
 		return contract.ExecutionRef{}
