@@ -10,20 +10,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Beat is the heartbeat of a worker: how its agents are, and by what it asks to
-// be judged when it falls silent.
+// Beat is the heartbeat of a worker: the state of its agents, and the times by which
+// its silence is judged.
 type Beat struct {
 	Worker       string // its identity
 	Version      string
 	CPUUsage     float64
 	MemoryUsage  int64
 	StartedAt    time.Time
-	Every        time.Duration // the next beat comes after this
+	Every        time.Duration // time until the next beat
 	OfflineAfter time.Duration // silence after which its agents count as gone
 	Agents       []AgentBeat
 }
 
-// AgentBeat is what one agent says of itself.
+// AgentBeat is what one agent reports about itself.
 type AgentBeat struct {
 	Name         string          `json:"name"`
 	Type         string          `json:"type"`
@@ -34,8 +34,8 @@ type AgentBeat struct {
 	TasksFailed  int64           `json:"tasks_failed"`
 }
 
-// Heartbeat stores how the agents of a worker are, as of now by the database's
-// clock: all of them, or none.
+// Heartbeat stores the state of a worker's agents, timed by the database's clock: all
+// of them, or none.
 func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	for i := range b.Agents {
 		a := &b.Agents[i]
@@ -51,11 +51,11 @@ func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
 	}), "store the heartbeat of worker %s", b.Worker)
 }
 
-// mostOffline is how many agents that are offline are remembered.
+// mostOffline is how many offline agents are remembered.
 const mostOffline = 500
 
-// ForgetAgents removes agents that have been silent for longer than a retention,
-// and of those that are offline all but the newest. It returns how many.
+// ForgetAgents removes agents that have been silent for longer than a retention, and
+// all but the newest offline ones. It returns how many.
 func (s *Store) ForgetAgents(ctx context.Context, retention time.Duration) (int64, error) {
 	n, err := s.q.ForgetAgents(ctx, db.ForgetAgentsParams{Retention: retention.Seconds(), Missed: contract.MissedBeats, Most: mostOffline})
 	return n, dberr.Explain(err, "remove agents that are long offline")

@@ -9,8 +9,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// AddArtifacts stores artifacts of a run with an event artifact.added for each.
-// Of a name that the run has already the first stays, without another event.
+// AddArtifacts stores artifacts of a run with an event artifact.added for each. If the
+// run already has an artifact of a name, the first stays, without another event.
 func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contract.Artifact) error {
 	if len(artifacts) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 	return dberr.OfRun(err, runID, "store artifacts of run %d", runID)
 }
 
-// Artifacts returns the artifacts of a run in the order in which they came.
+// Artifacts returns the artifacts of a run in the order in which they were added.
 func (s *Store) Artifacts(ctx context.Context, runID int64) ([]contract.Artifact, error) {
 	rows, err := s.q.Artifacts(ctx, runID)
 	return rowconv.Convert(rows, rowconv.Artifact), dberr.Explain(err, "read the artifacts of run %d", runID)

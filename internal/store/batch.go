@@ -15,18 +15,18 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// batch sends several generated queries in one round trip, which sqlc cannot
-// express: those without a result wait until one with a result, or flush, sends
-// all of them. Sent to a pool they are one transaction; each sees what others
-// have committed before it began.
+// batch sends several generated queries in one round trip, which sqlc cannot express:
+// those without a result wait until one with a result, or flush, sends all of them.
+// Sent to a pool they are one transaction; each sees what others have committed before
+// it began.
 type batch struct {
 	pgx.Batch
 	to     sender
 	queued int
 }
 
-// queue takes the errors of generated queries that were queued. There are none:
-// what goes wrong shows when the batch is sent.
+// queue takes the errors of generated queries that were queued. There are none: errors
+// appear when the batch is sent.
 func (b *batch) queue(...error) {}
 
 // newBatch returns queries that share a batch.
@@ -42,16 +42,16 @@ func (b *batch) Exec(_ context.Context, sql string, args ...any) (pgconn.Command
 	return pgconn.CommandTag{}, nil
 }
 
-// QueryRow sends everything and returns the row of the last statement. Its Scan
-// reports the first error of all.
+// QueryRow sends everything and returns the row of the last statement. Its Scan reports
+// the first error of all statements.
 func (b *batch) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	b.Queue(sql, args...)
 	results, err := b.send(ctx)
 	return &lastRow{results: results, err: err}
 }
 
-// Query sends everything and returns the rows of the last statement. Their Err
-// reports an error of the transaction's end too.
+// Query sends everything and returns the rows of the last statement. Their Err also
+// reports an error at the transaction's end.
 func (b *batch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	b.Queue(sql, args...)
 	results, err := b.send(ctx)
@@ -77,7 +77,7 @@ func (b *batch) flush(ctx context.Context) error {
 	return results.Close()
 }
 
-// send sends the batch and takes the results of the queued statements.
+// send sends the batch and reads the results of the queued statements.
 func (b *batch) send(ctx context.Context) (pgx.BatchResults, error) {
 	results := b.to.SendBatch(ctx, &b.Batch)
 	for range b.queued {

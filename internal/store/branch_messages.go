@@ -9,12 +9,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// AddBranchMessage stores a message about a released branch and counts the
-// repair that it leads to, across all runs that released a branch of this name
-// in this repository, one after the other. Repair is 0 where there have been
-// most. Asking again for the same message of a run answers the same and counts
-// nothing; Again says that another workflow run had taken it, before the run
-// was done again.
+// AddBranchMessage stores a message about a released branch and counts the repair that
+// it leads to, across all runs that released a branch of this name in this repository,
+// one after the other. Repair is 0 if the maximum is reached. A repeat for the same
+// message of a run gives the same answer and counts nothing; Again is set if another
+// workflow run had taken it, before the run was replayed.
 func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in contract.TakeCheckInput) (contract.TakenCheck, error) {
 	doc, err := rowconv.Encode(in.Message)
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *Store) AddBranchMessage(ctx context.Context, workflowRunID string, in c
 	return contract.TakenCheck{ID: row.ID, Repair: int(row.Repair), Again: row.WorkflowRunID != workflowRunID}, nil
 }
 
-// BranchMessage returns a message about a released branch by the id of its row.
+// BranchMessage returns a message about a released branch by its row id.
 func (s *Store) BranchMessage(ctx context.Context, id int64) (contract.CheckMessage, error) {
 	doc, err := s.q.BranchMessage(ctx, id)
 	if err != nil {

@@ -56,8 +56,8 @@ func addition(scopes []scopeKey, spentTokens, spentMicros, reservedTokens, reser
 	}
 }
 
-// lockBudgets makes the budgets that do not exist yet and locks all of them, in
-// the order of their keys.
+// lockBudgets creates the budgets that do not exist yet and locks all of them, in the
+// order of their keys.
 func lockBudgets(ctx context.Context, tx pgx.Tx, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
 	kinds, keys := split(scopes)
 	q, batch := newBatch(tx)
@@ -79,10 +79,10 @@ type part struct {
 	unit                             string
 	spent, reserved, estimate, limit int64
 
-	carried bool // the run's row only carries a pipeline: people know no such run
+	carried bool // the run's row only carries a pipeline: users do not see it as a run
 }
 
-// parts lists the sides of the reservation's budgets that have a limit.
+// parts returns the sides of the reservation's budgets that have a limit.
 func parts(r Reservation, budgets map[scopeKey]db.Budget, carried bool) []part {
 	var out []part
 	for _, s := range r.Scopes {
@@ -97,8 +97,8 @@ func parts(r Reservation, budgets map[scopeKey]db.Budget, carried bool) []part {
 	return out
 }
 
-// refusal says why the budgets do not take a reservation, nil when they do. A
-// budget that is used up weighs more than one that is busy.
+// refusal returns why the budgets do not accept a reservation, nil if they do. A budget
+// that is used up takes precedence over one that is busy.
 func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error {
 	var busy error
 	for _, p := range parts(r, budgets, carried) {
@@ -116,8 +116,8 @@ func refusal(r Reservation, budgets map[scopeKey]db.Budget, carried bool) error 
 	return busy
 }
 
-// nearing returns the budgets that the reservation brings over their warning
-// mark, each of which warns once.
+// nearing returns the budgets that the reservation raises above their warning mark;
+// each warns once.
 func nearing(r Reservation, budgets map[scopeKey]db.Budget) []Scope {
 	mark := cmp.Or(r.WarnAt, defaultWarnAt)
 	var out []Scope
@@ -155,7 +155,7 @@ func (p part) whose() string {
 	return string(p.scope.Kind) + " " + p.scope.Key
 }
 
-// next is what to do once there is more room.
+// next returns what to do once there is more room.
 func (p part) next() string {
 	if p.carried {
 		return "spawn the pipeline again"
@@ -170,7 +170,7 @@ func (p part) amount(n int64) string {
 	return fmt.Sprintf("%d tokens", n)
 }
 
-// setting is the key of the configuration that sets the limit.
+// setting returns the configuration key that sets the limit.
 func (p part) setting() string {
 	money := p.unit == "money"
 	switch p.scope.Kind {

@@ -28,12 +28,11 @@ type Finding struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// SaveCheck stores the outcome of a check with its cases and findings, all or
-// nothing. A repeat for the same execution and check replaces them; the events
-// finding.added are written the first time only. What the same check found in
-// earlier executions of the run becomes resolved, so the findings that are open
-// are those of the last time that each check ran. The times are those of the
-// result's duration, ending now.
+// SaveCheck stores the outcome of a check with its cases and findings, all or nothing.
+// A repeat for the same execution and check replaces them; the events finding.added are
+// written only the first time. What the same check found in earlier executions of the
+// run becomes resolved, so the open findings are those of the last time that each check
+// ran. The times are those of the result's duration, ending now.
 func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, checkID string, result contract.CheckResult,
 	cases []contract.TestCase, findings []contract.Finding, logDigest string,
 ) error {
@@ -93,8 +92,8 @@ func checkOf(r db.Check) (c Check, err error) {
 	return c, err
 }
 
-// Findings returns all findings of a run, those that are resolved too, in the
-// order in which they were found.
+// Findings returns all findings of a run, including resolved ones, in the order in
+// which they were found.
 func (s *Store) Findings(ctx context.Context, runID int64) ([]Finding, error) {
 	rows, err := s.q.Findings(ctx, runID)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Message is one message of a conversation. The store does not look into its
-// content; it keeps its meaning, not its spacing and order of keys.
+// Message is one message of a conversation. The store does not interpret its content;
+// it keeps its meaning, but not its spacing and order of keys.
 type Message struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
 }
 
-// TranscriptEntry is a message with its place in the conversation.
+// TranscriptEntry is a message with its position in the conversation.
 type TranscriptEntry struct {
 	Message
 	Turn      int       `json:"turn"`
@@ -29,8 +29,8 @@ type TranscriptEntry struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// ToldBefore reports whether the message was told before a turn, after all that
-// was said in the turn before; see TellBefore.
+// ToldBefore reports whether the message was added before a turn, after all messages of
+// the previous turn; see TellBefore.
 func (e TranscriptEntry) ToldBefore(turn int) bool {
 	return e.Turn == turn-1 && e.Position >= rowconv.ToolResults
 }
@@ -46,9 +46,9 @@ func (s *Store) OpenConversation(ctx context.Context, executionID int64, message
 		"open the conversation of execution %d", executionID)
 }
 
-// TellBefore adds messages that a model is to read before it takes a turn, after
-// all that was said in the turn before. What was told before that turn already
-// stays as it is.
+// TellBefore adds messages that a model must read before it takes a turn, after all
+// messages of the previous turn. Messages that were already added before that turn stay
+// unchanged.
 func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, messages []Message) error {
 	doc, err := rowconv.Encode(messages)
 	if err != nil || len(messages) == 0 {
@@ -57,13 +57,13 @@ func (s *Store) TellBefore(ctx context.Context, executionID int64, turn int, mes
 	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "add to the conversation of execution %d before turn %d", executionID, turn)
 }
 
-// before is what is told before a turn.
+// before converts what is added before a turn.
 func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
 	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.ToolResults, Messages: messages}
 }
 
-// Conversation returns the messages of an execution in the order in which a
-// model is to read them.
+// Conversation returns the messages of an execution in the order in which a model must
+// read them.
 func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message, error) {
 	entries, err := s.Transcript(ctx, executionID)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message,
 	return rowconv.Convert(entries, func(e TranscriptEntry) Message { return e.Message }), nil
 }
 
-// Transcript returns the messages of an execution with their places.
+// Transcript returns the messages of an execution with their positions.
 func (s *Store) Transcript(ctx context.Context, executionID int64) ([]TranscriptEntry, error) {
 	rows, err := s.q.Transcript(ctx, executionID)
 	return rowconv.Convert(rows, func(r db.TranscriptRow) TranscriptEntry {
@@ -94,9 +94,9 @@ type ToolCall struct {
 	FinishedAt  time.Time            `json:"finished_at"`
 }
 
-// SaveToolResult stores what a tool call did and the message that tells the
-// model, all or nothing. The first of several counts: the call that is returned
-// is the one that is stored, which a repeat has to go on with.
+// SaveToolResult stores what a tool call did and the message for the model, all or
+// nothing. The first of several counts: it returns the stored call, with which a repeat
+// must continue.
 func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (ToolCall, error) {
 	outcome, err := rowconv.Encode(call.Outcome)
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 	return toolCallOf(row)
 }
 
-// ToolResult returns what a tool call did and what the model was told, or
-// ErrNotFound when it is still to be made.
+// ToolResult returns what a tool call did and the message for the model, or ErrNotFound
+// if it was not made yet.
 func (s *Store) ToolResult(ctx context.Context, executionID int64, turn, index int) (ToolCall, Message, error) {
 	row, err := s.q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err == nil {
@@ -154,8 +154,8 @@ func (s *Store) ToolCalls(ctx context.Context, runID int64) ([]ToolCall, error) 
 	return rowconv.ConvertAll(rows, toolCallOf)
 }
 
-// ToolCall returns a tool call of a run and the patch of the workspace before
-// it, or ErrNotFound.
+// ToolCall returns a tool call of a run and the patch of the workspace before it, or
+// ErrNotFound.
 func (s *Store) ToolCall(ctx context.Context, runID, executionID int64, turn, index int) (call ToolCall, patchBefore string, err error) {
 	row, err := s.q.ToolCallOfRun(ctx, db.ToolCallOfRunParams{RunID: runID, ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	if err != nil {

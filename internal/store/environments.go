@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Environment is what the database knows of an environment that was made.
+// Environment is what the database knows about an environment.
 type Environment struct {
 	Digest      string          `json:"digest"`
 	Repo        string          `json:"repo"`
@@ -26,26 +26,26 @@ type Environment struct {
 	Bytes       int64           `json:"bytes"` // on disk, unpacked
 	Files       int64           `json:"files"`
 	DurationMS  int64           `json:"duration_ms"`
-	RunID       int64           `json:"run_id,omitempty"` // that made it
+	RunID       int64           `json:"run_id,omitempty"` // that created it
 	CreatedAt   time.Time       `json:"created_at"`
 	UsedAt      time.Time       `json:"used_at"`
 }
 
-// Environment returns an environment, or ErrNotFound, and notes that it is used.
+// Environment returns an environment, or ErrNotFound, and records that it is used.
 func (s *Store) Environment(ctx context.Context, digest string) (Environment, error) {
 	row, err := s.q.Environment(ctx, digest)
 	return environmentOf(row), dberr.Explain(err, "read environment %s", digest)
 }
 
-// Environments returns environments, the last used first: those of one
-// repository, or all where repo is empty.
+// Environments returns environments, last used first: those of one repository, or all
+// if repo is empty.
 func (s *Store) Environments(ctx context.Context, repo string, limit int) ([]Environment, error) {
 	rows, err := s.lists.ListEnvironments(ctx, db.ListEnvironmentsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
 	return rowconv.Convert(rows, environmentOf), dberr.Explain(err, "list environments")
 }
 
-// SaveEnvironment stores an environment. Of several archives of one digest the
-// last counts.
+// SaveEnvironment stores an environment. If a digest has several archives the last one
+// counts.
 func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 	recipe, err := rowconv.Document(e.Recipe)
 	if err != nil {
@@ -57,9 +57,9 @@ func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 	}), "store environment %s", e.Digest)
 }
 
-// RemoveEnvironment forgets an environment and the baselines that ran in it. It
-// returns the artifact that is its archive, which nothing names any more; empty where
-// the environment was not there.
+// RemoveEnvironment removes an environment and the baselines that ran in it. It returns
+// the artifact of its archive, which is no longer referenced; empty if the environment
+// did not exist.
 func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive string, err error) {
 	if _, err := s.q.DropBaselinesOf(ctx, digest); err != nil {
 		return "", dberr.Explain(err, "remove the baselines of environment %s", digest)
@@ -71,10 +71,9 @@ func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive s
 	return archives[0], nil
 }
 
-// RemoveUnusedEnvironments forgets environments that no run began to use for longer
-// than age and that none needs which has not ended, at most 1,000, and the baselines
-// that ran in them. It returns the artifacts that are their archives, which nothing
-// names any more.
+// RemoveUnusedEnvironments removes environments that no run has begun to use for longer
+// than age and that no unfinished run needs, at most 1,000, and the baselines that ran
+// in them. It returns the artifacts of their archives, which are no longer referenced.
 func (s *Store) RemoveUnusedEnvironments(ctx context.Context, age time.Duration) (archives []string, err error) {
 	rows, err := s.q.RemoveUnusedEnvironments(ctx, db.RemoveUnusedEnvironmentsParams{Age: age.Seconds(), Most: 1000})
 	if err != nil {
@@ -101,9 +100,9 @@ var digestPrefix = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
 // beginning of one, at least six digits.
 func IsDigest(text string) bool { return digestPrefix.MatchString(text) }
 
-// FindEnvironment returns the environment whose digest is, or begins with, a
-// text. It is ErrNotFound where there is none, and refused where several begin so. It
-// does not count as a use.
+// FindEnvironment returns the environment whose digest equals, or begins with, a text.
+// It is ErrNotFound if there is none, and refused if several begin with it. It does not
+// count as a use.
 func (s *Store) FindEnvironment(ctx context.Context, digest string) (Environment, error) {
 	if !IsDigest(digest) {
 		return Environment{}, noEnvironment(digest)
@@ -132,14 +131,14 @@ func environmentOf(r db.Environment) Environment {
 	}
 }
 
-// Setup says how a repository is set up where its files do not.
+// Setup is how to set up a repository if its files do not say.
 type Setup struct {
 	ID        int64           `json:"id"`
 	Repo      string          `json:"repo"`
 	Source    string          `json:"source"` // agent, person
 	Settings  json.RawMessage `json:"settings"`
 	Reason    string          `json:"reason,omitempty"`
-	Proven    bool            `json:"proven"` // it counts; else its run alone tries it
+	Proven    bool            `json:"proven"` // it is used; else only its run tries it
 	RunID     int64           `json:"run_id,omitempty"`
 	CreatedBy string          `json:"created_by,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -147,8 +146,8 @@ type Setup struct {
 	RevokedBy string          `json:"revoked_by,omitempty"`
 }
 
-// AddSetup stores a setup. That of a person counts for its repository from now on,
-// that of an agent once it is proven.
+// AddSetup stores a setup. A person's is used for its repository from now on, an
+// agent's once it is proven.
 func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 	settings, err := rowconv.Document(n.Settings)
 	if err != nil {
@@ -161,37 +160,37 @@ func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 	return setupOf(row), dberr.Explain(err, "store how %s is set up", n.Repo)
 }
 
-// SetupOf returns the setup that counts for a repository, or ErrNotFound.
+// SetupOf returns the setup that a repository uses, or ErrNotFound.
 func (s *Store) SetupOf(ctx context.Context, repo string) (Setup, error) {
 	row, err := s.q.SetupOf(ctx, rowconv.Text(repo))
 	return setupOf(row), dberr.Explain(err, "read how %s is set up", repo)
 }
 
-// SetupByID returns a setup, a revoked one too, or ErrNotFound.
+// SetupByID returns a setup, even a revoked one, or ErrNotFound.
 func (s *Store) SetupByID(ctx context.Context, id int64) (Setup, error) {
 	row, err := s.q.SetupByID(ctx, id)
 	return setupOf(row), dberr.Explain(err, "read setup %d", id)
 }
 
-// Setups returns setups from new to old: those of one repository, or all.
+// Setups returns setups, newest first: those of one repository, or all.
 func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, error) {
 	rows, err := s.lists.ListSetups(ctx, db.ListSetupsParams{Repo: rowconv.Optional(repo), Most: rowconv.Limit(limit, 50)})
 	return rowconv.Convert(rows, setupOf), dberr.Explain(err, "list setups")
 }
 
-// RevokeSetup takes a setup back, and reports whether it counted until now.
+// RevokeSetup revokes a setup, and reports whether it was valid until now.
 func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, error) {
 	n, err := s.q.RevokeSetup(ctx, db.RevokeSetupParams{ID: id, RevokedBy: rowconv.Text(by)})
 	return n > 0, dberr.Explain(err, "revoke setup %d", id)
 }
 
-// ProveSetup lets a setup count for its repository, and reports whether it may.
+// ProveSetup makes a repository use a setup, and reports whether that is allowed.
 func (s *Store) ProveSetup(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.ProveSetup(ctx, id)
 	return n > 0, dberr.Explain(err, "note that setup %d works", id)
 }
 
-// SetRunSetup notes which setup a run tries; 0 is none.
+// SetRunSetup records which setup a run tries; 0 is none.
 func (s *Store) SetRunSetup(ctx context.Context, runID, setupID int64) error {
 	n, err := s.q.SetRunSetup(ctx, db.SetRunSetupParams{SetupID: rowconv.Optional(setupID), RunID: runID})
 	if err == nil && n == 0 {
@@ -207,8 +206,8 @@ func setupOf(r db.Setup) Setup {
 	}
 }
 
-// SetRunEnvironment notes which environment a run's base commit has, and by
-// which setup it was made; 0 is what the files say.
+// SetRunEnvironment records which environment a run's base commit has, and which setup
+// created it; 0 means the repository's files.
 func (s *Store) SetRunEnvironment(ctx context.Context, runID int64, digest string, setupID int64) error {
 	n, err := s.q.SetRunEnvironment(ctx, db.SetRunEnvironmentParams{Environment: digest, SetupID: rowconv.Optional(setupID), RunID: runID})
 	if err == nil && n == 0 {
@@ -217,7 +216,7 @@ func (s *Store) SetRunEnvironment(ctx context.Context, runID int64, digest strin
 	return dberr.Explain(err, "note the environment of run %d", runID)
 }
 
-// Baseline is what a project's checks come to on a base commit.
+// Baseline is the results of a project's checks on a base commit.
 type Baseline struct {
 	Key         string             `json:"key"`
 	Repo        string             `json:"repo"`
@@ -228,7 +227,7 @@ type Baseline struct {
 	Commands    map[string]string  `json:"commands"`         // by check
 	RunID       int64              `json:"run_id,omitempty"` // that began it
 	CreatedAt   time.Time          `json:"created_at"`
-	Checks      []BaselineCheck    `json:"checks"` // those that have an outcome
+	Checks      []BaselineCheck    `json:"checks"` // those that have a result
 }
 
 // BaselineCheck is the outcome of one check on a base commit.
@@ -250,8 +249,8 @@ func (b *Baseline) Check(id string) (BaselineCheck, bool) {
 	return BaselineCheck{}, false
 }
 
-// OpenBaseline begins a baseline, or finds the one of its key, notes that it is
-// the run's, and returns it with the outcomes that are there.
+// OpenBaseline begins a baseline, or finds the one with its key, links it to the run,
+// and returns it with the existing results.
 func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Baseline, error) {
 	stages, err := rowconv.Encode(b.Stages)
 	if err != nil {
@@ -275,7 +274,7 @@ func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Base
 	return s.baselineOf(ctx, row)
 }
 
-// Baseline returns a baseline with the outcomes that are there, or ErrNotFound.
+// Baseline returns a baseline with the existing results, or ErrNotFound.
 func (s *Store) Baseline(ctx context.Context, key string) (Baseline, error) {
 	row, err := s.q.Baseline(ctx, key)
 	if err != nil {
@@ -331,8 +330,8 @@ func (s *Store) SaveBaselineCheck(ctx context.Context, key string, c BaselineChe
 	return dberr.Explain(s.q.SaveBaselineCheck(ctx, p), "store check %s of baseline %s", c.Result.Check.ID, key)
 }
 
-// DropBaseline forgets a baseline, so that the next run makes it again, and
-// reports whether it was there.
+// DropBaseline removes a baseline, so that the next run creates it again, and reports
+// whether it existed.
 func (s *Store) DropBaseline(ctx context.Context, key string) (bool, error) {
 	n, err := s.q.DropBaseline(ctx, key)
 	return n > 0, dberr.Explain(err, "remove baseline %s", key)

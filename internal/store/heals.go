@@ -19,7 +19,7 @@ import (
 type HealEvent struct {
 	ID          int64               `json:"id"`
 	RunID       int64               `json:"runId"`
-	Number      int                 `json:"number"` // of the run's heals, from 1; a replay counts on from where it began
+	Number      int                 `json:"number"` // of the run's heals, from 1; a replay continues the numbers from where it began
 	Phase       contract.Phase      `json:"phase"`
 	Step        string              `json:"step,omitempty"`
 	ExecutionID int64               `json:"execution_id,omitempty"` // that failed
@@ -34,7 +34,7 @@ type HealEvent struct {
 	FinishedAt  *time.Time          `json:"finished_at"`
 }
 
-// Output returns what the heal's row says of its work; what cannot be read is empty.
+// Output returns the heal's result from its row; empty if it cannot be read.
 func (h HealEvent) Output() contract.HealOutput {
 	var out contract.HealOutput
 	_ = json.Unmarshal(h.HealOutput, &out) // written by Record from this very type
@@ -62,11 +62,10 @@ func healOf(h db.SelfHealEvent) HealEvent {
 	}
 }
 
-// AddReplay stores what is to be different when a phase of a run is done again,
-// and returns the order's id. The next execution of the phase takes it. Of
-// several who replay the same run at the same time one succeeds, once for the
-// workflow run that it saw ended; the others are refused. A key, which may be
-// empty, lets ReplayByKey find it.
+// AddReplay stores what changes when a phase of a run is replayed, and returns the
+// order's id. The next execution of the phase takes it. If several callers replay the
+// same run at the same time one succeeds, once for the workflow run that it saw ended;
+// the others are refused. A key, which may be empty, lets ReplayByKey find it.
 func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string, phase contract.Phase, o contract.ReplayOrder, key string) (int64, error) {
 	doc, err := rowconv.Encode(o)
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *Store) AddReplay(ctx context.Context, runID int64, workflowRunID string
 	return id, dberr.Explain(err, "store the replay of run %d", runID)
 }
 
-// KeyedReplay is a replay that was asked for under a key.
+// KeyedReplay is a replay that was requested under a key.
 type KeyedReplay struct {
 	ID              int64
 	Phase           contract.Phase
@@ -90,8 +89,8 @@ type KeyedReplay struct {
 	FromWorkflowRun string // that was to be reset
 }
 
-// ReplayByKey returns the replay of a run that was asked for under a key, or
-// ErrNotFound. Whether it came about, the run's workflow knows.
+// ReplayByKey returns the replay of a run that was requested under a key, or
+// ErrNotFound. The run's workflow knows whether it happened.
 func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (KeyedReplay, error) {
 	row, err := s.q.ReplayByRequest(ctx, db.ReplayByRequestParams{RunID: runID, Request: key})
 	if err != nil {
@@ -101,21 +100,21 @@ func (s *Store) ReplayByKey(ctx context.Context, runID int64, key string) (Keyed
 	return KeyedReplay{ID: row.ID, Phase: contract.Phase(row.Phase), Order: order, FromWorkflowRun: row.FromWorkflowRun}, err
 }
 
-// RunTimeFrom returns from when on the time counts that a run may take: from
-// its creation, or from its last replay.
+// RunTimeFrom returns when a run's time limit begins: at its creation, or at its last
+// replay.
 func (s *Store) RunTimeFrom(ctx context.Context, runID int64) (time.Time, error) {
 	at, err := s.q.RunTimeFrom(ctx, runID)
 	return at, dberr.Explain(err, "look when run %d began", runID)
 }
 
-// DropReplay forgets a replay that never began.
+// DropReplay removes a replay that never began.
 func (s *Store) DropReplay(ctx context.Context, id int64) error {
 	return dberr.Explain(s.q.DropReplay(ctx, id), "forget replay %d", id)
 }
 
-// TakeReplay returns the replay by which an execution of a phase began, nil if
-// it began by itself. The first execution that asks takes a replay; asking again
-// for the same one answers the same.
+// TakeReplay returns the replay by which an execution of a phase began, nil if it began
+// without one. The first execution that asks takes a replay; a repeat for the same one
+// gives the same answer.
 func (s *Store) TakeReplay(ctx context.Context, e contract.ExecutionRef) (*contract.ReplayOrder, error) {
 	doc, err := s.q.TakeReplay(ctx, db.TakeReplayParams{RunID: e.RunID, Phase: string(e.Phase), ExecutionID: e.ID})
 	if errors.Is(err, pgx.ErrNoRows) {

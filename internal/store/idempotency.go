@@ -10,20 +10,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// KeepRequests is for how long the answer to a request under an idempotency key
-// is kept. After that the key stands for nothing.
+// KeepRequests is how long the answer to a request under an idempotency key is kept.
+// After that the key is free.
 const KeepRequests = 24 * time.Hour
 
-// Answer is what a request was answered.
+// Answer is the answer to a request.
 type Answer struct {
 	Status      int
 	ContentType string
 	Body        []byte
 }
 
-// BeginRequest notes that something is asked for under a key, and returns the
-// answer if there was one already. The same key with another request is a
-// HUMAN_ERROR with CodeConflict.
+// BeginRequest records that a request is made under a key, and returns the answer if
+// there was one already. The same key with another request is a HUMAN_ERROR with
+// CodeConflict.
 func (s *Store) BeginRequest(ctx context.Context, route, key, digest string) (*Answer, error) {
 	known, err := s.q.BeginRequest(ctx, db.BeginRequestParams{Route: route, Key: key, Digest: digest, KeepSeconds: KeepRequests.Seconds()})
 	switch {
@@ -48,12 +48,12 @@ func (s *Store) AnswerRequest(ctx context.Context, route, key string, a Answer) 
 		"keep the answer under the key")
 }
 
-// ForgetRequest forgets a request that did nothing, so that its key is free.
+// ForgetRequest removes a request that did nothing, so that its key is free.
 func (s *Store) ForgetRequest(ctx context.Context, route, key string) error {
 	return dberr.Explain(s.q.ForgetRequest(ctx, db.ForgetRequestParams{Route: route, Key: key}), "free the key")
 }
 
-// SweepRequests removes the answers that are kept no longer, and returns how many.
+// SweepRequests removes expired answers, and returns how many.
 func (s *Store) SweepRequests(ctx context.Context) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepRequests(ctx, db.SweepRequestsParams{OlderThanSeconds: KeepRequests.Seconds(), Most: sweepPage})

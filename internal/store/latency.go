@@ -12,10 +12,10 @@ import (
 )
 
 // latency measures how long statements take, by the names of their queries. It
-// is what pgx calls a tracer.
+// implements pgx's tracer interfaces.
 type latency struct{}
 
-// traced is what a statement that is under way carries in its context.
+// traced is what a running statement carries in its context.
 type traced struct {
 	operation string
 	started   time.Time
@@ -23,18 +23,18 @@ type traced struct {
 
 type tracedKey struct{}
 
-// TraceQueryStart notes when a statement begins.
+// TraceQueryStart records when a statement begins.
 func (latency) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	return context.WithValue(ctx, tracedKey{}, traced{operationOf(data.SQL), time.Now()})
 }
 
-// TraceQueryEnd observes a statement that has ended.
+// TraceQueryEnd records the time of a finished statement.
 func (latency) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
 	observe(ctx, data.Err)
 }
 
-// TraceBatchStart notes when statements that share a round trip begin. The last
-// one has the result, so its name is theirs.
+// TraceBatchStart records when statements that share a round trip begin. The last one
+// has the result, so they are measured under its name.
 func (latency) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	operation := otherOperation
 	if n := len(data.Batch.QueuedQueries); n > 0 {
@@ -43,10 +43,10 @@ func (latency) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceB
 	return context.WithValue(ctx, tracedKey{}, traced{operation, time.Now()})
 }
 
-// TraceBatchQuery has nothing to measure: the statements wait for each other.
+// TraceBatchQuery does nothing: the statements wait for each other.
 func (latency) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-// TraceBatchEnd observes statements that have ended.
+// TraceBatchEnd records the time of finished statements.
 func (latency) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
 	observe(ctx, data.Err)
 }
@@ -60,7 +60,7 @@ func observe(ctx context.Context, err error) {
 	}
 }
 
-// otherOperation is a statement that no query of ours is.
+// otherOperation is the name for statements that are not our queries.
 const otherOperation = "other"
 
 // operationOf returns the name of a generated query, which sqlc writes at its

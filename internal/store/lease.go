@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	leasePoll = 200 * time.Millisecond // how often a lease that another process holds is tried again
-	leaseTime = 10 * time.Second       // bounds one question to the database about a lease
+	leasePoll = 200 * time.Millisecond // pause between attempts to take a lease that another process holds
+	leaseTime = 10 * time.Second       // limits one query to the database about a lease
 )
 
-// leases are what this process alone may do: an advisory lock of the database for
-// each, all on one connection of their own. They end the moment the process dies, but
+// leases are exclusive rights of this process: an advisory lock of the database for
+// each, all on one dedicated connection. They end the moment the process dies, but
 // never while it lives, however starved it is.
 type leases struct {
 	cfg *pgx.ConnConfig
@@ -33,7 +33,7 @@ type leases struct {
 
 func newLeases(cfg *pgx.ConnConfig) *leases {
 	cfg = cfg.Copy()
-	for name, value := range map[string]string{ // so that a host that vanished is noticed in seconds
+	for name, value := range map[string]string{ // so that a vanished host is noticed in seconds
 		"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "3",
 	} {
 		if _, given := cfg.RuntimeParams[name]; !given {
@@ -43,9 +43,9 @@ func newLeases(cfg *pgx.ConnConfig) *leases {
 	return &leases{cfg: cfg, held: map[string]bool{}}
 }
 
-// Lease lets one caller at a time do what key names, among all processes that
-// share the database. While another one holds it, it waits until ctx ends. The
-// returned function releases the lease; so does the end of the process.
+// Lease lets one caller at a time do what key names, among all processes that share the
+// database. While another one holds it, it waits until ctx ends. The returned function
+// releases the lease; so does the end of the process.
 func (s *Store) Lease(ctx context.Context, key string) (release func(), err error) {
 	release, owned, err := awaitLease(ctx, nil, func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt."+key)
@@ -57,12 +57,12 @@ func (s *Store) Lease(ctx context.Context, key string) (release func(), err erro
 	return release, err
 }
 
-// LeaseCall makes this process the only one that makes a model call. While
-// another live one makes it, it waits, at most as long as patience: that one may
-// hang. It reports whether the call is owned; the
-// returned function, which is never nil, releases it.
+// LeaseCall makes this process the only one that makes a model call. While another live
+// process is making it, LeaseCall waits, at most for patience, because that process may
+// hang. It reports whether the call is owned; the returned function, which is never
+// nil, releases it.
 //
-// Two tries within one process are not kept apart; the caller has one at a time.
+// Two attempts within one process are not kept apart; the caller makes one at a time.
 func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.shared(ctx, fmt.Sprintf("rgpt.call/%d/%d", executionID, turn))
@@ -70,10 +70,10 @@ func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, pati
 	})
 }
 
-// LeaseRequest makes the caller the only one, among all processes, that carries out
-// the request of an idempotency key. While another one does, it waits, at most as
-// long as patience. It reports whether the caller owns the request; the returned
-// function, which is never nil, releases it, and so does the end of the process.
+// LeaseRequest makes the caller the only one, among all processes, that carries out the
+// request of an idempotency key. While another one does, it waits, at most for
+// patience. It reports whether the caller owns the request; the returned function,
+// which is never nil, releases it, and so does the end of the process.
 func (s *Store) LeaseRequest(ctx context.Context, route, key string, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		release, owned, err := s.leases.exclusive(ctx, "rgpt.request/"+route+"/"+key)
@@ -81,7 +81,7 @@ func (s *Store) LeaseRequest(ctx context.Context, route, key string, patience ti
 	})
 }
 
-// awaitLease tries to take a lease until it has it, it fails, ctx ends, or its
+// awaitLease tries to take a lease until it succeeds or fails, ctx ends, or its
 // patience is over.
 func awaitLease(ctx context.Context, patience <-chan time.Time, take func() (func(), bool, error)) (release func(), owned bool, err error) {
 	for {
@@ -106,7 +106,7 @@ func awaitLease(ctx context.Context, patience <-chan time.Time, take func() (fun
 func (l *leases) shared(ctx context.Context, key string) (release func(), owned bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A cancelled question would close the connection, and with it all that is held.
+	// A cancelled query would close the connection, and release all leases on it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTime)
 	defer cancel()
 	conn, err := l.connected(ctx)
@@ -119,8 +119,8 @@ func (l *leases) shared(ctx context.Context, key string) (release func(), owned 
 	return sync.OnceFunc(func() { l.release(conn, key) }), true, nil
 }
 
-// exclusive takes a lease unless another caller has it, in this process or another
-// one: the database does not tell callers of one process apart.
+// exclusive takes a lease unless another caller has it, in this process or another one:
+// the database does not distinguish callers of one process.
 func (l *leases) exclusive(ctx context.Context, key string) (release func(), owned bool, err error) {
 	l.mu.Lock()
 	taken := l.held[key]
@@ -142,8 +142,8 @@ func (l *leases) exclusive(ctx context.Context, key string) (release func(), own
 	return sync.OnceFunc(func() { give(); free() }), true, nil
 }
 
-// connected returns the connection, a new one where it broke. What the broken
-// one held is free by then.
+// connected returns the connection, or a new one if it broke. The leases of the broken
+// one are free by then.
 func (l *leases) connected(ctx context.Context) (*pgx.Conn, error) {
 	if l.closed {
 		return nil, dberr.Closed()

@@ -9,12 +9,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// AppendOutput stores a piece of what a run's commands print, to be watched live.
+// AppendOutput stores a piece of what a run's commands print, for live viewing.
 func (s *Store) AppendOutput(ctx context.Context, runID int64, source, piece string) error {
 	return dberr.OfRun(s.q.AppendOutput(ctx, db.AppendOutputParams{RunID: runID, Source: rowconv.Text(source), Text: rowconv.Text(piece)}), runID, "store output of run %d", runID)
 }
 
-// DropOutputs removes pieces of output older than age, whose whole has been kept
+// DropOutputs removes pieces of output older than age; the whole output has been kept
 // as an artifact since.
 func (s *Store) DropOutputs(ctx context.Context, age time.Duration) (int64, error) {
 	n, err := s.q.DropOutputs(ctx, age.Seconds())

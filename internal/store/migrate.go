@@ -17,10 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Migrate brings the database's schema to the version of this binary. It waits
-// up to 15 s for a database that is not up yet. Several at once are fine: one
-// works, the others wait for it. A schema newer than the binary is left alone
-// and is a CONFIG_ERROR.
+// Migrate brings the database's schema to the version of this binary. It waits up to 15
+// s for a database that is not up yet. Several can run at once: one works, the others
+// wait for it. A schema newer than the binary is left unchanged and is a CONFIG_ERROR.
 func Migrate(ctx context.Context, url string) (err error) {
 	provider, conn, cfg, err := migrator(url)
 	if err != nil {
@@ -37,8 +36,8 @@ func Migrate(ctx context.Context, url string) (err error) {
 	return withConn(ctx, cfg, func(q *db.Queries) error { return checkSchema(ctx, q) })
 }
 
-// SchemaVersion returns the version of a database's schema, 0 when there is
-// none. migrations.Latest is what this binary works with.
+// SchemaVersion returns the version of a database's schema, 0 if there is none.
+// migrations.Latest is the version that this binary works with.
 func SchemaVersion(ctx context.Context, url string) (version int64, err error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -51,13 +50,13 @@ func SchemaVersion(ctx context.Context, url string) (version int64, err error) {
 	return version, err
 }
 
-// migrator makes what applies migrations.
+// migrator returns what applies migrations.
 func migrator(url string) (*goose.Provider, *sql.DB, *pgx.ConnConfig, error) {
 	cfg, err := parse(url)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// Looks for the lock every second, for ten minutes.
+	// It tries to take the lock every second, for ten minutes.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
 	if err != nil {
 		return nil, nil, nil, dberr.Explain(err, "prepare migrations")
@@ -70,12 +69,12 @@ func migrator(url string) (*goose.Provider, *sql.DB, *pgx.ConnConfig, error) {
 	return provider, conn, cfg.ConnConfig, nil
 }
 
-// withConn runs fn on a connection of its own.
+// withConn runs fn on a dedicated connection.
 func withConn(ctx context.Context, cfg *pgx.ConnConfig, fn func(*db.Queries) error) error {
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return unreachable(err, cfg)
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing is under way on it
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing is running on it
 	return fn(db.New(conn))
 }

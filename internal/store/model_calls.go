@@ -17,7 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// ScopeKind says whose money a budget is.
+// ScopeKind is the kind of a budget.
 type ScopeKind string
 
 // The kinds of budgets.
@@ -27,8 +27,8 @@ const (
 	ScopeDay    ScopeKind = "day"
 )
 
-// Scope is a budget that a model call is paid from. A zero limit is none; what
-// is spent is counted all the same.
+// Scope is a budget that a model call is paid from. Zero means no limit; spending is
+// counted all the same.
 type Scope struct {
 	Kind        ScopeKind
 	Key         string // run id, tenant, or day as 2006-01-02
@@ -57,20 +57,20 @@ type Reservation struct {
 	MicroUSD      int64 // estimate
 	Scopes        []Scope
 	WarnAt        float64   // part of a budget at which Reserved.Warned is set, once; default 0.8
-	Told          []Message // added to the conversation before the turn, as by TellBefore
+	Told          []Message // added to the conversation before the turn, like TellBefore
 }
 
-// CallID names one try of a model call.
+// CallID identifies one attempt of a model call.
 type CallID struct {
 	Call int64 // orchestrator_model_calls.id
 	Try  int   // from 1
 }
 
-// Reserved is a model call that may be made, or one that is done already.
+// Reserved is a model call that may be made, or one that is already done.
 type Reserved struct {
 	ID      CallID
 	Answer  *StoredAnswer // set: the call is done, nothing was reserved
-	Warned  bool          // this reservation brings a budget over its warning mark
+	Warned  bool          // this reservation raises a budget above its warning mark
 	Warning string        // which one, for people
 }
 
@@ -80,7 +80,7 @@ type StoredAnswer struct {
 	Usage  contract.Usage
 }
 
-// ModelCall is a model call as its row says.
+// ModelCall is a model call from its row.
 type ModelCall struct {
 	ID             int64             `json:"id"`
 	RunID          int64             `json:"run_id"`
@@ -103,21 +103,21 @@ type ModelCall struct {
 	FinishedAt     *time.Time        `json:"finished_at"`
 }
 
-// ReserveCall sets tokens and money for a model call aside in all its budgets,
-// or in none. A call that is done returns its answer and reserves nothing. A
-// reservation of the same (execution, turn) that is still open belonged to a
-// worker that died; it is replaced, not doubled. What the model is told before
-// the turn is kept together with the reservation.
+// ReserveCall reserves tokens and money for a model call in all its budgets, or in
+// none. A call that is done returns its answer and reserves nothing. A reservation of
+// the same (execution, turn) that is still open belonged to a worker that died; it is
+// replaced, not doubled. The messages that the model gets before the turn are stored
+// with the reservation.
 //
-// A call is admitted if every budget covers what is spent, what is set aside
-// and this call, or if the budget has something left and nothing is set aside:
-// so the last call may overshoot by itself and by no more. A budget that is
-// used up is a CONFIG_ERROR with CodeBudgetExceeded; one that is only held by
-// calls in flight is ErrBudgetBusy, to be tried again shortly.
+// A call is admitted if every budget covers what is spent, what is reserved and this
+// call, or if the budget has something left and nothing is reserved: so the last call
+// may overshoot by itself and by no more. A budget that is used up is a CONFIG_ERROR
+// with CodeBudgetExceeded; one that is only held by running calls is ErrBudgetBusy, to
+// be retried shortly.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
 	var out Reserved
-	var refused error // committed, because an older reservation is given back with it
+	var refused error // committed, because an older reservation is released with it
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		q, batch := newBatch(tx)
 		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
@@ -149,8 +149,8 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 	return out, nil
 }
 
-// admit moves a call that is locked and not done from its old budgets to its
-// new ones. It returns as refused why the new ones do not take it.
+// admit moves a call that is locked and not done from its old budgets to its new ones.
+// It returns in refused why the new ones do not accept it.
 func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (out Reserved, refused, err error) {
 	old, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	if err != nil {
 		return out, nil, err
 	}
-	if len(r.Told) > 0 { // only now: a call that waits for its budget comes here again and again
+	if len(r.Told) > 0 { // only now: a call that waits for its budget gets here repeatedly
 		told, err := rowconv.Encode(r.Told)
 		if err != nil {
 			return out, nil, err
@@ -216,11 +216,11 @@ func (s *Store) admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.Loc
 	return out, nil, batch.flush(ctx)
 }
 
-// SettleCall books what a model call used instead of what was set aside, and
-// stores its answer and the messages that it adds to the conversation as its
-// turn, all or nothing. The same try settled twice is booked once. A try that
-// was taken over is booked too, because the provider has to be paid; if it
-// comes second, its answer is dropped and it gets ErrSuperseded.
+// SettleCall books what a model call used instead of what was reserved, and stores its
+// answer and the messages that it adds to the conversation as its turn, all or nothing.
+// The same attempt settled twice is booked once. An attempt that was taken over is
+// booked too, because the provider has to be paid; if it comes second, its answer is
+// dropped and it gets ErrSuperseded.
 func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
 	answer, err := rowconv.Document(answer)
 	if err != nil {
@@ -264,10 +264,10 @@ func (s *Store) SettleCall(ctx context.Context, id CallID, usage contract.Usage,
 	return dberr.Explain(err, "settle model call %d", id.Call)
 }
 
-// FailCall gives back what a model call had set aside and books what it used
-// all the same, such as a truncated answer. The row stays as failed and can be
-// reserved again. A repeat changes nothing, and neither does a try that was
-// taken over, but for the booking.
+// FailCall releases what a model call had reserved and books what it still used, such
+// as a truncated answer. The row stays as failed and can be reserved again. A repeat
+// changes nothing, and neither does an attempt that was taken over, except for the
+// booking.
 func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failure, usage contract.Usage) error {
 	if failure == nil {
 		failure = &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: "the model call failed"}
@@ -295,10 +295,10 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 	return dberr.Explain(err, "end model call %d", id.Call)
 }
 
-// GiveUpCalls gives back what model calls that were reserved longer than
-// olderThan ago still hold, at most limit of them, and returns how many there
-// were. Such calls belonged to workers that died and runs that nobody went on
-// with. One that is answered all the same is booked then.
+// GiveUpCalls releases what model calls that were reserved longer than olderThan ago
+// still hold, at most limit of them, and returns how many there were. Such calls
+// belonged to workers that died and runs that nobody continued. If such a call is
+// answered after all, it is booked then.
 func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
 	rows, err := s.q.OpenCallsBefore(ctx, db.OpenCallsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
@@ -326,8 +326,8 @@ func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 	return nil
 }
 
-// giveUp releases what one call holds unless something has happened to it. It
-// does not count as the end of the try, whose usage may still come.
+// giveUp releases what one call holds unless something has happened to it. It does not
+// count as the end of the attempt, whose usage may still come.
 func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		call, err := db.New(tx).LockCall(ctx, id)
@@ -346,8 +346,8 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	return dberr.Explain(err, "give up model call %d", id)
 }
 
-// book locks the budgets of a call that is locked and queues what changes in
-// them: usage is spent and, if release is set, what the call holds is free.
+// book locks the budgets of a call that is locked and queues their changes: usage is
+// spent and, if release is set, what the call holds is free.
 func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, usage contract.Usage, release bool) (*db.Queries, *batch, error) {
 	scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
 	if err != nil {

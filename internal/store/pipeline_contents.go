@@ -16,9 +16,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// PipelineEntries returns the blackboard, section by section in the order in
-// which places were written first: the newest version of each, or every one;
-// with full their Head is the whole text.
+// PipelineEntries returns the blackboard, section by section in the order of first
+// writing: the newest version of each entry, or every one; with full their Head is the
+// whole text.
 func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool) ([]contract.Entry, error) {
 	rows, err := s.q.PipelineEntries(ctx, db.PipelineEntriesParams{PipelineID: id, EveryVersion: every})
 	if err != nil {
@@ -38,16 +38,16 @@ func (s *Store) PipelineEntries(ctx context.Context, id int64, every, full bool)
 	return entries, s.resolveAll(ctx, id, full, len(entries), func(i int) *contract.Text { return &entries[i].Value })
 }
 
-// PipelineMessages returns messages after a number, in order, at most limit of
-// them (default and most 1000); with full their Head is the whole text.
+// PipelineMessages returns messages after a number, in order, at most limit of them
+// (default and maximum 1000); with full their Head is the whole text.
 func (s *Store) PipelineMessages(ctx context.Context, id int64, after, limit int, full bool) ([]contract.Message, error) {
 	rows, err := s.q.PipelineMessages(ctx, db.PipelineMessagesParams{PipelineID: id, AfterSeq: int32(after), Most: rowconv.Limit(limit, 1000)})
 	return s.messagesOf(ctx, id, rows, err, full)
 }
 
-// PipelineLastMessages returns the last messages of each member, at most as many
-// of each as given (default contract.MessageTail), in the order in which they
-// were taken; with full their Head is the whole text.
+// PipelineLastMessages returns the last messages of each member, at most the given
+// number of each (default contract.MessageTail), in the order in which they were
+// accepted; with full their Head is the whole text.
 func (s *Store) PipelineLastMessages(ctx context.Context, id int64, each int, full bool) ([]contract.Message, error) {
 	rows, err := s.q.LastPipelineMessages(ctx, db.LastPipelineMessagesParams{
 		PipelineID: id, Senders: rowconv.Convert(contract.Members(), func(m contract.Member) string { return string(m) }), Most: rowconv.Limit(each, contract.MessageTail),
@@ -80,15 +80,15 @@ func (s *Store) PipelineVotes(ctx context.Context, id int64, full bool) ([]contr
 	return votes, s.resolveAll(ctx, id, full, len(votes), func(i int) *contract.Text { return &votes[i].Text })
 }
 
-// PipelineError is something that was refused, or recorded from outside.
+// PipelineError is a refused move or signal, or an error recorded from outside.
 type PipelineError struct {
 	contract.Error
 	Number int64     `json:"number"`
 	At     time.Time `json:"at"`
 }
 
-// PipelineErrors returns what was refused of members and recorded of them, in
-// order, at most 1000.
+// PipelineErrors returns what was refused or recorded of members, in order, at most
+// 1000.
 func (s *Store) PipelineErrors(ctx context.Context, id int64) ([]PipelineError, error) {
 	rows, err := s.q.PipelineErrors(ctx, db.PipelineErrorsParams{PipelineID: id, Most: rowconv.Limit(0, 1000)})
 	if err != nil {
@@ -152,8 +152,8 @@ func (s *Store) SavePipelineTexts(ctx context.Context, id int64, texts ...Pipeli
 	return dberr.Explain(err, "store texts of pipeline %d", id)
 }
 
-// PipelineTexts returns texts of a pipeline, or of one that it recovers, by their
-// refs. Those that do not exist are absent.
+// PipelineTexts returns texts of a pipeline, or of one that it recovers, by their refs.
+// Texts that do not exist are left out.
 func (s *Store) PipelineTexts(ctx context.Context, id int64, refs []string) (map[string]string, error) {
 	rows, err := s.q.PipelineTexts(ctx, db.PipelineTextsParams{PipelineID: id, Refs: NotNil(refs)})
 	if err != nil {

@@ -18,15 +18,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// PipelineRecord applies one step of a pipeline, in one transaction and one
-// round trip: its row, the blackboard, messages, votes, errors, the report and
-// the events, numbered with all events of the run that it belongs to. (workflow
-// id, workflow run id, Seq) makes it idempotent: a repeat changes nothing.
+// PipelineRecord applies one step of a pipeline, in one transaction and one round trip:
+// its row, the blackboard, messages, votes, errors, the report and the events, numbered
+// with all events of the run that it belongs to. (workflow id, workflow run id, Seq)
+// makes it idempotent: a repeat changes nothing.
 //
-// A terminal status is never left: a change that names another one is not
-// applied, the rest of the record is. The row that carries pipelines
-// follows the newest of them. How many errors are recorded is the workflow's to
-// decide (it stops at 100): rows are what its history says, no more and no less.
+// A terminal status never changes: a record with another status is applied without it.
+// The row that carries pipelines follows the newest of them. The workflow decides how
+// many errors are recorded (it stops at 100): rows have exactly what its history has.
 func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.PipelineRecord) error {
 	params, err := pipelineParams(from, r)
 	if err != nil {
@@ -45,9 +44,9 @@ func (s *Store) PipelineRecord(ctx context.Context, from Source, r contract.Pipe
 	return nil
 }
 
-// ClosePipeline ends a pipeline whose workflow will not say how it ended: from says
-// which workflow run was to, or NeverStarted. What it told before is kept. One that
-// has ended is left alone, and a repeat changes nothing.
+// ClosePipeline ends a pipeline whose workflow will not write how it ended: from is its
+// workflow run, or NeverStarted. What it wrote before is kept. A pipeline that has
+// ended does not change, and a repeat changes nothing.
 func (s *Store) ClosePipeline(ctx context.Context, from Source, p Pipeline, status contract.PipelineStatus, failure contract.Failure) error {
 	if p.Status.Terminal() {
 		return nil
@@ -59,15 +58,14 @@ func (s *Store) ClosePipeline(ctx context.Context, from Source, p Pipeline, stat
 	})
 }
 
-// lastPipelineRecord is the number of the record that closes a pipeline for its
-// workflow: whatever that still had on its way is late after it.
+// lastPipelineRecord is the number of the record that closes a pipeline in place of its
+// workflow: anything the workflow still sends is late after it.
 const lastPipelineRecord = math.MaxInt64
 
-// NeverStarted stands in a pipeline's row for the run of a workflow that there
-// never was.
+// NeverStarted replaces the run id in a pipeline's row if its workflow never started.
 const NeverStarted = "never started"
 
-// countPipeline lets the metrics count what a record said for the first time: a
+// countPipeline updates the metrics for a record that is applied for the first time: a
 // repeat does not count, nor does what came after the end.
 func countPipeline(r contract.PipelineRecord, at time.Time, row db.PipelineRecordRow) {
 	if !row.Fresh {
@@ -125,7 +123,7 @@ func pipelineParams(from Source, r contract.PipelineRecord) (db.PipelineRecordPa
 	return p, nil
 }
 
-// newest keeps the last of those with the same key, each in its place.
+// newest keeps the last of those with the same key, each in its position.
 func newest[T any](list []T, key func(T) string) []T {
 	last := make(map[string]int, len(list))
 	for i, v := range list {

@@ -21,7 +21,7 @@ import (
 // PipelineProject is the project of pipelines that name none, for budgets.
 const PipelineProject = "pipeline"
 
-// Bounds of what rows and events of pipelines say of their objective, in bytes.
+// Limits of a pipeline's objective in rows and events, in bytes.
 const (
 	pipelineTitle   = 200
 	pipelineSummary = 500
@@ -30,7 +30,7 @@ const (
 // pipelineKey keeps the idempotency keys of pipelines apart from those of runs.
 const pipelineKey = "pipeline:"
 
-// NewPipelineRow is a pipeline of its own to be created.
+// NewPipelineRow is an independent pipeline to be created.
 type NewPipelineRow struct {
 	Tenant         string // default: DefaultTenant
 	Project        string // whose budgets pay; default: PipelineProject
@@ -38,10 +38,10 @@ type NewPipelineRow struct {
 	Task           contract.DeliberationTask
 	Settings       contract.DeliberationSettings
 	IdempotencyKey string // the same key makes the same pipeline; empty: always a new one
-	RequestDigest  string // tells a repeated request from another one with the same key
+	RequestDigest  string // distinguishes a repeated request from another one with the same key
 }
 
-// Pipeline is a pipeline as its row says.
+// Pipeline is a pipeline from its row.
 type Pipeline struct {
 	ID             int64                         `json:"pipeline_id"`
 	RunID          int64                         `json:"run_id"` // whose budget and events: the run that it plans, or the row that carries it
@@ -64,7 +64,7 @@ type Pipeline struct {
 	Analysis       []string                      `json:"analysis"`
 	AbortReason    contract.AbortReason          `json:"abort_reason,omitempty"`
 	HandoffRef     string                        `json:"handoff_ref,omitempty"`
-	Consensus      *contract.Entry               `json:"consensus,omitempty"` // with its whole text where one pipeline was asked for
+	Consensus      *contract.Entry               `json:"consensus,omitempty"` // with its whole text if one pipeline was requested
 	Failure        *contract.Failure             `json:"failure,omitempty"`
 	FailureContext *contract.FailureContext      `json:"failure_context,omitempty"`
 	Inherited      *contract.Inherited           `json:"inherited,omitempty"` // of a recovery
@@ -77,19 +77,19 @@ type Pipeline struct {
 	FinishedAt     *time.Time                    `json:"finished_at"`
 }
 
-// Cursor returns the place of the pipeline in lists.
+// Cursor returns the position of the pipeline in lists.
 func (p Pipeline) Cursor() Cursor { return Cursor{CreatedAt: p.CreatedAt, ID: p.ID} }
 
-// How much of a task's lists goes into a workflow's input. The whole lies in the
-// database, where the prompts are made of it.
+// How much of a task's lists goes into a workflow's input. The whole is in the
+// database, from which the prompts are made.
 const (
 	inputSubtasks    = 20
 	inputConditions  = 20
 	shortenedSubtask = 128
 )
 
-// Input returns what the pipeline's workflow starts with. Its texts are cut to
-// what may stand in a history; what they are cut from is read from the row.
+// Input returns what the pipeline's workflow starts with. Its texts are cut to what a
+// history may hold; the whole texts are read from the row.
 func (p Pipeline) Input() contract.DeliberationInput {
 	task := p.Task
 	task.Objective = fault.Clip(task.Objective, contract.TextHead)
@@ -112,9 +112,9 @@ func heads(texts []string) []string {
 }
 
 // SpawnPipeline stores a new pipeline, the row that carries it and the event
-// pipeline.spawned, all or nothing. With an idempotency key that the tenant has
-// used before it returns that pipeline and false; if the request was another
-// one, it is a HUMAN_ERROR with CodeConflict.
+// pipeline.spawned, all or nothing. With an idempotency key that the tenant has used
+// before it returns that pipeline and false; if the request was another one, it is a
+// HUMAN_ERROR with CodeConflict.
 func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, bool, error) {
 	params, err := n.params()
 	if err != nil {
@@ -132,8 +132,8 @@ func (s *Store) SpawnPipeline(ctx context.Context, n NewPipelineRow) (Pipeline, 
 	return p, false, err
 }
 
-// PipelineByKey returns the pipeline that a tenant's idempotency key has made, or
-// ErrNotFound. If the request was another one, it is a HUMAN_ERROR with
+// PipelineByKey returns the pipeline that was created under a tenant's idempotency key,
+// or ErrNotFound. If the request was another one, it is a HUMAN_ERROR with
 // CodeConflict.
 func (s *Store) PipelineByKey(ctx context.Context, tenant, key, digest string) (Pipeline, error) {
 	known, err := s.q.PipelineByKey(ctx, db.PipelineByKeyParams{Tenant: tenant, IdempotencyKey: pipelineKey + key})
@@ -189,8 +189,8 @@ func title(objective string) string {
 	return rowconv.Text(fault.Clip(strings.TrimSpace(line), pipelineTitle))
 }
 
-// spawnedPayload is what the event of a new pipeline says; its id is added where
-// it is known.
+// spawnedPayload is the payload of the event of a new pipeline; its id is added when it
+// is known.
 func spawnedPayload(objective string, settings contract.DeliberationSettings, attempt int, prior int64) map[string]any {
 	payload := map[string]any{
 		"objective": fault.Clip(objective, pipelineSummary), "auto_continue": settings.AutoContinue, "mode": settings.Mode,
@@ -202,11 +202,10 @@ func spawnedPayload(objective string, settings contract.DeliberationSettings, at
 	return payload
 }
 
-// CreatePipeline stores a pipeline that a workflow starts, with its event: one
-// that recovers another (Prior), or that of a run's planner (Execution). Asked
-// again for the same it answers with what is there. A recovery has the task of the
-// pipeline before, with another time where one is named; a planner's is made of
-// the run's goal.
+// CreatePipeline stores a pipeline that a workflow starts, with its event: one that
+// recovers another (Prior), or that of a run's planner (Execution). A repeat returns
+// what exists. A recovery has the task of the previous pipeline, with another time if
+// one is named; a planner's is made from the run's goal.
 func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pipeline, error) {
 	if n.Prior == 0 && (n.Execution == 0 || !n.ForRun) {
 		return Pipeline{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
@@ -233,7 +232,7 @@ func (s *Store) CreatePipeline(ctx context.Context, n contract.NewPipeline) (Pip
 	return s.Pipeline(ctx, id)
 }
 
-// priorAbort is why the pipeline was given up that a new one recovers.
+// priorAbort returns why the pipeline was aborted that a new one recovers.
 func priorAbort(n contract.NewPipeline) contract.AbortReason {
 	if n.Inherited == nil {
 		return ""
@@ -241,7 +240,7 @@ func priorAbort(n contract.NewPipeline) contract.AbortReason {
 	return n.Inherited.AbortReason
 }
 
-// createdPipeline finds what the first of several calls has made.
+// createdPipeline finds what the first of several calls has created.
 func (s *Store) createdPipeline(ctx context.Context, n contract.NewPipeline) (int64, error) {
 	if n.Prior != 0 {
 		return s.q.PipelineOfPrior(ctx, n.Prior)
@@ -280,7 +279,7 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 	return p, err
 }
 
-// taskOf returns what a pipeline that a workflow starts is about.
+// taskOf returns the task of a pipeline that a workflow starts.
 func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, contract.DeliberationTask, error) {
 	if n.Prior != 0 { // the whole of it, where the workflow has the beginnings
 		prior, err := s.Pipeline(ctx, n.Prior)
@@ -328,7 +327,7 @@ func ofPipeline(err error, id int64, format string, args ...any) error {
 type PipelineFilter struct {
 	Status []contract.PipelineStatus // any of them
 	RunID  int64                     // those that plan this run
-	Text   string                    // is part of the objective, in any case
+	Text   string                    // is part of the objective, ignoring case
 	Abort  contract.AbortReason
 	ForRun *bool     // those that plan runs, or those that do not; nil: both
 	Since  time.Time // created then or later
@@ -336,8 +335,8 @@ type PipelineFilter struct {
 	Limit  int       // default 50, at most 1000
 }
 
-// ListPipelines returns pipelines from new to old. Pipeline.Cursor of the last
-// one, as PipelineFilter.Before, leads to the next page.
+// ListPipelines returns pipelines, newest first. Pipeline.Cursor of the last one, as
+// PipelineFilter.Before, leads to the next page.
 func (s *Store) ListPipelines(ctx context.Context, f PipelineFilter) ([]Pipeline, error) {
 	params := db.ListPipelinesParams{Text: rowconv.Optional(rowconv.Text(f.Text)), Most: rowconv.Limit(f.Limit, 50)}
 	if len(f.Status) > 0 {
@@ -388,9 +387,9 @@ func pipelineOf(row db.Pipeline) (Pipeline, error) {
 	return p, nil
 }
 
-// UnstartedPipelines returns the oldest pipelines, at most limit, that were
-// spawned longer than olderThan ago and whose workflow nobody is known to have
-// started. Those that other workflows start are not among them.
+// UnstartedPipelines returns the oldest pipelines, at most limit, that were spawned
+// longer than olderThan ago and whose workflow is not known to have started. It leaves
+// out those that other workflows start.
 func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration, limit int) ([]Pipeline, error) {
 	ids, err := s.q.UnstartedPipelines(ctx, db.UnstartedPipelinesParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
@@ -400,7 +399,7 @@ func (s *Store) UnstartedPipelines(ctx context.Context, olderThan time.Duration,
 }
 
 // MarkPipelineStarted stores which workflow carries out a pipeline, so that the
-// reconciler leaves it alone. A repeat is harmless.
+// reconciler skips it. A repeat is harmless.
 func (s *Store) MarkPipelineStarted(ctx context.Context, id int64, workflowID, workflowRunID string) error {
 	n, err := s.q.MarkPipelineStarted(ctx, db.MarkPipelineStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, ID: id})
 	if err == nil && n == 0 {

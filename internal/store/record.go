@@ -16,36 +16,36 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// Source is the workflow execution that sends records, which it numbers from 1.
-// A workflow that was reset goes on with the numbers of the one before, under a
-// workflow run id of its own.
+// Source is the workflow execution that sends records, which it numbers from 1. A
+// workflow that was reset continues the numbers of the one before, under a new workflow
+// run id.
 type Source struct {
 	WorkflowID    string
 	WorkflowRunID string
 }
 
-// Record applies one transition of a run, in one transaction and one round
-// trip: the run's row, the execution that begins or ends with its phase, the
-// approval of the notes, and the events. (workflow id, workflow run id, Seq)
-// makes it idempotent: a repeat changes nothing and returns what the first one
-// returned. Records of one run are applied one after the other.
+// Record applies one transition of a run, in one transaction and one round trip: the
+// run's row, the execution that begins or ends with its phase, the approval of the
+// notes, and the events. (workflow id, workflow run id, Seq) makes it idempotent: a
+// repeat changes nothing and returns what the first one returned. Records of one run
+// are applied one after the other.
 //
-// What is late says nothing about the run any more: a record of its workflow
-// with a lower number than one before, or of a workflow run that another has
-// taken over from. So a status never goes back, and a terminal one is left only
-// for a workflow run that was not seen before, as after a reset, and where the
-// run's own workflow says that it stays with its branch.
+// A late record says nothing about the run any more: one with a lower number than an
+// earlier record of its workflow, or of a workflow run that another has replaced. So a
+// status never goes back, and a terminal one changes only for a workflow run that was
+// not seen before, as after a reset, or if the run's own workflow says that it watches
+// its branch.
 //
-// A record is in the rows before it is in a history. Where its workflow task
-// dies in between it is forgotten, and the task is done again: most often the
-// same records come again. If not, another one counts under the number (by what
-// records are about, and by the history of the task), and is applied in full. A
-// forgotten one that comes later under another number adds no second event
-// and begins nothing twice. A worker that still writes for a task that was done again
-// is refused. What a forgotten record began and never ends is closed with the run.
+// A record is in the rows before it is in a history. If its workflow task dies in
+// between, the history does not have the record, and the task is repeated: usually the
+// same records come again. If not, another one counts under the number (by what records
+// are about, and by the history of the task), and is applied in full. A lost record
+// that comes later under another number adds no second event and begins nothing twice.
+// A worker that still writes for a task that was repeated is refused. What a lost
+// record began and never ends is closed with the run.
 //
-// An execution that ends gets the sums of its model calls; calls that are still
-// open then are given up and what they hold is released.
+// An execution that ends gets the sums of its model calls; calls that are still open
+// then are given up and what they hold is released.
 func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (contract.RecordResult, error) {
 	params, err := recordParams(from, r)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 		return contract.RecordResult{}, fault.New(contract.ClassInfra, contract.CodeWorkerLost,
 			"record %d of workflow %s is of a workflow task that was done again elsewhere; nothing of it was applied, the other one goes on", r.Seq, from.WorkflowID)
 	}
-	if row.OpenCalls > 0 { // of a repeat too: the first one may have died here
+	if row.OpenCalls > 0 { // for a repeat too: the first one may have died here
 		if err := s.giveUpCalls(ctx, r.End.ExecutionID); err != nil {
 			return contract.RecordResult{}, err
 		}
@@ -80,8 +80,8 @@ func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (con
 	return rowconv.Decode[contract.RecordResult](row.Result)
 }
 
-// count lets the metrics count what a record said. Here it is known what was
-// said for the first time: neither a repeat nor what came late counts.
+// count updates the metrics for a record. Only here it is known what is new: neither a
+// repeat nor a late record counts.
 func count(r contract.Record, row db.RecordRow) {
 	if !row.Fresh {
 		return
@@ -99,8 +99,8 @@ func count(r contract.Record, row db.RecordRow) {
 	}
 }
 
-// endsRun reports whether a record is the one that ends its run. One that stays
-// with its branch ends with its release, whatever else is said of it later.
+// endsRun reports whether a record ends its run. A run that watches its branch ends
+// with its release, whatever comes later.
 func endsRun(rec contract.Record) bool {
 	if rec.Run == nil || !rec.Run.Finished {
 		return false
@@ -152,7 +152,7 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	return p, err
 }
 
-// NotNil makes an empty list of none, which is [] as JSON and not null.
+// NotNil returns an empty list for nil, so that JSON has [] and not null.
 func NotNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -25,15 +25,15 @@ type NewRun struct {
 	Project         string
 	GoalTitle       string
 	GoalDescription string
-	Settings        contract.Settings // what the workflow decides by; its repository is that of the run
+	Settings        contract.Settings // the workflow's inputs for decisions; its repository is that of the run
 	MaxRetries      int
 	Spec            any            // what else was resolved once for this run, as JSON; may be nil
 	IdempotencyKey  string         // the same key makes the same run; empty: always a new one
-	RequestDigest   string         // tells a repeated request from another one with the same key
+	RequestDigest   string         // distinguishes a repeated request from another one with the same key
 	GivenPlan       *contract.Plan // a plan as code; may be nil
 }
 
-// Run is a run as its row says. Only Run and CreateRun set Spec.
+// Run is a run from its row. Only Run and CreateRun set Spec.
 type Run struct {
 	ID              int64             `json:"runId"`
 	Tenant          string            `json:"tenant"`
@@ -53,7 +53,7 @@ type Run struct {
 	Failure         *contract.Failure `json:"failure,omitempty"`
 	ReleaseBranch   string            `json:"release_branch,omitempty"`
 	ReleaseCommit   string            `json:"release_commit,omitempty"`
-	PlanID          int64             `json:"plan_id,omitempty"` // of the plan that counts
+	PlanID          int64             `json:"plan_id,omitempty"` // of the current plan
 	Settings        contract.Settings `json:"settings"`
 	Spec            json.RawMessage   `json:"spec,omitempty"`
 	WorkflowID      string            `json:"workflow_id"`
@@ -63,22 +63,22 @@ type Run struct {
 	UpdatedAt       time.Time         `json:"updated_at"`
 	StartedAt       *time.Time        `json:"started_at"`
 	FinishedAt      *time.Time        `json:"finished_at"`
-	StayingUntil    *time.Time        `json:"staying_until,omitempty"`      // of a run that stays with its branch
+	StayingUntil    *time.Time        `json:"staying_until,omitempty"`      // of a run that watches its branch
 	Environment     string            `json:"environment_digest,omitempty"` // of the environment of its base commit
 	Baseline        string            `json:"baseline_key,omitempty"`       // of the baseline of its base commit
-	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup that its environment was made by, in place of what its files say
+	SetupID         int64             `json:"setup_id,omitempty"`           // of the setup that created its environment, instead of its files
 }
 
-// Cursor returns the place of the run in lists.
+// Cursor returns the position of the run in lists.
 func (r Run) Cursor() Cursor { return Cursor{CreatedAt: r.CreatedAt, ID: r.ID} }
 
-// Cursor is a place in a list of runs, which is ordered from new to old.
+// Cursor is a position in a list of runs, newest first.
 type Cursor struct {
 	CreatedAt time.Time `json:"created_at"`
 	ID        int64     `json:"id"`
 }
 
-// Valid reports whether it may be the place of a run.
+// Valid reports whether it can be the position of a run.
 func (c Cursor) Valid() bool { return c.ID > 0 && !c.CreatedAt.IsZero() }
 
 // Filter selects runs. Empty fields select all.
@@ -88,17 +88,17 @@ type Filter struct {
 	Phase      contract.Phase
 	Project    string
 	ErrorClass contract.Class
-	Text       string    // is part of the goal's title or description, in any case
+	Text       string    // is part of the goal's title or description, ignoring case
 	Since      time.Time // created then or later
 	Until      time.Time // created before
 	Before     Cursor    // runs after this one in the list; the zero value: from the newest on
 	Limit      int       // default 50, at most 1000
 }
 
-// CreateRun stores a new run with status pending, its event run.created as
-// number 1, and the plan if one is given, all or nothing. With an idempotency
-// key that the tenant has used before it returns that run and false; if the
-// request was another one, it is a HUMAN_ERROR with CodeConflict.
+// CreateRun stores a new run with status pending, its event run.created as number 1,
+// and the plan if one is given, all or nothing. With an idempotency key that the tenant
+// has used before it returns that run and false; if the request was another one, it is
+// a HUMAN_ERROR with CodeConflict.
 func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	params, err := n.params()
 	if err != nil {
@@ -116,9 +116,8 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	return run, false, err
 }
 
-// RunByKey returns the run that a request under an idempotency key has made, or
-// ErrNotFound. If the request was another one, it is a HUMAN_ERROR with
-// CodeConflict.
+// RunByKey returns the run that was created under an idempotency key, or ErrNotFound.
+// If the request was another one, it is a HUMAN_ERROR with CodeConflict.
 func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {
 	known, err := s.q.RunByKey(ctx, db.RunByKeyParams{Tenant: tenant, IdempotencyKey: key})
 	if err != nil {
@@ -164,9 +163,9 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 	return p, err
 }
 
-// MarkStarted stores which workflow carries out a run, so that the reconciler
-// leaves it alone. A repeat is harmless. The workflow run id that counts is the
-// first one, until a record comes from another.
+// MarkStarted stores which workflow carries out a run, so that the reconciler skips it.
+// A repeat is harmless. The workflow run id that counts is the first one, until a
+// record comes from another.
 func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workflowRunID string) error {
 	n, err := s.q.MarkStarted(ctx, db.MarkStartedParams{WorkflowID: workflowID, WorkflowRunID: workflowRunID, RunID: runID})
 	if err == nil && n == 0 {
@@ -175,12 +174,12 @@ func (s *Store) MarkStarted(ctx context.Context, runID int64, workflowID, workfl
 	return dberr.Explain(err, "mark run %d as started", runID)
 }
 
-// waitsForTurn is what a run in the queue waits for.
+// waitsForTurn is what a queued run waits for.
 const waitsForTurn = "turn"
 
-// Enqueue lets a new run wait for its turn where most runs are at work already, or
-// others wait before it, and reports whether it does. Runs that wait for people are
-// not at work. 0 is no limit.
+// Enqueue makes a new run wait for its turn if the maximum number of runs is running,
+// or others wait before it, and reports whether it does. Runs that wait for people do
+// not count as running. 0 means no limit.
 func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool, err error) {
 	if most <= 0 {
 		return false, nil
@@ -197,13 +196,13 @@ func (s *Store) Enqueue(ctx context.Context, runID int64, most int) (queued bool
 	return queued, dberr.Explain(err, "look whether run %d has to wait for its turn", runID)
 }
 
-// Dequeue lets in the runs whose turn it is, those that wait longest first, and
-// returns them: their workflows are to be started. 0 is no limit.
+// Dequeue starts the turn of waiting runs, longest wait first, and returns them: the
+// caller must start their workflows. 0 means no limit.
 func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 	if most <= 0 {
 		most = math.MaxInt32
 	}
-	if queued, err := s.q.AnyQueued(ctx); err != nil || !queued { // as it is most of the time
+	if queued, err := s.q.AnyQueued(ctx); err != nil || !queued { // the usual case
 		return nil, dberr.Explain(err, "look whether runs wait for their turn")
 	}
 	var ids []int64
@@ -219,9 +218,9 @@ func (s *Store) Dequeue(ctx context.Context, most int) ([]int64, error) {
 	return ids, dberr.Explain(err, "look whose turn it is")
 }
 
-// PendingUnstarted returns the oldest runs, at most limit, that were created
-// longer than olderThan ago, do not wait for their turn, and whose workflow nobody is
-// known to have started.
+// PendingUnstarted returns the oldest runs, at most limit, that were created longer
+// than olderThan ago, do not wait for their turn, and whose workflow is not known to
+// have started.
 func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, limit int) ([]Run, error) {
 	ids, err := s.q.PendingUnstarted(ctx, db.PendingUnstartedParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
@@ -231,8 +230,8 @@ func (s *Store) PendingUnstarted(ctx context.Context, olderThan time.Duration, l
 }
 
 // QuietRuns returns the runs after a run, at most limit of them by id, that have a
-// workflow, have neither ended nor left their branch, and changed longer than quiet
-// ago.
+// workflow, have neither ended nor stopped watching their branch, and changed longer
+// than quiet ago.
 func (s *Store) QuietRuns(ctx context.Context, quiet time.Duration, after int64, limit int) ([]int64, error) {
 	ids, err := s.q.QuietRuns(ctx, db.QuietRunsParams{QuietSeconds: quiet.Seconds(), After: after, Most: int32(limit)})
 	return ids, dberr.Explain(err, "look for runs that have not ended")
@@ -247,8 +246,8 @@ func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 	return runOf(row)
 }
 
-// ListRuns returns runs from new to old. Run.Cursor of the last one, as
-// Filter.Before, leads to the next page, whatever is created in between.
+// ListRuns returns runs, newest first. Run.Cursor of the last one, as Filter.Before,
+// leads to the next page, whatever is created in between.
 func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	params := db.ListRunsParams{
 		Tenant: rowconv.Optional(f.Tenant), Project: rowconv.Optional(f.Project), Phase: rowconv.Optional(string(f.Phase)), Statuses: rowconv.Convert(f.Status, func(s contract.Status) string { return string(s) }),
@@ -289,11 +288,11 @@ func runOf(row db.GetRunRow) (Run, error) {
 	}, err
 }
 
-// SavePlan stores a plan and returns its id. It counts once a record of the
-// run's workflow says so (RunChange.PlanID): until then it changes nothing.
-// Plans are never overwritten: a repeat for the same execution returns the one
-// that is there. A zero execution id is a plan that a person edited, each time a
-// new one; author says who.
+// SavePlan stores a plan and returns its id. It becomes the current plan when a record
+// of the run's workflow says so (RunChange.PlanID): until then it changes nothing.
+// Plans are never overwritten: a repeat for the same execution returns the existing
+// one. A zero execution id means a plan that a person edited, a new one each time;
+// author says who.
 func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author string, plan contract.Plan) (int64, error) {
 	doc, err := rowconv.Encode(plan)
 	if err != nil {
@@ -307,7 +306,7 @@ func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author s
 	return id, dberr.Explain(err, "store the plan of run %d", runID)
 }
 
-// Plan returns the plan of a run that counts, or ErrNotFound.
+// Plan returns the current plan of a run, or ErrNotFound.
 func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanThatCounts(ctx, runID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -319,7 +318,7 @@ func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
 	return rowconv.Decode[contract.Plan](doc)
 }
 
-// PlanByID returns a plan of a run, whether it counts or not, or ErrNotFound.
+// PlanByID returns a plan of a run, current or not, or ErrNotFound.
 func (s *Store) PlanByID(ctx context.Context, runID, planID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanByID(ctx, db.PlanByIDParams{RunID: runID, ID: planID})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -12,12 +12,12 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// signature says what a record is about, so that it is known again under another
-// number. It does not say when, nor how the run is: that differs when a workflow
-// task is done again. It has two parts, with a | between. The first is what the
-// rows themselves keep from being done twice: the end of the run ("over"), of an
-// execution, and the events that belong to it. That may come with another
-// record than before. The second is what else happened; it is empty for none.
+// signature identifies what a record is about, so that it is recognized under another
+// number. It does not include the time or the run's state: those differ when a workflow
+// task is repeated. It has two parts, with a | between. The first is what the rows
+// themselves protect from being done twice: the end of the run ("over"), of an
+// execution, and the events that belong to it. That may come with another record than
+// before. The second is what else happened; it is empty for none.
 func signature(r contract.Record) string {
 	var ended, told strings.Builder
 	if r.Run != nil && r.Run.Finished {
@@ -30,7 +30,7 @@ func signature(r contract.Record) string {
 		own := min(max(r.EndEvents, 0), len(events))
 		write(&ended, events[:own])
 		events = events[own:]
-		if r.EndEvents == 0 && len(events) > 0 { // the events are of that end
+		if r.EndEvents == 0 && len(events) > 0 { // the events belong to that end
 			fmt.Fprintf(&told, "end %d ", r.End.ExecutionID)
 		}
 	}
@@ -40,7 +40,7 @@ func signature(r contract.Record) string {
 	}
 	for _, h := range r.Heals {
 		if r.EndEvents > 0 && (h.Status == contract.HealSuccess || h.Status == contract.HealFailed) {
-			continue // it is settled with the end
+			continue // the end covers it
 		}
 		fmt.Fprintf(&told, "heal %d %s ", h.Number, h.Status)
 	}
@@ -53,8 +53,8 @@ func signature(r contract.Record) string {
 	return ended.String() + "|" + told.String()
 }
 
-// write writes the types of events. What changed in a run that was updated is
-// part of what the event is about: a pause is not a resume.
+// write writes the types of events. For an updated run, what changed is part of what
+// the event is about: a pause is not a resume.
 func write(to *strings.Builder, events []contract.EventDraft) {
 	for _, e := range events {
 		to.WriteString(strings.ReplaceAll(string(e.Type), "|", "/"))

@@ -1,14 +1,14 @@
-// Package store is the database: runs, their executions, events, conversations,
-// model calls and budgets in PostgreSQL. Workflow history is the truth about
-// orchestration; these rows are what people and programs read, written by
-// activities in a way that makes every repeat harmless. Here is what writes, and what
-// workflows and commands need to read back; package feed follows events, package views
-// reads for pages and reports.
+// Package store is the database: runs, their executions, events, conversations, model
+// calls and budgets in PostgreSQL. Workflow history is the truth about orchestration;
+// these rows are what people and programs read, written by activities in a way that
+// makes every repeat harmless. This package writes, and reads what workflows and
+// commands need; package feed follows events, package views reads for pages and
+// reports.
 //
-// Two locks order everything. Whatever adds events to a run first locks the
-// run's row, so that events are numbered without gaps in the order of their
-// commits. Whatever moves money first locks the model call, then the budgets
-// in the order of their keys. Nobody takes both kinds.
+// Two locks order everything. Whatever adds events to a run first locks the run's row,
+// so that events are numbered without gaps in the order of their commits. Whatever
+// changes budgets first locks the model call, then the budgets in the order of their
+// keys. Nothing takes both kinds.
 package store
 
 import (
@@ -30,16 +30,15 @@ import (
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
-// Errors to check for with errors.Is. Each comes wrapped in a fault that says what to
-// do.
+// Errors to check for with errors.Is. Each is wrapped in a fault that says what to do.
 var (
 	// ErrNotFound: there is no such run, execution or row.
 	ErrNotFound = dberr.ErrNotFound
-	// ErrBudgetBusy: the call fits into the budget only if calls in flight cost
-	// less than was set aside for them; try again shortly.
+	// ErrBudgetBusy: the call fits into the budget only if running calls cost less than
+	// was reserved for them; retry shortly.
 	ErrBudgetBusy = errors.New("the budget is held by calls in flight")
-	// ErrSuperseded: another try of the same model call was settled first. The
-	// next ReserveCall returns the answer that counts.
+	// ErrSuperseded: another attempt of the same model call was settled first. The next
+	// ReserveCall returns the answer that counts.
 	ErrSuperseded = errors.New("another try of this model call was settled first")
 )
 
@@ -49,7 +48,7 @@ const (
 	CodeConflict contract.Code = "conflict" // the same idempotency key with another request
 )
 
-// Options are how a process uses the database. The zero value is fit for use.
+// Options are how a process uses the database. The zero value works.
 type Options struct {
 	MaxConns         int           // connections at the same time; default 10
 	ApplicationName  string        // as pg_stat_activity shows it; default rgpt
@@ -83,9 +82,9 @@ type Store struct {
 }
 
 // Open connects to the database, waiting for one that is not up yet until
-// Options.ConnectTimeout, and sees that its schema is the one that this binary
-// works with. A database that cannot be reached is an INFRA_ERROR that names
-// host and port; a wrong URL, login or schema is a CONFIG_ERROR.
+// Options.ConnectTimeout, and checks that its schema is the one that this binary works
+// with. A database that cannot be reached is an INFRA_ERROR that names host and port; a
+// wrong URL, login or schema is a CONFIG_ERROR.
 func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	options = options.withDefaults()
 	cfg, err := parse(url)
@@ -104,9 +103,9 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		// The queries look up keys, so one plan fits all parameters, and planning
 		// a record takes as long as carrying it out. Lists are planned each time.
 		"plan_cache_mode": "force_generic_plan",
-		// A plan for all parameters expects more rows than there ever are, so the
-		// server takes it for long work and compiles it, each time: a tenth of a
-		// second or more of a processor for what takes a millisecond.
+		// A plan for all parameters expects more rows than there ever are, so the server
+		// expects a long query and compiles it, each time: a tenth of a second or more of CPU
+		// for what takes a millisecond.
 		"jit": "off",
 	} {
 		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
@@ -169,7 +168,7 @@ func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 
 // parse reads a connection URL. Its error shows no password.
 func parse(url string) (*pgxpool.Config, error) {
-	if url == "" { // else PostgreSQL's own variables and sockets would be tried
+	if url == "" { // otherwise PostgreSQL's own variables and sockets would be tried
 		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 			"no database is configured; set DATABASE_URL (database.url), or use rgpt dev, which brings its own")
 	}
@@ -181,7 +180,7 @@ func parse(url string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// awaitUp tries until it succeeds, fails for good, or the time is over.
+// awaitUp retries until it succeeds, fails for good, or the time is over.
 func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, waiting func(error), try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -193,7 +192,7 @@ func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, wait
 			return nil
 		}
 		if last == nil || ctx.Err() == nil {
-			last = err // what was wrong tells more than that the time is over
+			last = err // the last error says more than that the time is over
 		}
 		if e := unreachable(last, cfg); e.Class == contract.ClassConfig {
 			return e
@@ -224,7 +223,7 @@ func unreachable(err error, cfg *pgx.ConnConfig) *fault.Error {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// timesInUTC makes a connection return times in UTC, however the host is set.
+// timesInUTC makes a connection return times in UTC, whatever the host's time zone.
 func timesInUTC(conn *pgx.Conn) {
 	conn.TypeMap().RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},

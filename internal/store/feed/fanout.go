@@ -67,8 +67,8 @@ func (f *fanout) since(after Cursor) progress {
 	return v
 }
 
-// announce notes that a run has events up to a number, and wakes the reader unless
-// it has read them.
+// announce records that a run has events up to a number, and wakes the reader unless it
+// has read them.
 func (f *fanout) announce(run, seq int64) {
 	f.mu.Lock()
 	known := f.id != allRuns && f.ready && f.head.ID >= seq
@@ -112,7 +112,7 @@ func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration)
 	}
 }
 
-// advance reads all events that there are.
+// advance reads all available events.
 func (f *fanout) advance(ctx context.Context, pages *pager) error {
 	if !f.ready { // the reader alone writes it
 		end, err := pages.end(ctx)

@@ -23,7 +23,7 @@ import (
 // ErrStop ends Follow and FollowAll without an error.
 var ErrStop = errors.New("stop following")
 
-// Options are how a process follows events. The zero value is fit for use.
+// Options are how a process follows events. The zero value works.
 type Options struct {
 	PollEvery time.Duration // how often one query finds events whose notification was lost; default 3 s
 }
@@ -46,14 +46,14 @@ func New(st *store.Store, options Options) *Feed {
 // Close ends all followers.
 func (f *Feed) Close() { f.notifier.close() }
 
-// allRuns stands for the id of a run in what follows the events of all.
+// allRuns replaces the id of a run for followers of all events.
 const allRuns = 0
 
-// Follow calls fn with each event of a run after a number, in order and each
-// exactly once, and waits for more. It returns nil when fn returns ErrStop, fn's
-// error when it returns another one, and the context's error when that ends. Each
-// follower goes at its own pace. Followers of the same run that are at its end share
-// one reader; while they wait they send no queries.
+// Follow calls fn with each event of a run after a number, in order and each exactly
+// once, and waits for more. It returns nil if fn returns ErrStop, fn's error if it
+// returns another one, and the context's error when that ends. Each follower has its
+// own pace. Followers of the same run that are at its end share one reader; while they
+// wait they send no queries.
 func (f *Feed) Follow(ctx context.Context, runID, afterSeq int64, fn func(contract.Event) error) error {
 	if _, err := f.q.EventSeq(ctx, runID); errors.Is(err, pgx.ErrNoRows) {
 		return dberr.NoRun(runID)

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// notifier wakes the readers of fan-outs. One connection of its own listens for all of
+// notifier wakes the readers of fan-outs. One dedicated connection listens for all of
 // them, from the first follower until the feed is closed. If a notification is lost,
 // one query for all readers finds its events within Options.PollEvery.
 type notifier struct {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The first page is small; later ones have as many events as fit into pageBytes by
-// the size of the page before. Events beyond that are dropped and read again, so a slow
-// follower holds one page in memory.
+// The first page is small; later ones have as many events as fit into pageBytes,
+// judging by the size of the page before. Events beyond that are dropped and read
+// again, so a slow follower holds one page in memory.
 const (
 	firstPage = 8
 	mostPage  = 200
@@ -40,7 +40,7 @@ func (p *pager) next(ctx context.Context, after Cursor) ([]Event, error) {
 	return events, err
 }
 
-// sizeOf returns about how much memory events take.
+// sizeOf returns the approximate memory use of events.
 func sizeOf(events []Event) (bytes int) {
 	const each = 256 // of the event beside its payload
 	for _, e := range events {

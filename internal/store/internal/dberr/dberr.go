@@ -1,5 +1,5 @@
-// Package dberr explains errors of the database: each becomes a fault that says
-// what was tried, with the class and code by which callers retry or give up.
+// Package dberr explains errors of the database: each becomes a fault that says what
+// was tried, with the class and code by which callers retry or give up.
 package dberr
 
 import (
@@ -22,8 +22,8 @@ var ErrNotFound = errors.New("not found")
 // CodeNotFound is the code of ErrNotFound.
 const CodeNotFound contract.Code = "not_found"
 
-// Explain turns an error of the database into a fault that says what was
-// tried. Faults stay as they are.
+// Explain turns an error of the database into a fault that says what was tried. Faults
+// stay unchanged.
 func Explain(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -37,7 +37,7 @@ func Explain(err error, format string, args ...any) error {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return NotFound("cannot %s: there is no such row", what)
-	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key that leads nowhere
+	case errors.As(err, &pg) && pg.Code == "23503": // a foreign key to a missing row
 		return NotFound("cannot %s: %s", what, pg.Detail)
 	}
 	switch {
@@ -50,9 +50,9 @@ func Explain(err error, format string, args ...any) error {
 	return fault.Wrap(err, f.Class, f.Code, "cannot %s", what)
 }
 
-// down reports whether an error means that the database was away: it could not
-// be reached, went in mid-statement, or is only just starting. Such work is
-// tried again for as long as it takes.
+// down reports whether an error means that the database was down: it could not be
+// reached, stopped in mid-statement, or is only just starting. Such work is retried for
+// as long as it takes.
 func down(err error) bool {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) || strings.Contains(err.Error(), "conn closed") {
@@ -63,9 +63,9 @@ func down(err error) bool {
 }
 
 // unable reports whether an SQLSTATE (PostgreSQL manual, appendix A) says that the
-// database runs but cannot work until somebody repairs it: it is out of space or
-// memory (class 53), its disk fails (58), it is read-only (25006) or damaged (XX001,
-// XX002). No work is given up for that.
+// database runs but cannot work until somebody repairs it: it is out of space or memory
+// (class 53), its disk fails (58), it is read-only (25006) or damaged (XX001, XX002).
+// No work is abandoned because of that.
 func unable(state string) bool {
 	return strings.HasPrefix(state, "53") || strings.HasPrefix(state, "58") || slices.Contains([]string{"25006", "XX001", "XX002"}, state)
 }

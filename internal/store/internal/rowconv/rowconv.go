@@ -19,20 +19,20 @@ const (
 	CallDone     = "done"
 )
 
-// ToolResults is where the results of a turn's tool calls begin in a conversation:
-// after all messages of the model, however many those are.
+// ToolResults is the index at which the results of a turn's tool calls begin in a
+// conversation: after all messages of the model, however many those are.
 const ToolResults = 1000
 
-// PostgreSQL stores neither NUL nor invalid UTF-8 nor half a surrogate pair,
-// all of which come out of repositories, commands and models. What it cannot
-// store is replaced by U+FFFD rather than losing the whole text.
+// PostgreSQL stores neither NUL nor invalid UTF-8 nor half a surrogate pair, all of
+// which occur in the output of repositories, commands and models. What it cannot store
+// is replaced by U+FFFD instead of losing the whole text.
 
-// Text makes a string fit for a TEXT column.
+// Text returns a string that a TEXT column can store.
 func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Encode makes JSON of a value, fit for a JSONB column.
+// Encode returns a value as JSON that a JSONB column can store.
 func Encode(v any) (json.RawMessage, error) {
 	raw, err := marshal(v)
 	if err != nil {
@@ -41,7 +41,7 @@ func Encode(v any) (json.RawMessage, error) {
 	return Document(raw)
 }
 
-// Document makes JSON fit for a JSONB column; empty becomes NULL.
+// Document returns JSON that a JSONB column can store; empty becomes NULL.
 func Document(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -108,7 +108,7 @@ func Decode[T any](raw json.RawMessage) (T, error) {
 	return v, nil
 }
 
-// EncodeSome is Encode, and NULL for nothing.
+// EncodeSome is Encode, except that nothing becomes NULL.
 func EncodeSome[T any](v *T) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -137,7 +137,8 @@ func ConvertAll[A, B any](in []A, f func(A) (B, error)) ([]B, error) {
 	return out, nil
 }
 
-// Optional is a value for a column that may be NULL, which stands for the zero value.
+// Optional returns a value for a column that may be NULL, which represents the zero
+// value.
 func Optional[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -154,7 +155,7 @@ func Deref[T any](v *T) (value T) {
 	return value
 }
 
-// Limit bounds how many rows one call returns.
+// Limit limits how many rows one call returns.
 func Limit(asked, otherwise int) int32 {
 	const most = 1000
 	if asked <= 0 {
@@ -163,7 +164,7 @@ func Limit(asked, otherwise int) int32 {
 	return int32(min(asked, most))
 }
 
-// Failure reads the columns of a failure; nil where there was none.
+// Failure reads the columns of a failure; nil if there was none.
 func Failure(class, code, message, cause string) *contract.Failure {
 	if class == "" {
 		return nil
