@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Secret is a text that no log and no document shows. Reveal is for the one who
-// has to know it.
+// Secret is a text that no log and no document shows. Reveal is for code that must know
+// it.
 type Secret string
 
 const hidden = "[secret]"
@@ -37,7 +37,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
 // MarshalText hides the text.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// Webhook is where events are sent to, without its secret.
+// Webhook is a destination of events, without its secret.
 type Webhook struct {
 	ID             int64      `json:"id"`
 	URL            string     `json:"url"`
@@ -52,27 +52,27 @@ type Webhook struct {
 	UpdatedAt      time.Time  `json:"updated_at"`
 }
 
-// NewWebhook is a webhook to be made.
+// NewWebhook is a webhook to be created.
 type NewWebhook struct {
 	URL, Project, Description string
 	Events                    []string
 	Secret                    Secret
 	Enabled                   bool
-	Most                      int    // webhooks there may be
-	Key                       string // of idempotency; empty: always a new one
-	Digest                    string // of the request that the key stands for
+	Most                      int    // maximum number of webhooks
+	Key                       string // idempotency key; empty: always a new one
+	Digest                    string // of the request that the key belongs to
 }
 
-// WebhookChange is what is to be different; nil stays as it is.
+// WebhookChange is what to change; nil fields stay unchanged.
 type WebhookChange struct {
 	URL, Project, Description *string
-	Events                    []string // nil: as they are; empty: all
+	Events                    []string // nil: unchanged; empty: all
 	Secret                    *Secret
 	Enabled                   *bool
 }
 
-// CreateWebhook makes a webhook, which gets what happens from now on. A key that
-// was used for the same request returns the webhook that it made, and false.
+// CreateWebhook creates a webhook, which gets events from now on. A key that was used
+// for the same request returns the webhook that it created, and false.
 func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
 	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
 		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(),
@@ -128,7 +128,7 @@ func noWebhook(id int64) error {
 	return dberr.NotFound("there is no webhook %d; rgpt webhook list shows those there are", id)
 }
 
-// ChangeWebhook changes a webhook and returns it as it is then, or ErrNotFound.
+// ChangeWebhook changes a webhook and returns its new state, or ErrNotFound.
 func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (Webhook, error) {
 	p := db.ChangeWebhookParams{ID: id, Url: c.URL, Events: c.Events, Project: c.Project, Enabled: c.Enabled}
 	if c.Description != nil {
@@ -161,23 +161,24 @@ func (s *Store) DeleteWebhook(ctx context.Context, id int64) error {
 // feedPage is how many events are turned into deliveries at once.
 const feedPage = 500
 
-// QueueDeliveries turns the next events into deliveries, and reports whether there
-// were any. Several may do it at the same time; each event meets each webhook once.
+// QueueDeliveries turns the next events into deliveries, and reports whether there were
+// any. Several processes may do it at the same time; each event is queued once for each
+// webhook.
 func (s *Store) QueueDeliveries(ctx context.Context) (bool, error) {
 	n, err := s.q.FeedWebhooks(ctx, feedPage)
 	return n.Events > 0, dberr.Explain(err, "turn events into deliveries")
 }
 
-// Claim says what may be taken.
+// Claim limits which deliveries may be taken.
 type Claim struct {
-	Busy        map[int64]int // deliveries under way, by webhook
+	Busy        map[int64]int // deliveries in progress, by webhook
 	MostEach    int           // to one webhook at the same time
 	MostFailing int           // more to webhooks that fail
-	Most        int           // more in all
-	Lease       time.Duration // for how long they are taken
+	Most        int           // more in total
+	Lease       time.Duration // how long they are taken
 }
 
-// DueDelivery is a delivery that is to be made now, with what is needed for it.
+// DueDelivery is a delivery that must be made now, with what is needed for it.
 type DueDelivery struct {
 	ID, WebhookID int64
 	Test          bool
@@ -188,12 +189,12 @@ type DueDelivery struct {
 	URL           string
 	Secret        Secret
 	Failing       bool            // its webhook fails
-	Event         *contract.Event // nil: a test, or it is gone
+	Event         *contract.Event // nil: a test, or the event was deleted
 	CreatedAt     time.Time
 }
 
-// ClaimDeliveries takes deliveries that are due. Nobody else gets them before the
-// lease is over; then whoever took them is held for dead.
+// ClaimDeliveries takes deliveries that are due. Nobody else gets them until the lease
+// is over; then the owner counts as dead.
 func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, error) {
 	p := db.ClaimDeliveriesParams{
 		BusyWebhooks: []int64{}, BusyCounts: []int32{}, MostEach: int32(c.MostEach), MostFailing: int32(c.MostFailing), Most: int32(c.Most),
@@ -215,9 +216,9 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 	}), dberr.Explain(err, "look for deliveries that are due")
 }
 
-// TestWebhook makes a delivery that is a test, taken for a lease by the caller.
-// By a key that was used before it returns the one that was made then, and
-// false: somebody sends it, or has.
+// TestWebhook creates a test delivery, taken for a lease by the caller. With a key that
+// was used before it returns the delivery created then, and false: it is being sent, or
+// was.
 func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string, lease time.Duration) (DueDelivery, bool, error) {
 	r, err := s.q.TestWebhook(ctx, db.TestWebhookParams{WebhookID: id, EventType: eventType, Request: rowconv.Optional(key), LeaseSeconds: lease.Seconds()})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -228,11 +229,11 @@ func (s *Store) TestWebhook(ctx context.Context, id int64, eventType, key string
 	}, r.Fresh, dberr.Explain(err, "make a test of webhook %d", id)
 }
 
-// DeliveryStatus is how far a delivery is.
+// DeliveryStatus is the state of a delivery.
 type DeliveryStatus string
 
-// The statuses of deliveries. Delivered and failed are final, until somebody asks
-// for it again.
+// The statuses of deliveries. Delivered and failed are final, until somebody requests
+// the delivery again.
 const (
 	DeliveryPending   DeliveryStatus = "pending"
 	DeliverySending   DeliveryStatus = "sending"
@@ -245,23 +246,23 @@ func DeliveryStatuses() []DeliveryStatus {
 	return []DeliveryStatus{DeliveryPending, DeliverySending, DeliveryDelivered, DeliveryFailed}
 }
 
-// DeliveryOutcome is what came of an attempt.
+// DeliveryOutcome is the result of an attempt.
 type DeliveryOutcome struct {
 	ID             int64
 	Attempt        int
-	Status         DeliveryStatus // pending: it is tried again
+	Status         DeliveryStatus // pending: it will be retried
 	Wait           time.Duration  // until then
 	ResponseCode   int            // 0: there was no response
 	Took           time.Duration
 	Error          string        // in words; empty: it arrived
-	DisableAfter   time.Duration // of failing without a success: the webhook is disabled
-	Gone           bool          // the receiver wants nothing any more: disabled at once
+	DisableAfter   time.Duration // of failing without a success, after which the webhook is disabled
+	Gone           bool          // the receiver wants no more events: disabled at once
 	DisabledReason string        // what is shown then
 }
 
-// EndDelivery books what came of an attempt, and reports whether the webhook was
-// disabled by it. An attempt that somebody else has taken over changes nothing
-// but its own entry, unless it arrived.
+// EndDelivery records the result of an attempt, and reports whether that disabled the
+// webhook. An attempt that somebody else has taken over changes only its own entry,
+// unless it arrived.
 func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bool, err error) {
 	r, err := s.q.EndDelivery(ctx, db.EndDeliveryParams{
 		ID: o.ID, Attempt: int32(o.Attempt), Status: string(o.Status), WaitSeconds: o.Wait.Seconds(), ResponseCode: int32(o.ResponseCode),
@@ -270,7 +271,7 @@ func (s *Store) EndDelivery(ctx context.Context, o DeliveryOutcome) (disabled bo
 	return r.Disabled, dberr.Explain(err, "book attempt %d of delivery %d", o.Attempt, o.ID)
 }
 
-// Delivery is one event for one webhook, and what came of it.
+// Delivery is one event for one webhook, and its result.
 type Delivery struct {
 	ID           int64             `json:"id"`
 	WebhookID    int64             `json:"webhook_id"`
@@ -289,7 +290,7 @@ type Delivery struct {
 	FinishedAt   *time.Time        `json:"finished_at,omitempty"`
 	Log          []DeliveryAttempt `json:"log" doc:"each attempt"`
 
-	request string // by which it was last asked for
+	request string // that last requested it
 }
 
 // DeliveryAttempt is one attempt of a delivery.
@@ -309,8 +310,8 @@ type DeliveryFilter struct {
 	Limit  int            // default 50, at most 1000
 }
 
-// Deliveries returns deliveries of a webhook, the newest first, or ErrNotFound
-// where there is no such webhook.
+// Deliveries returns deliveries of a webhook, newest first, or ErrNotFound if there is
+// no such webhook.
 func (s *Store) Deliveries(ctx context.Context, webhook int64, f DeliveryFilter) ([]Delivery, error) {
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return nil, err
@@ -353,8 +354,8 @@ func (s *Store) deliveries(ctx context.Context, p db.DeliveriesParams) ([]Delive
 	return out, nil
 }
 
-// MessageID names what a delivery carries: the event, however often and by
-// whatever webhook it is sent; a test has a name of its own.
+// MessageID names what a delivery carries: the event, however often and by whatever
+// webhook it is sent; a test has its own name.
 func MessageID(webhook, delivery, run, seq int64) string {
 	if run == 0 {
 		return contract.WebhookTestID(webhook, delivery)
@@ -362,8 +363,8 @@ func MessageID(webhook, delivery, run, seq int64) string {
 	return contract.EventID(run, seq)
 }
 
-// Redeliver lets a delivery be made again, with all attempts that are allowed,
-// and returns it. The same key asks once. One that is being sent is refused.
+// Redeliver makes a delivery due again, with all allowed attempts, and returns it. The
+// same key requests it once. A delivery that is being sent is refused.
 func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (Delivery, error) {
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return Delivery{}, err
@@ -382,7 +383,7 @@ func (s *Store) Redeliver(ctx context.Context, webhook, id int64, key string) (D
 // sweepPage is how many rows are removed at once.
 const sweepPage = 5000
 
-// SweepDeliveries removes entries of the log that are older, and returns how many.
+// SweepDeliveries removes log entries older than an age, and returns how many.
 func (s *Store) SweepDeliveries(ctx context.Context, olderThan time.Duration) (int64, error) {
 	return sweep(func() (int64, error) {
 		n, err := s.q.SweepDeliveries(ctx, db.SweepDeliveriesParams{OlderThanSeconds: olderThan.Seconds(), Most: sweepPage})

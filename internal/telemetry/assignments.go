@@ -2,8 +2,8 @@ package telemetry
 
 import "strings"
 
-// secretEndings are how names of secrets end, without - and _ and in small
-// letters. A name with more after it, such as prompt_tokens, is none.
+// secretEndings are the endings of secrets' names, without - and _ and in lower case. A
+// name that continues after one, such as prompt_tokens, is not a secret.
 var secretEndings = []string{
 	"authorization", "apikey", "accesskey", "secretkey", "privatekey", "signingkey", "encryptionkey", "keymaterial",
 	"token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "dsn",
@@ -86,7 +86,7 @@ func nameBefore(s string, i int) string {
 	return s[start:end]
 }
 
-// value is where a value stands, and how.
+// value is the position and the form of a value.
 type value struct {
 	sign, from, to int  // the = or : before it; its first byte; the one after its last
 	bare           bool // no quote and no scheme, such as Bearer, is before it
@@ -119,8 +119,8 @@ func valueAfter(s string, i int) value {
 	return value{sign: i, from: from, to: to, bare: quote == 0 && from == begins}
 }
 
-// endsValue: inside quotes a value ends at the quote or at the backslash before
-// an inner one; without, at whatever separates values.
+// endsValue reports where a value ends: inside quotes at the quote or at the backslash
+// before an inner one; without quotes at any separator.
 func endsValue(c, quote byte) bool {
 	if quote != 0 {
 		return c == quote || c == '\\' || c == '\n'
@@ -132,7 +132,7 @@ func endsValue(c, quote byte) bool {
 	return false
 }
 
-// skipScheme leaves the scheme of an Authorization header in place.
+// skipScheme skips the scheme of an Authorization header, which stays.
 func skipScheme(s string, from int) int {
 	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey "} {
 		if len(s)-from > len(scheme) && strings.EqualFold(s[from:from+len(scheme)], scheme) {
@@ -142,17 +142,17 @@ func skipScheme(s string, from int) int {
 	return from
 }
 
-// prose reports whether a text only talks about a token: «unexpected token: }»,
-// or about a setting: «DATABASE_URL: database.url: expected a URL».
-// The name must stand bare before a colon and a space, and the value must be a
-// short word of small letters or signs.
+// prose reports whether a text only talks about a token: «unexpected token: }», or
+// about a setting: «DATABASE_URL: database.url: expected a URL». The name must be bare
+// before a colon and a space, and the value must be a short word of lower-case letters
+// or signs.
 func prose(s string, sign int, name, value string) bool {
 	const (
 		longest = 12
 		signs   = "abcdefghijklmnopqrstuvwxyz(){}[]<>:*+/%.!?^#~$@_-"
 	)
 	if strings.EqualFold(name, "DATABASE_URL") || strings.EqualFold(name, "database.url") {
-		return !strings.ContainsAny(value, "/=@") // a word of a message about it, and no address
+		return !strings.ContainsAny(value, "/=@") // a word of a message about it, not an address
 	}
 	bare := strings.EqualFold(name, "token") && s[sign-1] != '"' && s[sign-1] != '\''
 	return bare && strings.HasPrefix(s[sign:], ": ") && len(value) <= longest && strings.Trim(value, signs) == ""

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Source code speaks of secrets far more often than it has any: what agents and
+// Source code mentions secrets far more often than it contains them: what agents and
 // people read of it must not be full of holes. These are values that a program looks
 // up, the types of variables, and words of the language.
 var (
@@ -17,19 +17,19 @@ var (
 	member = regexp.MustCompile(`^[A-Za-z_$][A-Za-z_$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][A-Za-z_$]*(?:\[[^\]]{0,20}\]?)?)+;?$`)
 	// indexed: auth[0]
 	indexed = regexp.MustCompile(`^[A-Za-z_$][A-Za-z_$]*\[[^\]]{1,20}\]$`)
-	// named: a variable that is called after a secret itself, such as test_secret
+	// named: a variable that is itself named after a secret, such as test_secret
 	named = regexp.MustCompile(`^[A-Za-z]+(?:_[A-Za-z]+)+$|^[a-z]+(?:[A-Z][a-z]+)+$`)
 	// typed: SecretStr, CookieOptions, Optional[str]
 	typed = regexp.MustCompile(`^(?:[A-Z][a-z]+){1,4}(?:\[[\w\[\], ]*\]?|<.*)?\??$`)
 	// released: a version of a package that is named after a secret
 	released = regexp.MustCompile(`^[~^]?\d+(?:\.\d+){1,3}$`)
-	// spoken: (epoch, <id>, Raft: what a text says of a token that consists of something
+	// spoken: (epoch, <id>, Raft: what a text says a token consists of
 	spoken = regexp.MustCompile(`^(?:[(<\[][A-Za-z_]{0,12}[>\])]?|[A-Z][a-z]{1,7})[.?!]?$`)
 	// letters: a word
 	letters = regexp.MustCompile(`^[a-z]{2,19}$`)
 )
 
-// lookups are in the paths of members that hold what a program was given.
+// lookups occur in the paths of members that hold what a program was given.
 var lookups = []string{"env", "config", "cfg", "self", "this", "opt", "arg", "req", "setting", "secret", "param", "ctx", "context", "key", "token", "credential", "password", "cookie"}
 
 // languageWords stand where a value would.
@@ -68,18 +68,18 @@ func code(s, name string, v value) bool {
 	if typed.MatchString(text) && strings.HasPrefix(s[v.sign:], ": ") {
 		return true
 	}
-	// token = segment: a variable or a sentence; tokens and keys are no words.
+	// token = segment: a variable or a sentence; tokens and keys are not words.
 	return strings.HasPrefix(s[v.sign:], "= ") && v.sign > 0 && s[v.sign-1] == ' ' && letters.MatchString(text)
 }
 
-// isVariable reports whether a name is written as those of environment variables are.
+// isVariable reports whether a name is written like an environment variable.
 func isVariable(name string) bool { return name == strings.ToUpper(name) }
 
-// isToken reports whether a name is the word token alone: texts about fencing or leases
-// or parsers have it, and a real one is neither short nor a word.
+// isToken reports whether a name is just the word token: texts about fencing or leases
+// or parsers use it, and a real token is neither short nor a word.
 func isToken(name string) bool { return strings.EqualFold(name, "token") }
 
-// isPassphrase reports whether a name is that of a secret which people make up.
+// isPassphrase reports whether a name is that of a secret which people choose.
 func isPassphrase(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"password", "passwd", "passphrase", "secret"}, func(e string) bool { return strings.HasSuffix(name, e) })

@@ -1,3 +1,3 @@
-// Package telemetry is how RocketGPT is watched: structured logs without
-// secrets, OpenTelemetry traces, and Prometheus metrics.
+// Package telemetry makes RocketGPT observable: structured logs without secrets,
+// OpenTelemetry traces, and Prometheus metrics.
 package telemetry

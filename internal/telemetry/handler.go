@@ -11,14 +11,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// NewHandler wraps a slog handler: messages and attributes lose their secrets,
-// and what With put into the context is added, with the ids of the trace.
+// NewHandler wraps a slog handler: it removes secrets from messages and attributes, and
+// adds the attributes that With put into the context, and the ids of the trace.
 func NewHandler(next slog.Handler) slog.Handler { return &handler{next: next, plain: next} }
 
-// handler knows two forms of the handler behind it: next has every group and
-// attribute that was added, plain those up to the first group. Attributes of the
-// context belong to the record and not to a group, so where there are groups
-// they go to plain and the rest is added again.
+// handler keeps two forms of the handler behind it: next has every group and attribute
+// that was added, plain only those up to the first group. Attributes of the context
+// belong to the record and not to a group, so if there are groups they go to plain and
+// the rest is added again.
 type handler struct {
 	next  slog.Handler
 	plain slog.Handler
@@ -96,8 +96,8 @@ func redactAttr(a slog.Attr) slog.Attr {
 	}
 }
 
-// redactAny looks at a value in the form in which it would be written. It keeps
-// the value where that holds nothing secret.
+// redactAny checks a value in its output form. It keeps the value if that contains no
+// secret.
 func redactAny(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -141,7 +141,7 @@ func safeString(v fmt.Stringer) (text string) {
 	return v.String()
 }
 
-// Names of attributes that records of a run carry.
+// Names of attributes in records about a run.
 const (
 	KeyRun   = "run"
 	KeyPhase = "phase"
@@ -151,8 +151,8 @@ const (
 
 type contextKey struct{}
 
-// With returns a context whose log records carry these attributes. One with the
-// key of an earlier attribute replaces it.
+// With returns a context whose log records have these attributes. One with the key of
+// an earlier attribute replaces it.
 func With(ctx context.Context, attrs ...slog.Attr) context.Context {
 	old, _ := ctx.Value(contextKey{}).([]slog.Attr)
 	all := slices.Clone(old)

@@ -17,22 +17,21 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// LogOptions say what is logged, how and where. The zero value logs at level
-// info to standard error.
+// LogOptions are what is logged, how and where. The zero value logs at level info to
+// standard error.
 type LogOptions struct {
-	Component string        // worker, server: stands in each record and names the file
+	Component string        // worker, server: is in each record and names the file
 	Level     string        // debug, info, warn, error; empty: info
 	Format    string        // json, text, auto; empty: auto, which is text on a terminal
 	Dir       string        // folder of log files; empty: Console
 	MaxSize   int64         // bytes at which a file is rotated, counted in MiB; 0: 100 MiB
-	MaxAge    time.Duration // after which rotated files go, counted in days; 0: never
+	MaxAge    time.Duration // after which rotated files are removed, counted in days; 0: never
 	MaxFiles  int           // rotated files that are kept; 0: all
 	Console   io.Writer     // nil: standard error
 }
 
-// NewLogger makes a logger whose output holds no secrets. The closer flushes and
-// closes its file, if it has one. Options that cannot be used are a
-// CONFIG_ERROR.
+// NewLogger returns a logger whose output contains no secrets. The closer flushes and
+// closes its file, if it has one. Invalid options are a CONFIG_ERROR.
 func NewLogger(o LogOptions) (*slog.Logger, io.Closer, error) {
 	var level slog.Level
 	if o.Level != "" {
@@ -56,7 +55,7 @@ func NewLogger(o LogOptions) (*slog.Logger, io.Closer, error) {
 	return logger, out, nil
 }
 
-// output opens where records go and decides on their format.
+// output opens the destination of records and decides on their format.
 func (o LogOptions) output() (io.WriteCloser, string, error) {
 	if o.Dir != "" {
 		file, err := o.file()
@@ -86,9 +85,8 @@ const (
 	day         = 24 * time.Hour
 )
 
-// file opens the component's log file. timberjack rotates by time as well as by
-// size, which lumberjack, the usual choice, does not and which is no longer
-// worked on.
+// file opens the component's log file. timberjack rotates by time as well as by size;
+// lumberjack, the usual choice, does not, and is no longer maintained.
 func (o LogOptions) file() (io.WriteCloser, error) {
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		f := fault.Of(err)
@@ -108,7 +106,7 @@ func (o LogOptions) file() (io.WriteCloser, error) {
 	}, nil
 }
 
-// fileName keeps a component's name from leading elsewhere.
+// fileName prevents a component's name from pointing elsewhere.
 func fileName(component string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -127,5 +125,5 @@ type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }
 
-// TemporalLogger makes a logger for the Temporal SDK.
+// TemporalLogger returns a logger for the Temporal SDK.
 func TemporalLogger(l *slog.Logger) temporallog.Logger { return temporallog.NewStructuredLogger(l) }

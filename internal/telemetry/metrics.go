@@ -30,8 +30,8 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// The metrics. Labels take values of small sets only: never ids, paths or texts.
-// The functions below fill them; they are exported for tests and for what has no
+// The metrics. Labels have values from small sets only: never ids, paths or texts. The
+// functions below update them; they are exported for tests and for metrics without a
 // function.
 var (
 	factory = promauto.With(Registry)
@@ -39,14 +39,13 @@ var (
 	// PhaseDuration is the time from the start of a phase to its end.
 	PhaseDuration = histogram("rgpt_phase_duration_seconds", "Time that a phase of a run took, by how it ended.",
 		[]float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600}, "phase", "status")
-	// Runs counts how often a run ended.
+	// Runs counts runs that ended.
 	Runs = counter("rgpt_runs_total", "How often a run ended, by how.", "status")
 	// Findings counts findings of verification.
 	Findings = counter("rgpt_findings_total", "Findings of verification.", "severity", "category")
-	// Heals counts what self-heal did, once it is known whether it helped.
+	// Heals counts self-heals, once it is known whether they helped.
 	Heals = counter("rgpt_heals_total", "What self-heal did, by what came of it.", "class", "action", "result")
-	// Environments counts how runs got their environment; result is kept, made or
-	// failed.
+	// Environments counts how runs got their environment; result is kept, made or failed.
 	Environments = counter("rgpt_environments_total", "How runs got their environment: kept from before, made, or failed.", "result")
 	// EnvironmentDuration is the time until a run had its environment, waiting
 	// included.
@@ -55,11 +54,11 @@ var (
 	// Egress counts requests of sandboxes to the network; verdict is allowed,
 	// refused or failed.
 	Egress = counter("rgpt_egress_requests_total", "Requests of sandboxed commands to the network, by what became of them.", "verdict")
-	// Pipelines counts how often a pipeline ended, each attempt by itself; abort is
-	// why it was given up, or none.
+	// Pipelines counts pipelines that ended, each attempt separately; abort is why it was
+	// aborted, or none.
 	Pipelines = counter("rgpt_pipelines_total", "How often a pipeline ended, by how and by why it was given up.", "status", "abort")
-	// PipelineDuration is the time from the start of a pipeline to its end, with what
-	// it waited for a person.
+	// PipelineDuration is the time from the start of a pipeline to its end, including the
+	// time that it waited for a person.
 	PipelineDuration = histogram("rgpt_pipeline_duration_seconds", "Time that a pipeline took, by how it ended.",
 		[]float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600}, "status")
 	// PipelineIterations is how many rounds of exchange a pipeline took.
@@ -67,46 +66,45 @@ var (
 		[]float64{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50}, "status")
 	// Gammas counts how often GAMMA joined a pipeline.
 	Gammas = counter("rgpt_pipeline_gamma_total", "How often GAMMA joined a pipeline, by why.", "reason")
-	// PipelineRecoveries counts recoveries that were started; abort is why the
-	// pipeline before was given up, or none.
+	// PipelineRecoveries counts recoveries that were started; abort is why the previous
+	// pipeline was aborted, or none.
 	PipelineRecoveries = counter("rgpt_pipeline_recoveries_total", "Recoveries of pipelines, by why the one before was given up.", "abort")
-	// PipelineMessages counts what members told each other; kind is direct or
-	// broadcast.
+	// PipelineMessages counts messages between members; kind is direct or broadcast.
 	PipelineMessages = counter("rgpt_pipeline_messages_total", "Messages that agents of pipelines told each other.", "kind")
-	// PipelineRefused counts moves and signals that were not taken. It has no labels,
-	// and is served by those alone who count it.
+	// PipelineRefused counts refused moves and signals. It has no labels, and only the
+	// processes that count it export it.
 	PipelineRefused = counter("rgpt_pipeline_refused_total", "Moves and signals of pipelines that were refused.")
 	// PipelineErrors counts errors that were recorded of members, by member (alpha,
 	// beta, gamma, or none) and failure class.
 	PipelineErrors = counter("rgpt_pipeline_errors_total", "Errors that were recorded in pipelines, by agent and failure class.", "agent", "class")
-	// Tokens counts tokens that models were paid for; kind is prompt or completion.
+	// Tokens counts tokens that were paid for; kind is prompt or completion.
 	Tokens = counter("rgpt_model_tokens_total", "Tokens that models were paid for.", "provider", "model", "kind")
 	// Cost counts money for model calls, in US dollars.
 	Cost = counter("rgpt_model_cost_usd_total", "Money for model calls, in US dollars.", "provider", "model")
-	// ModelCallDuration is the time that model calls took, failed ones too.
+	// ModelCallDuration is the duration of model calls, including failed ones.
 	ModelCallDuration = histogram("rgpt_model_call_duration_seconds", "Time that model calls took, failed ones too.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}, "provider", "model")
 	// ModelErrors counts failed model calls by failure class and code.
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
-	// BudgetWarnings counts budgets of runs and days of which models.budgets.warn_at is
-	// used up.
+	// BudgetWarnings counts budgets of runs and days that have used up
+	// models.budgets.warn_at.
 	BudgetWarnings = counter("rgpt_budget_warnings_total", "Budgets that are nearly used up.")
 	// ToolCalls counts tool calls of agents; outcome is ok or a failure code.
 	ToolCalls = counter("rgpt_tool_calls_total", "Tool calls of agents, by how they ended.", "tool", "outcome")
 	// WebhookAttempts counts attempts to deliver to webhooks. Outcome is delivered,
-	// pending (it is tried again) or failed (it was the last attempt).
+	// pending (it will be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Attempts to deliver to webhooks, by what became of the delivery.", "outcome")
-	// DatabaseDuration is the time that database operations took.
+	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Time that database operations took.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
-	// RequestDuration is the time that HTTP requests took: for streams, how long they
-	// were open.
+	// RequestDuration is the duration of HTTP requests: for streams, how long they were
+	// open.
 	RequestDuration = histogram("rgpt_http_request_duration_seconds", "Time that HTTP requests took, by route and class of status.",
 		[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}, "route", "status")
 	// StreamsOpen is how many streams of events are open; kind is sse or websocket.
 	StreamsOpen = gauge("rgpt_streams_open", "Streams of events that are open.", "kind")
-	// StreamsDropped counts streams that the server ended; reason is slow (the
-	// client took nothing for long) or broken (events could not be read).
+	// StreamsDropped counts streams that the server ended; reason is slow (the client read
+	// nothing for long) or broken (events could not be read).
 	StreamsDropped = counter("rgpt_streams_dropped_total", "Streams of events that the server ended, by why.", "kind", "reason")
 )
 
@@ -122,7 +120,7 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 	return factory.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-// The kinds of streams, and why the server ends one.
+// The kinds of streams, and the reasons why the server ends one.
 const (
 	StreamSSE       = "sse"
 	StreamWebSocket = "websocket"
@@ -131,8 +129,8 @@ const (
 	DroppedBroken = "broken"
 )
 
-// ServeStreams lets the metrics of streams begin at zero, in a process that
-// serves some.
+// ServeStreams makes the metrics of streams begin at zero, in a process that serves
+// some.
 func ServeStreams() {
 	for _, kind := range []string{StreamSSE, StreamWebSocket} {
 		StreamsOpen.WithLabelValues(kind)
@@ -145,26 +143,26 @@ func ServeStreams() {
 	}
 }
 
-// StreamOpened notes that a stream is open until the returned function is called.
+// StreamOpened records that a stream is open until the returned function is called.
 func StreamOpened(kind string) (closed func()) {
 	open := StreamsOpen.WithLabelValues(kind)
 	open.Inc()
 	return open.Dec
 }
 
-// CountDroppedStream notes that the server ended a stream.
+// CountDroppedStream records that the server ended a stream.
 func CountDroppedStream(kind, reason string) { StreamsDropped.WithLabelValues(kind, reason).Inc() }
 
-// CountSlowStream notes that the server ended a stream if an error of writing to
-// it says that its time was over. A client that went away is no slow one.
+// CountSlowStream records that the server ended a stream if a write to it failed
+// because its time was over. A client that disconnected does not count as slow.
 func CountSlowStream(kind string, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		CountDroppedStream(kind, DroppedSlow)
 	}
 }
 
-// ObserveRequest notes an HTTP request by the pattern of its route, never its
-// path, and by the class of its status: 2xx.
+// ObserveRequest records an HTTP request by the pattern of its route, never its path,
+// and by the class of its status: 2xx.
 func ObserveRequest(pattern string, status int, took time.Duration) {
 	route := pattern
 	if _, path, found := strings.Cut(pattern, " "); found {
@@ -176,18 +174,18 @@ func ObserveRequest(pattern string, status int, took time.Duration) {
 	RequestDuration.WithLabelValues(route, fmt.Sprintf("%dxx", status/100)).Observe(took.Seconds())
 }
 
-// mostValues is how many values a label may have whose values come from outside
-// (a model's name is whatever a request for a run says), and longestValue how
-// long each may be. What is more, or longer, counts as OtherValue.
+// mostValues is how many values a label may have whose values come from outside (a
+// model's name is whatever a request for a run says), and longestValue how long each
+// may be. Further or longer values count as OtherValue.
 const (
 	mostValues   = 200
 	longestValue = 100
 )
 
-// OtherValue stands for all values of a label beyond those that it may have.
+// OtherValue replaces all values of a label beyond those that it may have.
 const OtherValue = "other"
 
-// few are the values that a label has so far.
+// few is the set of values that a label has so far.
 type few struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -195,7 +193,8 @@ type few struct {
 
 var modelValues, providerValues, codeValues, toolValues few
 
-// value returns a value, or OtherValue for one too many. It is fit for a label.
+// value returns a value, or OtherValue if there are too many. The result is a valid
+// label.
 func (f *few) value(v string) string {
 	if len(v) > longestValue || !utf8.ValidString(v) {
 		return OtherValue
@@ -214,27 +213,27 @@ func (f *few) value(v string) string {
 	return v
 }
 
-// ObservePhase notes that a phase ended with a status after some time.
+// ObservePhase records that a phase ended with a status after some time.
 func ObservePhase(phase contract.Phase, status contract.ExecutionStatus, took time.Duration) {
 	PhaseDuration.WithLabelValues(string(phase), string(status)).Observe(took.Seconds())
 }
 
-// CountRun notes that a run ended with a status.
+// CountRun records that a run ended with a status.
 func CountRun(status contract.Status) { Runs.WithLabelValues(string(status)).Inc() }
 
-// none stands for the absent value of a label: an empty one is no label.
+// none replaces the missing value of a label: an empty one is not a label.
 const none = "none"
 
-// EndedPipeline notes that a pipeline ended, after some time and rounds.
+// EndedPipeline records that a pipeline ended, after some time and rounds.
 func EndedPipeline(status contract.PipelineStatus, abort contract.AbortReason, took time.Duration, rounds int) {
 	Pipelines.WithLabelValues(string(status), cmp.Or(string(abort), none)).Inc()
 	PipelineDuration.WithLabelValues(string(status)).Observe(max(took, 0).Seconds())
 	PipelineIterations.WithLabelValues(string(status)).Observe(float64(rounds))
 }
 
-// ExpectPipelines lets each count of pipelines that can occur be served from the
-// start, as 0: an increase can only be seen, and alerted on, from a value before
-// it. It is for the processes that count them.
+// ExpectPipelines exports each possible count of pipelines from the start, as 0: an
+// increase can only be seen, and alerted on, from an earlier value. It is for the
+// processes that count them.
 func ExpectPipelines() {
 	aborts := []string{none}
 	for _, a := range contract.AbortReasons() {
@@ -269,10 +268,10 @@ func ExpectPipelines() {
 	}
 }
 
-// CountGamma notes that GAMMA joined a pipeline.
+// CountGamma records that GAMMA joined a pipeline.
 func CountGamma(reason contract.GammaReason) { Gammas.WithLabelValues(string(reason)).Inc() }
 
-// CountRecovery notes that a pipeline was started that recovers another one.
+// CountRecovery records that a pipeline was started that recovers another one.
 func CountRecovery(abort contract.AbortReason) {
 	PipelineRecoveries.WithLabelValues(cmp.Or(string(abort), none)).Inc()
 }
@@ -283,7 +282,7 @@ const (
 	broadcast = "broadcast"
 )
 
-// CountMessage notes that a member told one or all others something.
+// CountMessage records a message from a member to one or all others.
 func CountMessage(m contract.Message) {
 	kind := broadcast
 	if m.To != "" {
@@ -292,11 +291,10 @@ func CountMessage(m contract.Message) {
 	PipelineMessages.WithLabelValues(kind).Inc()
 }
 
-// CountRefused notes that moves or signals of a pipeline were not taken.
+// CountRefused records refused moves or signals of a pipeline.
 func CountRefused(n int) { PipelineRefused.WithLabelValues().Add(float64(max(n, 0))) }
 
-// CountPipelineError notes an error that was recorded of a member, or of nobody
-// who is one.
+// CountPipelineError records an error of a member, or of a sender that is not a member.
 func CountPipelineError(e contract.Error) {
 	agent, class := none, OtherValue
 	if e.Member.Valid() {
@@ -308,15 +306,15 @@ func CountPipelineError(e contract.Error) {
 	PipelineErrors.WithLabelValues(agent, class).Inc()
 }
 
-// ObserveEnvironment notes how a run got its environment (kept, made, failed) and
-// how long that took.
+// ObserveEnvironment records how a run got its environment (kept, made, failed) and how
+// long that took.
 func ObserveEnvironment(result string, took time.Duration) {
 	Environments.WithLabelValues(result).Inc()
 	EnvironmentDuration.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// ExpectEnvironments lets each count of environments and of requests from sandboxes
-// be served from the start, as 0, by the processes that count them.
+// ExpectEnvironments exports each count of environments and of requests from sandboxes
+// from the start, as 0, in the processes that count them.
 func ExpectEnvironments() {
 	for _, result := range []string{"kept", "made", "failed"} {
 		Environments.WithLabelValues(result)
@@ -327,21 +325,21 @@ func ExpectEnvironments() {
 	}
 }
 
-// CountEgress notes a request of a sandboxed command to the network.
+// CountEgress records a request of a sandboxed command to the network.
 func CountEgress(verdict string) { Egress.WithLabelValues(verdict).Inc() }
 
-// CountFinding notes a finding.
+// CountFinding records a finding.
 func CountFinding(severity contract.Severity, category contract.Category) {
 	Findings.WithLabelValues(string(severity), string(category)).Inc()
 }
 
-// CountHeal notes what came of a heal.
+// CountHeal records the result of a heal.
 func CountHeal(h contract.HealNote) {
 	Heals.WithLabelValues(string(h.ErrorType), string(h.Action), string(h.Status)).Inc()
 }
 
-// ObserveModelCall notes a model call: how long it took and what it cost. A
-// failed one has a failure; what it cost counts all the same.
+// ObserveModelCall records a model call: how long it took and what it cost. A failed
+// one has a failure; its cost counts all the same.
 func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage contract.Usage, failure *contract.Failure) {
 	provider, name := providerValues.value(model.Provider), modelValues.value(model.Model)
 	ModelCallDuration.WithLabelValues(provider, name).Observe(took.Seconds())
@@ -353,9 +351,8 @@ func ObserveModelCall(model contract.ModelChoice, took time.Duration, usage cont
 	}
 }
 
-// CountToolCall notes a tool call. The tool must be one that exists: names that
-// a model made up would fill the memory of whoever reads the metrics. An empty
-// code is success.
+// CountToolCall records a tool call. The tool must exist: names that a model invented
+// would fill the memory of whoever reads the metrics. An empty code means success.
 func CountToolCall(tool string, code contract.Code) {
 	outcome := string(code)
 	if outcome == "" {
@@ -364,10 +361,10 @@ func CountToolCall(tool string, code contract.Code) {
 	ToolCalls.WithLabelValues(toolValues.value(tool), codeValues.value(outcome)).Inc()
 }
 
-// CountWebhook notes what an attempt to deliver to a webhook led to.
+// CountWebhook records the outcome of an attempt to deliver to a webhook.
 func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
 
-// ObserveDatabase notes a database operation, by the name of its query.
+// ObserveDatabase records a database operation, by the name of its query.
 func ObserveDatabase(operation string, took time.Duration, err error) {
 	outcome := "ok"
 	if err != nil {
@@ -377,7 +374,7 @@ func ObserveDatabase(operation string, took time.Duration, err error) {
 }
 
 // Handler serves the metrics of this process, and those of more collectors, in
-// the format of Prometheus.
+// Prometheus format.
 func Handler(more ...prometheus.Collector) http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(more...)

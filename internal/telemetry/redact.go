@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Redacted stands where a secret was.
+// Redacted replaces a secret.
 const Redacted = "[redacted]"
 
-// Redact returns the text without secrets: values that were registered, values
-// after names such as password= or "api_key":, tokens of known forms (OpenAI,
-// GitHub, GitLab, Slack, AWS, Google, JWT), passwords in URLs, and private keys.
-// It is idempotent, never fails, and takes time linear in the text. A text
-// without secrets comes back as it is, without a copy.
+// Redact returns the text without secrets: registered values, values after names such
+// as password= or "api_key":, tokens of known forms (OpenAI, GitHub, GitLab, Slack,
+// AWS, Google, JWT), passwords in URLs, and private keys. It is idempotent, never
+// fails, and takes time linear in the text. A text without secrets is returned
+// unchanged, without a copy.
 func Redact(s string) string {
-	// What one rule puts in place can only make others see less, so this ends
-	// after two rounds nearly always, and always when no letter is left.
+	// The replacement of one rule can only make others match less, so this ends after two
+	// rounds nearly always, and always when no letter is left.
 	for range maxRounds {
 		next := redactOnce(s)
 		if next == s {
@@ -68,8 +68,8 @@ const (
 	pemDash  = "-----"
 )
 
-// redactPEM removes private keys. One that never ends is removed to the end of
-// the text: a cut log line must not show the half of a key.
+// redactPEM removes private keys. One without an end is removed to the end of the text:
+// a truncated log line must not show half of a key.
 func redactPEM(s string) string {
 	c := cuts{text: s}
 	for at := 0; ; {
@@ -116,11 +116,11 @@ func redactURLs(s string) string {
 }
 
 const (
-	tokenLength     = 16  // a user name that long in a URL is a token
+	tokenLength     = 16  // a user name that long in a URL counts as a token
 	longestUserinfo = 512 // bounds the search for its end
 )
 
-// userinfo finds the secret in what follows ://, empty when there is none.
+// userinfo finds the secret after ://, empty if there is none.
 func userinfo(s string) (from, to int) {
 	authority := s
 	if i := strings.IndexAny(s, "/?# \t\r\n\"'`<>\\|"); i >= 0 {
@@ -128,7 +128,7 @@ func userinfo(s string) (from, to int) {
 	}
 	at := strings.LastIndexByte(authority, '@')
 	if at < 0 {
-		// A password may hold a slash that nobody encoded. A port may not.
+		// A password may contain an unencoded slash. A port may not.
 		colon := strings.IndexByte(authority, ':')
 		if colon < 0 || isPort(authority[colon+1:]) {
 			return 0, 0
@@ -153,7 +153,7 @@ func userinfo(s string) (from, to int) {
 
 func isPort(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// tokenForm is how the tokens of one kind look.
+// tokenForm is the form of one kind of token.
 type tokenForm struct {
 	prefix   string
 	least    int // characters after the prefix
@@ -214,8 +214,8 @@ var tokenForms = []tokenForm{
 	{prefix: "eyJ", least: 30, alphabet: jwtChars, jwt: true},
 }
 
-// secondOfToken tells, for the first letter of a token, which may follow it.
-// Looking at two letters spares the comparison with all forms.
+// secondOfToken returns, for the first letter of a token, which letters may follow it.
+// Checking two letters saves the comparison with all forms.
 var secondOfToken = func() (out [256]*[256]bool) {
 	for _, f := range tokenForms {
 		first := f.prefix[0]
@@ -248,8 +248,8 @@ func redactTokens(s string) string {
 	return c.result()
 }
 
-// tokenAt returns the form of the token that begins at i and where it ends, nil
-// when none does.
+// tokenAt returns the form of the token that begins at i and where it ends, nil if
+// there is none.
 func tokenAt(s string, i int) (*tokenForm, int) {
 	rest := s[i:]
 	for f := range tokenForms {
@@ -269,14 +269,13 @@ func tokenAt(s string, i int) (*tokenForm, int) {
 	return nil, 0
 }
 
-// random reports whether a text looks drawn by lot: «task-force-of-the-year»
-// does not.
+// random reports whether a text looks random: «task-force-of-the-year» does not.
 func random(s string) bool {
 	return strings.ContainsAny(s, "0123456789") && strings.ToLower(s) != s
 }
 
-// startsWord reports whether a word begins at i. The letter of an escape such as
-// \n belongs to no word: texts are often JSON within JSON.
+// startsWord reports whether a word begins at i. The letter of an escape such as \n
+// does not belong to a word: texts are often JSON within JSON.
 func startsWord(s string, i int) bool {
 	if i == 0 || !wordChars[s[i-1]] || s[i-1] == '-' || s[i-1] == '_' {
 		return true
@@ -284,8 +283,8 @@ func startsWord(s string, i int) bool {
 	return i >= 2 && s[i-2] == '\\' || i >= 3 && s[i-3] == '%'
 }
 
-// RedactJSON returns a document whose strings are redacted, names of fields aside.
-// What is no JSON is returned as a redacted string.
+// RedactJSON returns a document whose strings are redacted, except the names of fields.
+// Invalid JSON is returned as a redacted string.
 func RedactJSON(doc json.RawMessage) json.RawMessage {
 	whole := Redact(string(doc))
 	if whole == string(doc) {
@@ -304,8 +303,8 @@ func RedactJSON(doc json.RawMessage) json.RawMessage {
 	return out
 }
 
-// redactStrings redacts the strings of a decoded document, those under the name of
-// a secret as a whole.
+// redactStrings redacts the strings of a decoded document; those under the name of a
+// secret completely.
 func redactStrings(v any, name string) any {
 	switch v := v.(type) {
 	case string:

@@ -19,25 +19,25 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Scope is the name under which RocketGPT's own spans are made.
+// Scope is the name under which RocketGPT creates its own spans.
 const Scope = "github.com/rocketgpt/orchestrator"
 
-// Options name the process in its traces.
+// Options identify the process in its traces.
 type Options struct {
 	Service  string // rgpt-worker
 	Version  string
-	Instance string // tells processes of one service apart; empty: host and process
+	Instance string // distinguishes processes of one service; empty: host and process
 }
 
-// Setup makes the process send traces where the standard variables of
-// OpenTelemetry say: OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, over HTTP, with OTEL_TRACES_SAMPLER,
-// OTEL_EXPORTER_OTLP_HEADERS and the rest of them. Without an endpoint, or with
-// OTEL_SDK_DISABLED=true, spans cost next to nothing and go nowhere; trace ids
-// of callers are passed on all the same. Secrets are removed from spans.
+// Setup makes the process send traces according to the standard OpenTelemetry
+// variables: to OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, over
+// HTTP, with OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS and the rest of them.
+// Without an endpoint, or with OTEL_SDK_DISABLED=true, spans cost next to nothing and
+// are not sent; trace ids of callers are still passed on. Secrets are removed from
+// spans.
 //
-// The function that it returns sends what is left and stops; call it before the
-// process ends, with a context that bounds the wait.
+// The returned function sends the remaining spans and stops; call it before the process
+// ends, with a context that limits the wait.
 func Setup(ctx context.Context, o Options) (shutdown func(context.Context) error, err error) {
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	if !tracingWanted() {
@@ -62,13 +62,13 @@ func tracingWanted() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// newProvider makes a provider that sends spans without secrets to an exporter.
+// newProvider returns a provider that sends spans without secrets to an exporter.
 func newProvider(ctx context.Context, exporter sdktrace.SpanExporter, o Options) (*sdktrace.TracerProvider, error) {
 	attrs := []attribute.KeyValue{attribute.String("service.name", o.Service), attribute.String("service.version", o.Version)}
 	if o.Instance != "" {
 		attrs = append(attrs, attribute.String("service.instance.id", o.Instance))
 	}
-	// The environment comes last, so that operators have the last word.
+	// The environment comes last, so that operators can override it.
 	res, err := resource.New(ctx, resource.WithHost(), resource.WithProcessPID(), resource.WithAttributes(attrs...), resource.WithFromEnv())
 	if err != nil && res == nil {
 		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "could not describe this process for tracing; check OTEL_RESOURCE_ATTRIBUTES")
@@ -82,14 +82,14 @@ func newProvider(ctx context.Context, exporter sdktrace.SpanExporter, o Options)
 // Tracer returns the tracer for RocketGPT's own spans.
 func Tracer() trace.Tracer { return otel.Tracer(Scope) }
 
-// TracingInterceptor makes Temporal clients and workers carry traces through
-// workflows and activities. Give it to client.Options.Interceptors; workers of
-// that client have it then too.
+// TracingInterceptor returns the interceptor with which Temporal clients and workers
+// carry traces through workflows and activities. Set it in client.Options.Interceptors;
+// workers of that client then have it too.
 func TracingInterceptor() (interceptor.Interceptor, error) {
 	return temporalotel.NewTracingInterceptor(temporalotel.TracerOptions{Tracer: Tracer()})
 }
 
-// redactingExporter removes secrets from spans on their way out.
+// redactingExporter removes secrets from spans before they are sent.
 type redactingExporter struct{ sdktrace.SpanExporter }
 
 func (e redactingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {

@@ -17,20 +17,20 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// guardian knows the addresses that are not of the public internet, as IANA
-// lists them.
+// guardian knows the addresses that are not on the public internet, according to IANA's
+// lists.
 var guardian = ssrf.New(ssrf.WithAnyPort())
 
 const (
-	maxResponse       = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
+	maxResponse       = 64 << 10 // bytes of an answer that are read, so that its connection can be reused
 	maxResponseHeader = 64 << 10
 	idleTime          = 30 * time.Second // how long a connection to a receiver is kept
 )
 
-// newClient returns a client that follows no redirect and, unless it may, reaches
-// no private address: that is looked at when a connection is made, when the name
-// has been resolved, so that a name which says something else then than before
-// gains nothing. For the same reason no proxy is used: it would resolve the name.
+// newClient returns a client that follows no redirect and, unless allowed, reaches no
+// private address. The address is checked when a connection is made, after the name was
+// resolved, so changing what a name resolves to gains nothing. For the same reason no
+// proxy is used: it would resolve the name.
 func newClient(s config.Webhooks) *http.Client {
 	dialer := &net.Dialer{Timeout: s.Timeout}
 	if !s.AllowPrivate {
@@ -46,11 +46,11 @@ func newClient(s config.Webhooks) *http.Client {
 	}
 }
 
-// response is what a receiver answered to an attempt.
+// response is a receiver's response to an attempt.
 type response struct {
-	code       int           // 0: nothing
+	code       int           // 0: none
 	wrong      string        // in words; empty: it arrived
-	retryAfter time.Duration // that the receiver asks for
+	retryAfter time.Duration // that the receiver requests
 }
 
 // post makes one attempt.
@@ -64,7 +64,7 @@ func (h *Hooks) post(ctx context.Context, d store.DueDelivery) response {
 		return response{wrong: inWords(err, h.settings.Timeout)}
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // what it says does not matter
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // its content does not matter
 	out := response{code: resp.StatusCode}
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
@@ -82,7 +82,7 @@ func status(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// inWords says why there was no answer, without the URL.
+// inWords returns why there was no response, without the URL.
 func inWords(err error, timeout time.Duration) string {
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -104,8 +104,8 @@ func inWords(err error, timeout time.Duration) string {
 	}
 }
 
-// retryAfter reads for how long a receiver wants to be left alone, as seconds or
-// as a time; 0 where it says nothing.
+// retryAfter reads how long a receiver asks us to wait, in seconds or as a time; 0 if
+// it does not.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		const most = 1 << 30 // seconds: more would not fit

@@ -20,14 +20,14 @@ import (
 // TestEvent is the type of the event that a test sends.
 const TestEvent = "webhook.test"
 
-// typePrefix comes before the types of our events where those of others are too.
+// typePrefix precedes the types of our events in places with other senders' events.
 const typePrefix = "rgpt."
 
-// ContentType is that of a CloudEvent in structured mode.
+// ContentType is the content type of a CloudEvent in structured mode.
 const ContentType = "application/cloudevents+json"
 
-// Envelope is a CloudEvent, version 1.0, in structured mode. Its library would
-// bring more code than the few names that are needed.
+// Envelope is a CloudEvent, version 1.0, in structured mode. The CloudEvents library
+// would add more code than these few names need.
 type Envelope struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -39,7 +39,7 @@ type Envelope struct {
 	Data            any       `json:"data"`
 }
 
-// envelope is the message of a delivery. It is the same in every attempt.
+// envelope returns the message of a delivery. It is the same in every attempt.
 func envelope(source string, d store.DueDelivery) Envelope {
 	e := Envelope{
 		SpecVersion: "1.0", ID: store.MessageID(d.WebhookID, d.ID, d.RunID, d.Seq), Source: source, Type: typePrefix + d.EventType,
@@ -52,7 +52,7 @@ func envelope(source string, d store.DueDelivery) Envelope {
 	return e
 }
 
-// request makes the request of a delivery, signed as Standard Webhooks has it.
+// request returns the request of a delivery, signed according to Standard Webhooks.
 func (h *Hooks) request(ctx context.Context, d store.DueDelivery, at time.Time) (*http.Request, error) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
@@ -78,7 +78,7 @@ func (h *Hooks) request(ctx context.Context, d store.DueDelivery, at time.Time) 
 	return req, nil
 }
 
-// sign signs a message: id, time and body, so that none of them can be another's.
+// sign signs a message: id, time and body, so that none of them can be exchanged.
 func sign(key []byte, id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.", id, timestamp)

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// leaseMargin is how much longer a delivery is held than its attempt may take:
-	// the time to book what came of it. Whoever holds one longer is held for dead.
+	// leaseMargin is how much longer a delivery is held than its attempt may take: the
+	// time to record the result. An owner that holds one longer counts as dead.
 	leaseMargin = 10 * time.Second
-	// poll is how often somebody looks for deliveries that are due, without having
-	// been told: retries, and those of other servers.
+	// poll is how often to look for due deliveries without a notification: retries, and
+	// those of other servers.
 	poll = 500 * time.Millisecond
-	// again is how long is waited after the database did not answer.
+	// again is how long to wait after the database did not answer.
 	again = time.Second
-	// sweepEvery is how often what is too old is removed.
+	// sweepEvery is how often old entries are removed.
 	sweepEvery = time.Hour
-	// growth is by how much each wait is longer than the one before.
+	// growth is the factor between one wait and the next.
 	growth = 3
-	// jitter is the part of a wait that chance decides, so that what failed together
-	// does not come again together.
+	// jitter is the random part of a wait, so that what failed together does not come
+	// again together.
 	jitter = 0.2
 )
 
-// lease is for how long a delivery is taken.
+// lease returns how long a delivery is taken.
 func (h *Hooks) lease() time.Duration { return h.settings.Timeout + leaseMargin }
 
-// Run turns events into deliveries and makes them until the context ends, then
-// waits for those under way. Any number of servers may do so at the same time;
-// what one leaves behind that dies, the others do.
+// Run turns events into deliveries and makes them until the context ends, then waits
+// for those in progress. Any number of servers may do so at the same time; if one dies,
+// the others continue its deliveries.
 func (h *Hooks) Run(ctx context.Context) {
 	defer h.client.CloseIdleConnections()
 	fed := make(chan struct{}, 1)
@@ -85,7 +85,7 @@ func (h *Hooks) queue(ctx context.Context, fed func()) {
 	}
 }
 
-// underway are the deliveries that a server makes at the moment.
+// underway is the deliveries that a server is making.
 type underway struct {
 	byWebhook    map[int64]int
 	all, failing int
@@ -112,7 +112,7 @@ func (h *Hooks) deliver(ctx context.Context, fed <-chan struct{}) {
 		for _, d := range due {
 			busy.add(d, 1)
 			go func() {
-				h.attempt(context.WithoutCancel(ctx), d) // it has a time-out; what was begun is brought to its end
+				h.attempt(context.WithoutCancel(ctx), d) // it has a time-out; an attempt that began is finished
 				done <- d
 			}()
 		}
@@ -133,7 +133,7 @@ func (h *Hooks) deliver(ctx context.Context, fed <-chan struct{}) {
 	}
 }
 
-// claim takes what may be made now.
+// claim takes the deliveries that may be made now.
 func (h *Hooks) claim(ctx context.Context, busy *underway) []store.DueDelivery {
 	free := h.settings.MaxConcurrent - busy.all
 	if free <= 0 || ctx.Err() != nil {
@@ -149,7 +149,7 @@ func (h *Hooks) claim(ctx context.Context, busy *underway) []store.DueDelivery {
 	return due
 }
 
-// attempt makes one attempt of a delivery and books what came of it.
+// attempt makes one attempt of a delivery and records the result.
 func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 	held, cancel := context.WithTimeout(ctx, h.lease())
 	defer cancel()
@@ -178,7 +178,7 @@ func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 	}
 }
 
-// outcome decides what becomes of a delivery.
+// outcome decides what happens to a delivery.
 func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	out := store.DeliveryOutcome{
 		ID: d.ID, Attempt: d.Attempt, Status: store.DeliveryDelivered, ResponseCode: r.code, Error: r.wrong,
@@ -192,7 +192,7 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 		out.DisabledReason = "it answered 410 Gone, which says that it wants nothing any more"
 	}
 	allowed := h.settings.Attempts
-	if d.Test { // somebody is looking, and can ask again
+	if d.Test { // somebody is watching, and can ask again
 		allowed = 1
 	}
 	out.Status = store.DeliveryFailed
@@ -202,8 +202,8 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	return out
 }
 
-// wait is how long is waited after a number of attempts: longer each time, as
-// long as the receiver asks for, and never longer than the bound.
+// wait returns how long to wait after a number of attempts: longer each time, at least
+// as long as the receiver asks for, and never longer than the limit.
 func (h *Hooks) wait(attempts int, asked time.Duration) time.Duration {
 	wait := h.settings.FirstWait
 	for range attempts - 1 {
@@ -213,8 +213,8 @@ func (h *Hooks) wait(attempts int, asked time.Duration) time.Duration {
 	return min(max(wait, asked), h.settings.LongestWait)
 }
 
-// Test sends a test to a webhook, enabled or not, and returns what came of it.
-// The same key sends one test, however often it is asked for.
+// Test sends a test to a webhook, enabled or not, and returns the result. The same key
+// sends one test, however often it is used.
 func (h *Hooks) Test(ctx context.Context, webhook int64, key string) (store.Delivery, error) {
 	d, fresh, err := h.store.TestWebhook(ctx, webhook, TestEvent, key, h.lease())
 	if err != nil {
@@ -222,13 +222,12 @@ func (h *Hooks) Test(ctx context.Context, webhook int64, key string) (store.Deli
 	}
 	if fresh {
 		h.attempt(context.WithoutCancel(ctx), d)
-		h.client.CloseIdleConnections() // most who test have no loop
+		h.client.CloseIdleConnections() // most who test have no loop that reuses them
 	}
 	return h.store.Delivery(ctx, webhook, d.ID)
 }
 
-// sweep removes what is too old: entries of the log, and answers that are kept
-// for idempotency keys.
+// sweep removes old entries of the log, and expired answers of idempotency keys.
 func (h *Hooks) sweep(ctx context.Context) {
 	for {
 		deliveries, err := h.store.SweepDeliveries(ctx, h.settings.Retention)

@@ -1,6 +1,6 @@
-// Package webhook sends events to those who registered for them: as CloudEvents,
-// signed, at least once, however often receivers or servers of ours go down. Both
-// the server and the command line use it.
+// Package webhook sends events to registered receivers: as CloudEvents, signed, at
+// least once, however often receivers or our servers are down. Both the server and the
+// command line use it.
 package webhook
 
 import (
@@ -35,13 +35,13 @@ type Hooks struct {
 	client   *http.Client
 }
 
-// New returns the webhooks of an installation. They send nothing by themselves
-// until Run.
+// New returns the webhooks of an installation. They send nothing automatically until
+// Run.
 func New(st *store.Store, events *feed.Feed, settings config.Webhooks, log *slog.Logger) *Hooks {
 	return &Hooks{store: st, feed: events, settings: settings, log: log, client: newClient(settings)}
 }
 
-// The bounds of what is registered.
+// Limits of a registration.
 const (
 	maxURL         = 2000
 	maxPatterns    = 50
@@ -53,25 +53,25 @@ const (
 	secretPrefix   = "whsec_"
 )
 
-// Registration is a webhook to be made.
+// Registration is a webhook to be created.
 type Registration struct {
 	URL         string
 	Events      []string // patterns; none: all
 	Project     string   // empty: all
 	Description string
-	Secret      store.Secret // empty: one is made
+	Secret      store.Secret // empty: one is generated
 	Disabled    bool
-	Key         string // of idempotency: the same makes one webhook
+	Key         string // idempotency key: the same key creates one webhook
 }
 
-// Made is a webhook that was made, with its secret, which is told once.
+// Made is a webhook that was created, with its secret, which is shown once.
 type Made struct {
 	Webhook store.Webhook
 	Secret  store.Secret
-	Fresh   bool // false: the same key had made it before
+	Fresh   bool // false: the same key had created it before
 }
 
-// Register makes a webhook, which gets what happens from now on.
+// Register creates a webhook, which gets events from now on.
 func (h *Hooks) Register(ctx context.Context, r Registration) (Made, error) {
 	if r.Events == nil {
 		r.Events = []string{}
@@ -98,8 +98,8 @@ func (h *Hooks) Register(ctx context.Context, r Registration) (Made, error) {
 	return out, err
 }
 
-// Change changes a webhook. Who enables one that was disabled gives it another
-// chance: it gets what waits for it and what happens from then on.
+// Change changes a webhook. Enabling a disabled one gives it another chance: it gets
+// what waits for it and what happens from then on.
 func (h *Hooks) Change(ctx context.Context, id int64, c store.WebhookChange) (store.Webhook, error) {
 	if err := h.check(&c); err != nil {
 		return store.Webhook{}, err
@@ -107,14 +107,14 @@ func (h *Hooks) Change(ctx context.Context, id int64, c store.WebhookChange) (st
 	return h.store.ChangeWebhook(ctx, id, c)
 }
 
-// newSecret makes a secret that nobody can guess.
+// newSecret generates a secret that nobody can guess.
 func newSecret() store.Secret {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw) // never fails
 	return store.Secret(secretPrefix + base64.StdEncoding.EncodeToString(raw))
 }
 
-// digestOf recognises the same registration under a key.
+// digestOf identifies the same registration under a key.
 func digestOf(r Registration) (string, error) {
 	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
 	if err != nil {
@@ -124,12 +124,12 @@ func digestOf(r Registration) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// wrong is input that cannot be used: nothing was done.
+// wrong returns the error for invalid input: nothing was done.
 func wrong(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
 }
 
-// check refuses what can be seen to be wrong, and brings patterns into their form.
+// check refuses what can be seen to be invalid, and normalizes patterns.
 func (h *Hooks) check(c *store.WebhookChange) error {
 	for name, field := range map[string]struct {
 		text *string
@@ -179,8 +179,8 @@ func (h *Hooks) checkURL(text string) error {
 
 var pattern = regexp.MustCompile(`^[a-z*][a-z_*]*(\.[a-z_*]+)*$`)
 
-// patterns checks patterns of event types. Where one of them is everything, none
-// is needed.
+// patterns checks patterns of event types. If one of them matches everything, none is
+// needed.
 func patterns(in []string) ([]string, error) {
 	out := []string{}
 	if len(in) > maxPatterns {
@@ -198,7 +198,7 @@ func patterns(in []string) ([]string, error) {
 	return out, nil
 }
 
-// keyOf returns the key that a secret stands for.
+// keyOf returns the signing key in a secret.
 func keyOf(secret store.Secret) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret.Reveal(), secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)

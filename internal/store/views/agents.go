@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// Agent is a worker's agent as it last reported itself, and as its silence since
-// then shows it.
+// Agent is a worker's agent as it last reported itself, with the health that its
+// silence since then shows.
 type Agent struct {
 	Name          string          `json:"name" doc:"unique: builder@host:1234:3f9a"`
 	Type          string          `json:"type" doc:"its role: builder"`
@@ -30,12 +30,12 @@ type Agent struct {
 	StartedAt     *time.Time      `json:"started_at"`
 }
 
-// mostAgents is how many agents are shown, those that are not offline first, and
-// of each role as many.
+// mostAgents is how many agents are shown, those that are not offline first, and the
+// same number of each role.
 const mostAgents = 1000
 
-// Agents returns the agents that reported themselves, those that are offline
-// last. Whether they are well is decided now, by the database's clock.
+// Agents returns the agents that have reported themselves, offline ones last. Their
+// health is computed now, by the database's clock.
 func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
 	rows, err := v.q.Agents(ctx, db.AgentsParams{Missed: contract.MissedBeats, Most: mostAgents})
 	if err != nil {
@@ -55,7 +55,7 @@ func (v *Views) Agents(ctx context.Context) ([]Agent, error) {
 	return agents, nil
 }
 
-// Unfinished is what is not over.
+// Unfinished is unfinished work.
 type Unfinished struct {
 	Runs          map[contract.Status]int64 // by status; those without runs are 0
 	Interventions int64                     // that wait for a person
@@ -64,7 +64,7 @@ type Unfinished struct {
 	Waiting   int64                             // pipelines that wait for a person
 }
 
-// Unfinished counts what is not over.
+// Unfinished counts unfinished work.
 func (v *Views) Unfinished(ctx context.Context) (Unfinished, error) {
 	out := Unfinished{Runs: map[contract.Status]int64{}}
 	for _, status := range contract.Statuses() {

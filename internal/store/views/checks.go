@@ -37,11 +37,11 @@ type Case struct {
 type CaseFilter struct {
 	ExecutionID int64
 	Status      contract.TestStatus // empty: any
-	Text        string              // in the name, however it is written; empty: any
-	From, Most  int                 // how many are left out, and how many are returned at most
+	Text        string              // in the name, ignoring case; empty: any
+	From, Most  int                 // how many are skipped, and how many are returned at most
 }
 
-// Cases returns test cases, what is not green first, and how many match in all.
+// Cases returns test cases, those that did not pass first, and how many match in total.
 func (v *Views) Cases(ctx context.Context, f CaseFilter) (cases []Case, matching int, err error) {
 	rows, err := v.q.Cases(ctx, db.CasesParams{
 		ExecutionID: f.ExecutionID, Status: string(f.Status), Text: rowconv.Text(f.Text), FromRow: int32(f.From), Most: int32(f.Most),
@@ -59,8 +59,8 @@ func (v *Views) Cases(ctx context.Context, f CaseFilter) (cases []Case, matching
 	return cases, matching, nil
 }
 
-// CasesNamed returns the outcomes of the test cases with one of these names in
-// an execution; of the cases, check, name and status are set.
+// CasesNamed returns the outcomes of the test cases with one of these names in an
+// execution; only check, name and status are set.
 func (v *Views) CasesNamed(ctx context.Context, executionID int64, names []string) ([]Case, error) {
 	rows, err := v.q.CasesNamed(ctx, db.CasesNamedParams{ExecutionID: executionID, Names: names})
 	return rowconv.Convert(rows, func(r db.CasesNamedRow) Case {
@@ -92,10 +92,10 @@ type FindingFilter struct {
 	Category   contract.Category
 	CheckID    string
 	Resolved   *bool
-	From, Most int // how many are left out, and how many are returned at most
+	From, Most int // how many are skipped, and how many are returned at most
 }
 
-// FindingsPage returns findings, the open ones first and of those the worst.
+// FindingsPage returns findings, open ones first and the worst of them first.
 func (v *Views) FindingsPage(ctx context.Context, f FindingFilter) ([]store.Finding, error) {
 	rows, err := v.q.FindingsPage(ctx, db.FindingsPageParams{
 		RunID: f.RunID, Severity: string(f.Severity), Category: string(f.Category), CheckID: rowconv.Text(f.CheckID), Resolved: f.Resolved,

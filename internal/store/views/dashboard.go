@@ -7,10 +7,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// Card is what a list shows of a run beside its row.
+// Card is what a list shows of a run besides its row.
 type Card struct {
-	Steps     int                  `json:"steps"`      // of the plan that counts
-	StepsDone int                  `json:"steps_done"` // whose latest execution went through
+	Steps     int                  `json:"steps"`      // of the current plan
+	StepsDone int                  `json:"steps_done"` // whose latest execution succeeded
 	Tests     contract.TestSummary `json:"tests"`      // of the latest verification
 	Heals     int                  `json:"heals"`
 	Tokens    int64                `json:"tokens"`    // spent
@@ -33,7 +33,7 @@ func (v *Views) Cards(ctx context.Context, ids []int64) (map[int64]Card, error) 
 	return cards, nil
 }
 
-// Projects returns the projects that have runs, at most as many as given.
+// Projects returns the projects that have runs, at most the given number.
 func (v *Views) Projects(ctx context.Context, most int) ([]string, error) {
 	names, err := v.q.Projects(ctx, int32(most))
 	return names, dberr.Explain(err, "read the projects")
@@ -51,8 +51,8 @@ func (v *Views) Counts(ctx context.Context, runID int64) (Counts, error) {
 	return Counts{Findings: int(row.Findings), Artifacts: int(row.Artifacts)}, dberr.Explain(err, "count what run %d has", runID)
 }
 
-// Neighbour returns the run of the same project that came before a run; of the
-// first one that after it; 0 where there is no other.
+// Neighbour returns the run of the same project that came before a run; for the first
+// run the one after it; 0 if there is no other.
 func (v *Views) Neighbour(ctx context.Context, runID int64) (int64, error) {
 	id, err := v.q.NeighbourRun(ctx, runID)
 	return id, dberr.OfRun(err, runID, "look for a run beside run %d", runID)

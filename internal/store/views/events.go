@@ -10,7 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// ShownEvent is an event whose payload may be cut: then it is not JSON.
+// ShownEvent is an event whose payload may be cut: then it is not valid JSON.
 type ShownEvent struct {
 	contract.Event
 	Payload string
@@ -19,15 +19,15 @@ type ShownEvent struct {
 
 // EventWindow asks for events of a run by their numbers.
 type EventWindow struct {
-	Above, Upto int64  // numbers from above the first up to the second
+	Above, Upto int64  // numbers above the first up to and including the second
 	Prefix      string // of the type
-	Down        bool   // the last ones first
+	Down        bool   // last ones first
 	Most        int
 	Cut         int // characters of each payload
 }
 
-// EventsIn returns events of a window. Numbers have no gaps, so a window bounds
-// what is read.
+// EventsIn returns events of a window. Numbers have no gaps, so a window limits what is
+// read.
 func (v *Views) EventsIn(ctx context.Context, runID int64, w EventWindow) ([]ShownEvent, error) {
 	p := db.EventsBetweenParams{Cut: int32(w.Cut), RunID: runID, Above: w.Above, Upto: w.Upto, Prefix: w.Prefix, Most: int32(w.Most)}
 	var rows []db.EventsBetweenRow

@@ -18,16 +18,16 @@ type Output struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// outputSettles is how long a piece waits before it is read: one with a lower id may
-// be committed after it, and a reader that goes on from the last id would miss that.
+// outputSettles is how long a piece waits before it is read: one with a lower id may be
+// committed after it, and a reader that continues from the last id would miss that one.
 const outputSettles = time.Second
 
 // outputPage is the default number of pieces to read.
 const outputPage = 500
 
-// LiveOutput returns what a run's commands printed after the piece with the id
-// after, in order, at most limit pieces. Pieces older than an hour may be gone. The
-// youngest are left out while the run goes on.
+// LiveOutput returns what a run's commands printed after the piece with the id after,
+// in order, at most limit pieces. Pieces older than an hour may be gone. The youngest
+// are left out while the run continues.
 func (v *Views) LiveOutput(ctx context.Context, runID, after int64, limit int) ([]Output, error) {
 	rows, err := v.q.Outputs(ctx, db.OutputsParams{
 		RunID: runID, After: after, Most: rowconv.Limit(limit, outputPage), SettleSeconds: outputSettles.Seconds(),
@@ -36,7 +36,7 @@ func (v *Views) LiveOutput(ctx context.Context, runID, after int64, limit int) (
 		return nil, dberr.OfRun(err, runID, "read the output of run %d", runID)
 	}
 	if young := slices.IndexFunc(rows, func(r db.OutputsRow) bool { return !r.Settled }); young >= 0 {
-		rows = rows[:young] // those after it wait too: readers go on from the last id
+		rows = rows[:young] // those after it wait too: readers continue from the last id
 	}
 	return rowconv.Convert(rows, func(r db.OutputsRow) Output {
 		return Output{ID: r.ID, Source: r.Source, Text: r.Text, CreatedAt: r.CreatedAt}

@@ -15,8 +15,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// LogKey is a place in the log of a run: that of a message of a conversation,
-// or, after all messages, that of a check or of the end of an execution.
+// LogKey is a position in the log of a run: that of a message of a conversation or,
+// after all messages, that of a check or of the end of an execution.
 type LogKey struct {
 	At          time.Time
 	ExecutionID int64
@@ -24,13 +24,13 @@ type LogKey struct {
 	Check       string // id of the check
 }
 
-// What stands in an execution's log after its conversation, as turns.
+// The entries of an execution's log after its conversation, as turns.
 const (
 	LogCheck = math.MaxInt32 - 1 // the output of a check
 	LogEnd   = math.MaxInt32     // how the execution failed
 )
 
-// Compare says which of two places comes first: -1, 0 or 1.
+// Compare returns which of two positions comes first: -1, 0 or 1.
 func (k LogKey) Compare(o LogKey) int {
 	return cmp.Or(k.At.Compare(o.At), cmp.Compare(k.ExecutionID, o.ExecutionID), cmp.Compare(k.Turn, o.Turn), cmp.Compare(k.Place, o.Place), cmp.Compare(k.Check, o.Check))
 }
@@ -44,32 +44,32 @@ var (
 // LogQuery asks for a window of a run's log.
 type LogQuery struct {
 	Executions []store.Execution // whose log it is
-	From       LogKey            // the place after which, or before which, the window begins
+	From       LogKey            // the position after which, or before which, the window begins
 	Back       bool              // the window ends before From
 	Role       string            // of messages; LogRoleCheck: outputs of checks
-	Text       string            // that messages contain, whatever the case
-	Errors     bool              // only what went wrong
-	Most       int               // how many places are returned
-	Scan       int               // how many messages are looked at for it, at most
+	Text       string            // that messages contain, ignoring case
+	Errors     bool              // only failures
+	Most       int               // how many positions are returned
+	Scan       int               // how many messages are searched for that, at most
 }
 
 // LogRoleCheck is the role of outputs of checks.
 const LogRoleCheck = "check"
 
-// LogWindow is a window of a log, in the order of time.
+// LogWindow is a window of a log, in order of time.
 type LogWindow struct {
 	Keys []LogKey
-	// Next is the place from which to go on in the direction of the query: that of
-	// the last message that was looked at.
+	// Next is the position from which to continue in the direction of the query: that of
+	// the last message that was read.
 	Next LogKey
-	More bool // there is more in that direction, or may be
+	More bool // there is, or may be, more in that direction
 }
 
-// mostFailedCalls bounds the failed calls that are looked at for one window.
+// mostFailedCalls limits the failed calls that are read for one window.
 const mostFailedCalls = 2000
 
-// LogExecutions returns the executions of a run without what they gave, in the
-// order in which they began.
+// LogExecutions returns the executions of a run without their output, in the order in
+// which they began.
 func (v *Views) LogExecutions(ctx context.Context, runID int64) ([]store.Execution, error) {
 	rows, err := v.q.LogExecutions(ctx, runID)
 	return rowconv.Convert(rows, func(r db.LogExecutionsRow) store.Execution {
@@ -83,9 +83,9 @@ func (v *Views) LogExecutions(ctx context.Context, runID int64) ([]store.Executi
 	}), dberr.Explain(err, "read the executions of run %d", runID)
 }
 
-// LogWindow returns a window of a log. What it reads is bounded by the query,
-// however long the log is; of messages that are searched the first 20,000
-// characters count. Outputs of checks are not searched: their text is not here.
+// LogWindow returns a window of a log. The query limits what it reads, however long the
+// log is; of messages that are searched the first 20,000 characters count. Outputs of
+// checks are not searched: their text is not in the database.
 func (v *Views) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
 	ids := rowconv.Convert(q.Executions, func(e store.Execution) int64 { return e.ID })
 	w, bound := LogWindow{Next: q.From}, LogStop
@@ -122,7 +122,7 @@ func (v *Views) LogWindow(ctx context.Context, q LogQuery) (LogWindow, error) {
 	return w, nil
 }
 
-// past reports whether a place comes after another one in the query's direction.
+// past reports whether a position comes after another one in the query's direction.
 func (q LogQuery) past(k, from LogKey) bool {
 	if q.Back {
 		return k.Compare(from) < 0
@@ -130,7 +130,7 @@ func (q LogQuery) past(k, from LogKey) bool {
 	return k.Compare(from) > 0
 }
 
-// close puts a window in order and cuts it.
+// close sorts a window and cuts it.
 func (w *LogWindow) close(q LogQuery, bound LogKey) {
 	slices.SortFunc(w.Keys, func(a, b LogKey) int {
 		if q.Back {
@@ -152,8 +152,8 @@ func (w *LogWindow) close(q LogQuery, bound LogKey) {
 	}
 }
 
-// scanLog goes through messages until it has enough of those that are asked
-// for, or has looked at as many as it may. The bound is then where it ended.
+// scanLog reads messages until it has enough matches, or has read as many as it may.
+// The bound is then where it ended.
 func (v *Views) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWindow, bound *LogKey) error {
 	filtered := q.Role != "" || q.Text != ""
 	for from, scanned := q.From, 0; ; {
@@ -183,7 +183,7 @@ func (v *Views) scanLog(ctx context.Context, q LogQuery, ids []int64, w *LogWind
 }
 
 // take adds hits to a window until there are enough of them, and returns the last
-// place, how many messages it went through, and whether it came to the horizon.
+// position, how many messages it read, and whether it reached the horizon.
 func (w *LogWindow) take(rows []db.LogAfterRow, from LogKey, most, want int) (last LogKey, seen int, horizon bool) {
 	for _, r := range rows {
 		from = LogKey{At: r.CreatedAt, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Place: int(r.Position)}
@@ -228,7 +228,7 @@ func (v *Views) failedCalls(ctx context.Context, q LogQuery, ids []int64) ([]Log
 	return keys, len(rows) == mostFailedCalls && len(keys) > 0, err
 }
 
-// outcomes returns the places of checks, and of executions that failed.
+// outcomes returns the positions of checks, and of executions that failed.
 func (v *Views) outcomes(ctx context.Context, q LogQuery, ids []int64) ([]LogKey, error) {
 	checks, err := v.q.LogChecks(ctx, ids)
 	var keys []LogKey
@@ -258,12 +258,12 @@ type LogText struct {
 	Duration time.Duration
 }
 
-// mostCalls is how many bytes of a message's tool calls are read; of more, only
-// the tools' names are.
+// mostCalls is how many bytes of a message's tool calls are read; if there are more,
+// only the tools' names are.
 const mostCalls = 64 << 10
 
-// LogTexts returns messages by their places, with at most as many characters of
-// each as given.
+// LogTexts returns messages by their positions, with at most the given number of
+// characters of each.
 func (v *Views) LogTexts(ctx context.Context, keys []LogKey, cut int) (map[LogKey]LogText, error) {
 	p := db.LogTextsParams{Cut: int32(cut), MostCalls: mostCalls, Results: rowconv.ToolResults}
 	for _, k := range keys {
@@ -290,7 +290,7 @@ type LogOutput struct {
 	Size       int64
 }
 
-// LogOutputs returns checks by their places.
+// LogOutputs returns checks by their positions.
 func (v *Views) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map[LogKey]LogOutput, error) {
 	p := db.LogCheckResultsParams{RunID: runID}
 	for _, k := range keys {
@@ -316,21 +316,21 @@ func (v *Views) LogOutputs(ctx context.Context, runID int64, keys []LogKey) (map
 	return out, nil
 }
 
-// Spoken is a message of a conversation, its beginning.
+// Spoken is the beginning of a conversation's message.
 type Spoken struct {
 	Turn      int
 	Index     int // of the tool call that it is the result of; -1: not a result
 	Role      string
 	Text      string
 	Size      int64           // of the whole text, in bytes
-	ToolCalls json.RawMessage // that the model wants, as it wrote them
+	ToolCalls json.RawMessage // that the model asks for, as it wrote them
 }
 
 // mostSpoken is how many messages of a turn are read.
 const mostSpoken = 80
 
-// TurnOf returns what was new to a model when it was asked in a turn, and what
-// it answered; of long texts the first 20,000 characters.
+// TurnOf returns the new messages for a model in a turn, and its answer; of long texts
+// the first 20,000 characters.
 func (v *Views) TurnOf(ctx context.Context, executionID int64, turn int) ([]Spoken, error) {
 	rows, err := v.q.SpokenInTurn(ctx, db.SpokenInTurnParams{ExecutionID: executionID, TurnBefore: int32(turn - 1), Turn: int32(turn), Results: rowconv.ToolResults, Most: mostSpoken})
 	return rowconv.Convert(rows, func(r db.SpokenInTurnRow) Spoken {

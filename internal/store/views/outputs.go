@@ -11,19 +11,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 )
 
-// Outputs are what a run's phases last gave, as JSON; nil: nothing yet.
+// Outputs are the last outputs of a run's phases, as JSON; nil: nothing yet.
 type Outputs struct {
 	Planner, Builder, Tester, Releaser json.RawMessage
 }
 
-// Outputs returns what a run's phases last gave.
+// Outputs returns the last outputs of a run's phases.
 func (v *Views) Outputs(ctx context.Context, runID int64) (Outputs, error) {
 	row, err := v.q.RunOutputs(ctx, runID)
 	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, dberr.OfRun(err, runID, "read the outputs of run %d", runID)
 }
 
-// outputs completes what phases put out with what lies in tables of its own:
-// the plan, the test cases and the names of the tester's artifacts.
+// outputs adds to the outputs of phases what is in separate tables: the plan, the test
+// cases and the names of the tester's artifacts.
 func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
 	plan, err := v.store.Plan(ctx, d.ID)
 	switch {
@@ -42,8 +42,8 @@ func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
 	return err
 }
 
-// testResult sums up the last execution of the tester. It reports false while
-// there is none.
+// testResult sums up the last execution of the tester. It reports false if there is
+// none yet.
 func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestResult, bool, error) {
 	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
 	var last int64

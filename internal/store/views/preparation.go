@@ -21,7 +21,7 @@ const (
 	PreparationFailed  PreparationState = "failed"
 )
 
-// RunEnvironment is what became of the environment of a run's base commit.
+// RunEnvironment is the state of the environment of a run's base commit.
 type RunEnvironment struct {
 	State      PreparationState  `json:"state" enum:"running,ready,failed"`
 	Digest     string            `json:"digest" doc:"empty: there is none, or none yet"`
@@ -36,7 +36,7 @@ type RunEnvironment struct {
 	Advice     string            `json:"advice,omitempty" doc:"what a person can do about the failure"`
 }
 
-// RunBaseline is what the project's own checks came to on a run's base commit.
+// RunBaseline is the results of the project's own checks on a run's base commit.
 type RunBaseline struct {
 	State       PreparationState `json:"state" enum:"running,ready,failed"`
 	Key         string           `json:"key"`
@@ -51,15 +51,15 @@ type RunBaseline struct {
 	Failure *contract.Failure `json:"failure,omitempty" doc:"why the checks could not be carried out; absent where the run ended before"`
 }
 
-// Preparation is what a run had before its first phase; a part is nil where it
-// has none.
+// Preparation is what a run prepared before its first phase; a part is nil if it has
+// none.
 type Preparation struct {
 	Environment *RunEnvironment `json:"environment,omitempty"`
 	Baseline    *RunBaseline    `json:"baseline,omitempty"`
 }
 
-// preparationEvents bounds how many events of a run's preparation are read. Each
-// try of a person adds at most five.
+// preparationEvents limits how many events of a run's preparation are read. Each
+// attempt by a person adds at most five.
 const preparationEvents = 1000
 
 // PreparationEvents returns the events of a run's environment and baseline, in
@@ -74,7 +74,7 @@ func (v *Views) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 	}), dberr.Explain(err, "read the events of run %d", runID)
 }
 
-// Preparation returns what became of a run's environment and baseline.
+// Preparation returns the state of a run's environment and baseline.
 func (v *Views) Preparation(ctx context.Context, run store.Run) (Preparation, error) {
 	events, err := v.PreparationEvents(ctx, run.ID)
 	p := PreparationOf(events, run.Status.Terminal())
@@ -84,9 +84,8 @@ func (v *Views) Preparation(ctx context.Context, run store.Run) (Preparation, er
 	return p, err
 }
 
-// PreparationOf reads what events say of a run's environment and baseline. The
-// last ones count; others are passed over. What still runs when the run has ended
-// failed with it.
+// PreparationOf reads events about a run's environment and baseline. The last ones
+// count; others are ignored. What is unfinished when the run has ended failed with it.
 func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
 	for _, e := range events {
 		switch e.Type {
@@ -114,7 +113,7 @@ func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
 			readPayload(e, p.Baseline)
 			p.Baseline.State, p.Baseline.Key = PreparationReady, payload.Key
 			p.Baseline.Passed, p.Baseline.Failed, p.Baseline.Skipped = payload.Summary.Passed, payload.Summary.Failed, payload.Summary.Skipped
-		default: // of something else
+		default: // about something else
 		}
 	}
 	if ended {
@@ -123,8 +122,8 @@ func PreparationOf(events []contract.Event, ended bool) (p Preparation) {
 	return p
 }
 
-// fail reads an event of a failure. Once the environment is ready, it is one of the
-// baseline, which has no such event of its own.
+// fail reads an event of a failure. Once the environment is ready, it is a failure of
+// the baseline, which has no such event of its own.
 func (p *Preparation) fail(e contract.Event) {
 	if p.Environment != nil && p.Environment.State == PreparationReady {
 		p.Baseline = &RunBaseline{State: PreparationFailed, Failure: failureIn(e)}
@@ -135,7 +134,7 @@ func (p *Preparation) fail(e contract.Event) {
 	p.Environment.State, p.Environment.Failure = PreparationFailed, failureIn(e)
 }
 
-// end says of what still runs that it failed, as its run has ended.
+// end marks what is unfinished as failed, because its run has ended.
 func (p *Preparation) end() {
 	if p.Environment != nil && p.Environment.State == PreparationRunning {
 		p.Environment.State = PreparationFailed
@@ -145,7 +144,7 @@ func (p *Preparation) end() {
 	}
 }
 
-// failureIn reads why something failed, of an event that says so.
+// failureIn reads why something failed from an event that says so.
 func failureIn(e contract.Event) *contract.Failure {
 	var payload struct {
 		Code contract.Code `json:"error_code"`
@@ -157,7 +156,7 @@ func failureIn(e contract.Event) *contract.Failure {
 	return failure
 }
 
-// readPayload reads what an event says; what is of another kind is left out.
+// readPayload reads an event's payload; fields of another type are ignored.
 func readPayload(e contract.Event, into any) {
 	_ = json.Unmarshal(e.Payload, into) // written from these very fields
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Question is what a run asks a person: an approval, which has an id, or help,
-// which has the number of its intervention.
+// Question is what a run asks a person: an approval, which has an id, or help, which
+// has the number of its intervention.
 type Question struct {
 	RunID          int64          `json:"runId"`
 	Project        string         `json:"project"`
@@ -23,12 +23,12 @@ type Question struct {
 	Intervention   int            `json:"intervention,omitempty"`
 	Reason         string         `json:"reason,omitempty"`
 	ActionRequired string         `json:"action_required,omitempty"`
-	Deadline       *time.Time     `json:"deadline"` // unanswered until then is a no
+	Deadline       *time.Time     `json:"deadline"` // no answer until then means no
 	Since          time.Time      `json:"since"`
 }
 
-// Questions returns what runs ask people, the next deadline first, at most as
-// many as given; of one run where its number is not 0.
+// Questions returns what runs ask people, next deadline first, at most the given
+// number; of one run if its id is not 0.
 func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Question, error) {
 	params := db.QuestionsParams{Most: int32(most)}
 	if runID != 0 {
@@ -60,7 +60,7 @@ func (v *Views) WaitingPipelines(ctx context.Context) (int, error) {
 type Intervention struct {
 	ID             int64          `json:"id"`
 	RunID          int64          `json:"runId"`
-	Number         int            `json:"number"`         // of the run's interventions, from 1; a replay counts on from where it began
+	Number         int            `json:"number"`         // of the run's interventions, from 1; a replay continues the numbers from where it began
 	Kind           string         `json:"kind,omitempty"` // intervention, quota, or the approval that was not given: plan or release
 	Phase          contract.Phase `json:"phase,omitempty"`
 	Reason         string         `json:"reason"`
@@ -71,19 +71,19 @@ type Intervention struct {
 	ResolvedAt     *time.Time     `json:"resolved_at"`
 	ResolvedBy     string         `json:"resolved_by,omitempty"`
 	Answer         string         `json:"answer,omitempty"` // retry or give_up
-	Words          string         `json:"words,omitempty"`  // of who answered
+	Words          string         `json:"words,omitempty"`  // of the person who answered
 }
 
-// Interventions returns what a run ever asked people beside approvals, in the
-// order in which it asked. What kind each was is not among it.
+// Interventions returns everything that a run has asked people besides approvals, in
+// the order in which it asked. Kind is not set.
 func (v *Views) Interventions(ctx context.Context, runID int64) ([]Intervention, error) {
 	rows, err := v.q.Interventions(ctx, runID)
 	return rowconv.Convert(rows, func(r db.ManualIntervention) Intervention { return interventionOf(r, "") }),
 		dberr.Explain(err, "read the interventions of run %d", runID)
 }
 
-// OpenInterventions returns what waits for a person over all runs, the oldest
-// first, at most as many as given.
+// OpenInterventions returns what waits for a person in all runs, oldest first, at most
+// the given number.
 func (v *Views) OpenInterventions(ctx context.Context, most int) ([]Intervention, error) {
 	rows, err := v.q.OpenInterventions(ctx, int32(most))
 	return rowconv.Convert(rows, func(r db.OpenInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) }), dberr.Explain(err, "read what waits for a person")

@@ -10,20 +10,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// Replayed is a time that a run was done again.
+// Replayed is one replay of a run.
 type Replayed struct {
 	ID          int64
 	Phase       contract.Phase
 	Order       contract.ReplayOrder // without what was kept
-	Kept        []string             // steps whose work was taken over
+	Kept        []string             // steps whose work was kept
 	ExecutionID int64                // that it led to; 0: not begun
 	Attempt     int                  // of the phase
 	Status      contract.ExecutionStatus
 	CreatedAt   time.Time
 }
 
-// Replays returns how a run was done again, the last time first, at most as
-// many as given.
+// Replays returns the replays of a run, last one first, at most the given number.
 func (v *Views) Replays(ctx context.Context, runID int64, most int) ([]Replayed, error) {
 	rows, err := v.q.ReplaysOf(ctx, db.ReplaysOfParams{RunID: runID, Most: int32(most)})
 	if err != nil {
@@ -51,7 +50,7 @@ type Replay struct {
 	At          time.Time
 }
 
-// ReplayMarks returns when a run was replayed, in that order.
+// ReplayMarks returns when a run was replayed, in order.
 func (v *Views) ReplayMarks(ctx context.Context, runID int64) ([]Replay, error) {
 	rows, err := v.q.TimelineReplays(ctx, db.TimelineReplaysParams{RunID: runID, Most: mostReplays})
 	return rowconv.Convert(rows, func(r db.TimelineReplaysRow) Replay {

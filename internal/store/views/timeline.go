@@ -27,13 +27,13 @@ const (
 	SpanWait  SpanKind = "wait"
 )
 
-// SpanKinds returns all kinds of spans, what encloses first.
+// SpanKinds returns all kinds of spans, enclosing ones first.
 func SpanKinds() []SpanKind {
 	return []SpanKind{SpanPhase, SpanStep, SpanModel, SpanTool, SpanTest, SpanHeal, SpanWait}
 }
 
-// Span is a piece of a run's time. Its key names it within its run for good:
-// exec-7, call-12, tool-7-3-0, check-9-test-go, heal-4, wait-approval-… .
+// Span is a piece of a run's time. Its permanent key within the run is one of: exec-7,
+// call-12, tool-7-3-0, check-9-test-go, heal-4, wait-approval-… .
 type Span struct {
 	Key         string
 	Kind        SpanKind
@@ -44,16 +44,16 @@ type Span struct {
 	Attempt     int // of its phase or step; 0: of none
 	Turn        int // of a conversation; 0: of none
 	Name        string
-	Detail      string // a line more about it
+	Detail      string // one more line about it
 	Status      contract.ExecutionStatus
 	Tries       int // how often a model call was made
 	Tokens      int64
 	MicroUSD    int64
 	From        time.Time
-	To          *time.Time // nil: it goes on
+	To          *time.Time // nil: it continues
 }
 
-// End returns when a span ended; one that goes on ends now.
+// End returns when a span ended; one that continues ends now.
 func (s Span) End(now time.Time) time.Time {
 	if s.To == nil {
 		return now
@@ -69,8 +69,8 @@ const (
 	mostReplays    = 200
 )
 
-// Work returns a run's executions as spans, in the order in which they began,
-// without what was done in them.
+// Work returns a run's executions as spans, in the order in which they began, without
+// the work in them.
 func (v *Views) Work(ctx context.Context, runID int64) ([]Span, error) {
 	rows, err := v.q.TimelineExecutions(ctx, db.TimelineExecutionsParams{RunID: runID, Most: mostExecutions})
 	return rowconv.Convert(rows, func(r db.TimelineExecutionsRow) Span {
@@ -142,8 +142,8 @@ type Window struct {
 	Most     int
 }
 
-// Activity returns the model calls, tool calls and checks in a part of a run's
-// time, and how many short ones that leaves out. Work gives their executions.
+// Activity returns the model calls, tool calls and checks in a part of a run's time,
+// and how many short ones are left out. Work returns their executions.
 func (v *Views) Activity(ctx context.Context, runID int64, w Window) (spans []Span, omitted int, err error) {
 	calls, err := v.q.TimelineCalls(ctx, db.TimelineCallsParams{RunID: runID, WindowBegin: w.From, WindowEnd: w.To, Most: int32(w.Most)})
 	if err != nil {
@@ -214,7 +214,7 @@ type Timing struct {
 	Preparing []contract.Event `json:"preparing,omitempty"`
 }
 
-// Timing returns where the time of a run went. A run that does not exist took none.
+// Timing returns where the time of a run went. A run that does not exist took no time.
 func (v *Views) Timing(ctx context.Context, runID int64) (t Timing, err error) {
 	if t.Executions, err = v.store.Executions(ctx, runID); err != nil {
 		return t, err

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// ModelUsage is what one agent used of one model.
+// ModelUsage is one agent's usage of one model.
 type ModelUsage struct {
 	Agent    contract.Agent `json:"agent"`
 	Provider string         `json:"provider"`
@@ -19,7 +19,7 @@ type ModelUsage struct {
 	contract.Usage
 }
 
-// ModelUsage returns what each agent of a run used of each model.
+// ModelUsage returns each agent's usage of each model in a run.
 func (v *Views) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, error) {
 	usage, err := v.q.UsageByModel(ctx, runID)
 	return rowconv.Convert(usage, func(u db.UsageByModelRow) ModelUsage {
@@ -29,7 +29,7 @@ func (v *Views) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, erro
 	}), dberr.Explain(err, "read what run %d used of models", runID)
 }
 
-// ModelActivity is what was asked of a model in some time.
+// ModelActivity is the use of a model in a period.
 type ModelActivity struct {
 	Provider, Model         string
 	Calls, Failed, UnderWay int
@@ -40,7 +40,7 @@ type ModelActivity struct {
 	LastError               string // class and code of the last call that failed
 }
 
-// ModelActivity returns what was asked of each model since a moment.
+// ModelActivity returns the use of each model since a time.
 func (v *Views) ModelActivity(ctx context.Context, since time.Time) ([]ModelActivity, error) {
 	rows, err := v.q.ModelActivity(ctx, since)
 	return rowconv.Convert(rows, func(r db.ModelActivityRow) ModelActivity {
@@ -54,7 +54,7 @@ func (v *Views) ModelActivity(ctx context.Context, since time.Time) ([]ModelActi
 	}), dberr.Explain(err, "read what was asked of models")
 }
 
-// Spending is what one execution used of one model.
+// Spending is one execution's usage of one model.
 type Spending struct {
 	ExecutionID int64
 	Provider    string
@@ -73,8 +73,8 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	}), dberr.Explain(err, "add up what run %d used", runID)
 }
 
-// SpentBy returns what a run had spent at the end of each of a number of equal
-// parts of a time: money and tokens, added up.
+// SpentBy returns what a run had spent at the end of each of a number of equal parts of
+// a period: money and tokens, added up.
 func (v *Views) SpentBy(ctx context.Context, runID int64, from, to time.Time, parts int) (micros, tokens []int64, err error) {
 	rows, err := v.q.CostOverTime(ctx, db.CostOverTimeParams{RunID: runID, WindowBegin: from, WindowEnd: to, Parts: int32(parts)})
 	micros, tokens = make([]int64, parts), make([]int64, parts)
@@ -90,8 +90,8 @@ func (v *Views) SpentBy(ctx context.Context, runID int64, from, to time.Time, pa
 	return micros, tokens, dberr.Explain(err, "add up what run %d spent over time", runID)
 }
 
-// DearestCalls returns the model calls of a run that cost most, at most as many
-// as given.
+// DearestCalls returns the most expensive model calls of a run, at most the given
+// number.
 func (v *Views) DearestCalls(ctx context.Context, runID int64, most int) ([]store.ModelCall, error) {
 	rows, err := v.q.DearestCalls(ctx, db.DearestCallsParams{RunID: runID, Most: int32(most)})
 	return rowconv.Convert(rows, func(r db.DearestCallsRow) store.ModelCall {

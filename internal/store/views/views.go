@@ -1,5 +1,5 @@
-// Package views reads what pages, reports and the API show: lists, sums and whole
-// runs, from the rows that package store writes. It writes nothing.
+// Package views reads what pages, reports and the API show: lists, sums and whole runs,
+// from the rows that package store writes. It writes nothing.
 package views
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 )
 
-// Views reads what is shown. It is safe for concurrent use.
+// Views reads data for display. It is safe for concurrent use.
 type Views struct {
 	store *store.Store
 	q     *db.Queries // each statement its own transaction
