@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(storetest.Main(m))
 }
 
-// house is everything that activities work with, for real but the model, which
-// answers from a scenario over HTTP.
+// house is everything that activities use, all real except the model, which answers
+// from a scenario over HTTP.
 type house struct {
 	*activities.Activities
 	t       *testing.T
@@ -50,7 +50,7 @@ type house struct {
 
 var choice = contract.ModelChoice{Provider: setup.Scripted, Model: setup.Scripted}
 
-// newHouse makes a run on a repository with one file, with a scenario's rules.
+// newHouse creates a run on a repository with one file, with a scenario's rules.
 func newHouse(t *testing.T, rules string) *house {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,7 +127,7 @@ func (h *house) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// begin opens an execution, as a workflow does with a record.
+// begin opens an execution, like a workflow with a record.
 func (h *house) begin(p contract.Phase, step string) contract.ExecutionRef {
 	h.t.Helper()
 	h.seq++
@@ -173,7 +173,7 @@ func (h *house) openStep() (contract.ExecutionRef, contract.Workspace) {
 	return opened.Execution, opened.Workspace
 }
 
-// opening is what a step's workflow asks first.
+// opening is a step's workflow's first input.
 func (h *house) opening() contract.OpenStepInput {
 	h.seq++
 	return contract.OpenStepInput{
@@ -412,7 +412,8 @@ func TestAPushOfProtectedFilesThatNobodyApprovedIsRefused(t *testing.T) {
 }
 
 // TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo pushes two commits, of
-// which the second deletes what the first brought: it would be on the remote all the same.
+// which the second deletes what the first added: it would be on the remote all the
+// same.
 func TestProtectedFilesThatALaterCommitTakesBackNeedAnApprovalToo(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "  []")

@@ -30,7 +30,7 @@ func (h *house) commit(files map[string]string) {
 	h.repo.Tree = start.Tree
 }
 
-// built are the files of the build caches whose path holds all parts.
+// built returns the files of the build caches whose path contains all parts.
 func (h *house) built(parts ...string) (found []string) {
 	h.t.Helper()
 	root := filepath.Join(h.dataDir, "cache", "build")

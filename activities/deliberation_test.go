@@ -20,14 +20,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// talk is a pipeline with one member at work.
+// talk is a pipeline with one active member.
 type talk struct {
 	*house
 	pipeline store.Pipeline
 	member   contract.ExecutionRef
 }
 
-// deliberating makes a pipeline of its own, in which BETA has begun.
+// deliberating creates an independent pipeline, in which BETA has begun.
 func deliberating(t *testing.T, rules string) *talk {
 	t.Helper()
 	h := newHouse(t, rules)
@@ -54,7 +54,7 @@ func (h *house) opened(p store.Pipeline, m contract.Member) contract.ExecutionRe
 	return begun.Execution
 }
 
-// turn is what the member is asked for its n-th turn.
+// turn is a member's input for its n-th turn.
 func (d *talk) turn(n int, news contract.News, refused ...contract.Error) contract.ThinkInput {
 	return contract.ThinkInput{Execution: d.member, Turn: n, Model: choice, Brief: &contract.Brief{
 		PipelineID: d.pipeline.ID, Member: contract.Beta, MovesPerTurn: 4, TextLimit: 4096,
@@ -62,7 +62,7 @@ func (d *talk) turn(n int, news contract.News, refused ...contract.Error) contra
 	}}
 }
 
-// told is the text of all that a model was told in an execution.
+// told returns the text of all messages to a model in an execution.
 func (h *house) told(execution int64) string {
 	h.t.Helper()
 	messages, err := h.Store.Conversation(h.t.Context(), execution)
@@ -186,8 +186,8 @@ func TestAnAnswerThatIsNoTurnIsAResultThatWasPaidOnce(t *testing.T) {
 	}
 }
 
-// TestAHugeAnswerIsPaidForOnce gives answers of 5 MB. They cannot be used, and must
-// not be sent, and paid for, in every turn to come.
+// TestAHugeAnswerIsPaidForOnce gives answers of 5 MB. They are unusable, and must not
+// be sent, and paid for, in every later turn.
 func TestAHugeAnswerIsPaidForOnce(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat("blah ", 1<<20)
@@ -335,7 +335,7 @@ func TestAHandoffIsAnArtifactWithWholeTextsThatIsKeptForADay(t *testing.T) {
 
 const planDoc = `{"summary": "agreed", "complexity_score": 0.9, "steps": [{"id": "step-001", "name": "a", "description": "a", "dependencies": [], "estimated_complexity": "low", "risk_level": "low", "verification_criteria": [], "files": []}]}`
 
-// deliberated makes a deliberation of the house's run that agreed on a text.
+// deliberated creates a deliberation of the run that agreed on a text.
 func (h *house) deliberated(planner contract.ExecutionRef, consensus string) contract.DeliberationResult {
 	h.t.Helper()
 	settings, err := setup.Deliberation(h.Config, "")
@@ -452,7 +452,7 @@ func TestAConsensusInProseIsMadeAPlanByThePlanner(t *testing.T) {
 	}
 }
 
-// executionOf returns the first execution of an agent in the house's run.
+// executionOf returns the first execution of an agent in the run.
 func (h *house) executionOf(agent contract.Agent) int64 {
 	h.t.Helper()
 	executions, err := h.Store.Executions(h.t.Context(), h.run.ID)
@@ -462,7 +462,7 @@ func (h *house) executionOf(agent contract.Agent) int64 {
 	return executions[i].ID
 }
 
-// planOf returns the plan that an execution has; it must have one.
+// planOf returns an execution's plan; it must have one.
 func (h *house) planOf(execution int64) int64 {
 	h.t.Helper()
 	mark := contract.Plan{Summary: "there was none"}
@@ -475,8 +475,8 @@ func (h *house) planOf(execution int64) int64 {
 }
 
 // TestAConsensusThatIsAPlanLeavesThePlannersOwn lets a planner find a goal too complex
-// and deliberate, with a plan as the consensus: an execution has one plan, so it
-// is the work of the member that began first.
+// and deliberate, with a plan as the consensus: an execution has one plan, so this one
+// belongs to the member that began first.
 func TestAConsensusThatIsAPlanLeavesThePlannersOwn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "\n  - when: {agent: planner, attempt: 1, turn: 1}\n    reply: {json: "+strings.Replace(planDoc, "agreed", "too complex", 1)+"}\n")
@@ -521,7 +521,7 @@ func TestMembersThatPlanARunAreShownItsRepository(t *testing.T) {
 	require.Contains(t, told, "Objective: Say more")
 }
 
-// ear is a Temporal that takes signals for workflows.
+// ear is a fake Temporal that takes signals for workflows.
 type ear struct {
 	client.Client
 	heard []contract.Moves

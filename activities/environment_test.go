@@ -43,7 +43,7 @@ func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 		out, err := h.Environment(t.Context(), contract.EnvironmentInput{RunID: run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9})
 		return out, run.ID, err
 	}
-	// tried counts the runs that carried the set-up out: each keeps its output.
+	// tried counts the runs that executed the set-up: each keeps its output.
 	tried := func(runs []int64) (n int) {
 		for _, id := range runs {
 			details, err := h.Views.RunDetails(t.Context(), id)
@@ -84,7 +84,7 @@ func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *test
 	require.NoError(t, err)
 	h.Config.Environment.Setup = []string{"echo configured $WORD; exit 1"}
 	h.Config.Environment.Variables = map[string]string{"WORD": "here"}
-	// executed is what the set-up of a new run printed before it failed.
+	// executed returns what the set-up of a new run printed before it failed.
 	executed := func(given bool) string {
 		settings, spec, err := setup.Freeze(h.Config, h.repo)
 		require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *test
 	require.Contains(t, executed(true), "configured here", "what was given for one run")
 }
 
-// setUpBy makes an environment by a command.
+// setUpBy creates an environment with a command.
 func (h *house) setUpBy(command string) contract.EnvironmentResult {
 	h.t.Helper()
 	var err error
@@ -123,7 +123,7 @@ func (h *house) setUpBy(command string) contract.EnvironmentResult {
 	return h.prepared()
 }
 
-// setUpWith makes the house's run one that is set up by a command.
+// setUpWith makes the run one that is set up by a command.
 func (h *house) setUpWith(command string) {
 	h.t.Helper()
 	h.Config.Environment.Setup = []string{command}
@@ -135,7 +135,7 @@ func (h *house) setUpWith(command string) {
 	h.seq = 0
 }
 
-// prepared makes the environment of the house's run.
+// prepared creates the environment of the run.
 func (h *house) prepared() contract.EnvironmentResult {
 	h.t.Helper()
 	out, err := h.Environment(h.t.Context(), contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9})
@@ -143,7 +143,7 @@ func (h *house) prepared() contract.EnvironmentResult {
 	return out
 }
 
-// madeFile is a file of the work tree that an environment of this host added.
+// madeFile returns a file of the work tree that an environment of this host added.
 func (h *house) madeFile(digest, name string) string {
 	h.t.Helper()
 	env, err := setup.Environments(h.dataDir).Open(digest)
@@ -213,7 +213,7 @@ func TestARemovedEnvironmentIsMadeAgainThoughAHostHasACopy(t *testing.T) {
 	require.False(t, h.prepared().Kept)
 }
 
-// asksRegistry is a set-up that succeeds where its registry answers.
+// asksRegistry is a set-up that succeeds if its registry answers.
 const asksRegistry = `bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128
 printf "GET http://registry.test/ HTTP/1.0\r\nHost: registry.test\r\n\r\n" >&3
 grep -q "from the registry" <&3 && echo yes > made.out'`
@@ -248,7 +248,7 @@ func TestASetUpThatCannotReachAHostIsTriedAgain(t *testing.T) {
 	require.NotNil(t, failure)
 	require.Contains(t, failure.Message, string(contract.CodeUnreachable))
 	require.Contains(t, failure.Message, "registry.test could not be reached: dial: connection refused")
-	last := h.prepared() // not as an activity, so that there is no next try
+	last := h.prepared() // not as an activity, so that it is not retried
 	require.NotNil(t, last.Failure)
 	require.Contains(t, last.Failure.Message, "registry.test could not be reached")
 

@@ -16,7 +16,7 @@ import (
 
 const canary = "sk-canary4711q7Zt4Lw9Xn2Vb6Rm"
 
-// testedBy makes the run be tested, or built, by a command.
+// testedBy makes a command the run's test, or build.
 func (h *house) testedBy(v checks.Settings) {
 	h.t.Helper()
 	var err error
@@ -27,7 +27,7 @@ func (h *house) testedBy(v checks.Settings) {
 	require.NoError(h.t, err)
 }
 
-// toldToRepair is the text of all that an agent that heals was told.
+// toldToRepair returns the text of all messages to an agent that heals.
 func (h *house) toldToRepair(failed contract.ExecutionRef, failure contract.Failure) string {
 	h.t.Helper()
 	in := h.opening()
@@ -66,7 +66,7 @@ func TestSecretsInTheOutputOfTestsAreNeitherStoredNorToldToAnAgent(t *testing.T)
 	require.Nil(t, failure)
 	require.NotContains(t, report.Failure.Message, canary)
 
-	// What was stored before, or by others, is not told either.
+	// What was stored earlier, or by others, is not shown either.
 	checks[0].Cases[0].Message, result.Message = "the key is "+canary, "failed with "+canary
 	require.NoError(t, h.Store.SaveCheck(t.Context(), e, "test-configured-1", result, checks[0].Cases, nil, ""))
 	told := h.toldToRepair(e, *report.Failure)

@@ -26,8 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
-// gate stands before the scripted model and holds each request until it is
-// opened.
+// gate is in front of the scripted model and holds each request until it is opened.
 type gate struct {
 	arrived chan string   // the idempotency key of each request
 	left    chan struct{} // a client hung up while it waited
@@ -43,7 +42,7 @@ func gated(t *testing.T) (*house, *gate) {
 	pass := httputil.NewSingleHostReverseProxy(behind)
 	g := &gate{arrived: make(chan string, 10), left: make(chan struct{}, 10), open: make(chan struct{})}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body) // else nobody notices that the client hangs up
+		body, err := io.ReadAll(r.Body) // otherwise nobody notices that the client hangs up
 		if err != nil {
 			return
 		}
@@ -67,13 +66,13 @@ func gated(t *testing.T) (*house, *gate) {
 	return h, g
 }
 
-// thought is what came of a try of Think.
+// thought is the result of an attempt of Think.
 type thought struct {
 	contract.ThinkResult
 	err error
 }
 
-// think begins a try of Think.
+// think begins an attempt of Think.
 func think(ctx context.Context, a *activities.Activities, in contract.ThinkInput) <-chan thought {
 	out := make(chan thought, 1)
 	go func() {
@@ -83,7 +82,7 @@ func think(ctx context.Context, a *activities.Activities, in contract.ThinkInput
 	return out
 }
 
-// awaitWaiting waits until that many tries wait for turn 1 of an execution.
+// awaitWaiting waits until that many attempts wait for turn 1 of an execution.
 func (h *house) awaitWaiting(a *activities.Activities, e contract.ExecutionRef, want int) {
 	h.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -192,7 +191,7 @@ func TestAnotherWorkerWaitsForACallThatALivingOneMakes(t *testing.T) {
 	require.NotEmpty(t, key)
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := think(ctx, other, in)
-	cancel() // whoever waits can be told not to
+	cancel() // a waiting attempt can be cancelled
 	require.ErrorIs(t, (<-waits).err, context.Canceled)
 	h.awaitWaiting(other, e, 0)
 	said := make(lines, 10)
@@ -231,16 +230,16 @@ func TestAnotherWorkerAsksAgainWithTheSameKeyOnceTheFirstIsDead(t *testing.T) {
 	<-first
 }
 
-// lines is a log that hands over its lines.
+// lines is a log that passes on its lines.
 type lines chan string
 
-// Write hands a line over.
+// Write passes a line on.
 func (l lines) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
 }
 
-// otherWorker is a worker of its own on the same database.
+// otherWorker returns another worker on the same database.
 func (h *house) otherWorker() *activities.Activities {
 	h.t.Helper()
 	db, err := store.Open(h.t.Context(), h.url, store.Options{MaxConns: 4})

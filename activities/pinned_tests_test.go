@@ -62,7 +62,7 @@ func (h *house) greeter(mode verdict.PinnedTests) contract.Workspace {
 	return h.repo.Workspace()
 }
 
-// with returns the workspace with one file changed, or gone where text is empty.
+// with returns the workspace with one file changed, or removed if text is empty.
 func (h *house) with(ws contract.Workspace, name, text string) contract.Workspace {
 	h.t.Helper()
 	dir, err := h.Workspaces.Open(h.t.Context(), ws, "edit")
@@ -79,8 +79,8 @@ func (h *house) with(ws contract.Workspace, name, text string) contract.Workspac
 	return changed
 }
 
-// planned plans the verification of a workspace and returns what was found out
-// by that alone, with the report over it.
+// planned plans the verification of a workspace and returns what the planning alone
+// found, with the report over it.
 func (h *house) planned(ws contract.Workspace) (contract.TestPlanResult, []store.Finding, contract.TestReportResult) {
 	h.t.Helper()
 	e := h.begin(contract.PhaseTester, "")

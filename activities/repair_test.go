@@ -93,8 +93,8 @@ func TestAPatchOfWhatNoAgentMayChangeIsRefusedAsAViolation(t *testing.T) {
 	require.Empty(t, judge(h.with(ws, "sub/a.txt", "b\n")).Refused)
 }
 
-// TestARepairChangesNoDemandOfTheBase lets a repair edit what tests demand: of those of
-// the base commit, and of those that the run wrote or edited itself.
+// TestARepairChangesNoDemandOfTheBase lets a repair edit what tests demand: tests of
+// the base commit, and tests that the run wrote or edited itself.
 func TestARepairChangesNoDemandOfTheBase(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, editHello)

@@ -52,7 +52,7 @@ func TestAGoodPlanHasNoProblems(t *testing.T) {
 	require.Equal(t, []string{"step-001", "step-002", "step-003"}, p.Requires("step-004"))
 }
 
-// anyPlan draws a plan whose steps depend on earlier ones only, in any order.
+// anyPlan draws a plan whose steps depend only on earlier ones, in any order.
 func anyPlan(t *rapid.T) contract.Plan {
 	n := rapid.IntRange(1, 12).Draw(t, "steps")
 	var p contract.Plan

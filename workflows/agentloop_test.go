@@ -96,7 +96,7 @@ func TestAConflictNamesTheStep(t *testing.T) {
 	require.Contains(t, result.Failure.Message, "a.go")
 }
 
-// loop is a step on its own, with what its first history left.
+// loop is a step alone, with what its first history left.
 func loop(t *testing.T, w *world, state *contract.LoopState) {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowStep, contract.StepInput{
@@ -107,7 +107,7 @@ func loop(t *testing.T, w *world, state *contract.LoopState) {
 	require.True(t, w.env.IsWorkflowCompleted())
 }
 
-// next returns with what a step continued as new.
+// next returns what a step continued as new with.
 func next(t *testing.T, w *world) contract.StepInput {
 	t.Helper()
 	var again *workflow.ContinueAsNewError

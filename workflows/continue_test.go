@@ -13,8 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// continues runs a run until it continues as new, and returns the input with which
-// it does.
+// continues runs a run until it continues as new, and returns its new input.
 func (w *world) continues(t *testing.T, in contract.RunInput) contract.RunInput {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowRun, in)
@@ -28,7 +27,7 @@ func (w *world) continues(t *testing.T, in contract.RunInput) contract.RunInput 
 	return next
 }
 
-// later is a world in which time has passed since another one. Its rows know what
+// later is a world in which time has passed since another one. Its rows have what
 // happened there.
 func later(t *testing.T, before *world) *world {
 	t.Helper()

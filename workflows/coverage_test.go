@@ -17,9 +17,9 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
 )
 
-// TestEveryWorkflowEndingAndActionHasARecordedHistory fails when something new
-// comes that a run can do and no history shows: what is not recorded can be
-// changed without the replay test noticing.
+// TestEveryWorkflowEndingAndActionHasARecordedHistory fails when a run can do something
+// new that no history shows: what is not recorded can be changed without the replay
+// test noticing.
 func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	kinds, endings, carriedOut := map[string]bool{}, map[contract.Status]bool{}, map[contract.HealAction]bool{}
@@ -71,7 +71,7 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	}
 }
 
-// continuedAsNew reports whether a workflow went on in another history.
+// continuedAsNew reports whether a workflow continued in another history.
 func continuedAsNew(events []*historypb.HistoryEvent) bool {
 	return events[len(events)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
 }
@@ -89,14 +89,14 @@ func stoppedFirst(events []*historypb.HistoryEvent) bool {
 type recorded struct {
 	contract.DeliberationResult
 	in        contract.DeliberationInput
-	statuses  []string // in their order
+	statuses  []string // in order
 	failed    int      // members whose model calls failed for good
 	recovers  bool     // another one followed
-	calledOff bool     // the other one that was to follow did not
+	calledOff bool     // the announced recovery did not follow
 	updates   int      // moves of members that came as updates
 }
 
-// before is the status that the deliberation ended in the midst of.
+// before returns the status in which the deliberation ended.
 func (r recorded) before() contract.PipelineStatus {
 	return contract.PipelineStatus(r.statuses[len(r.statuses)-2])
 }
@@ -132,10 +132,10 @@ func recordedDeliberation(t *testing.T, events []*historypb.HistoryEvent) record
 func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	var all []recorded
-	told := false     // a member's turn by the activity of its model call, as all are
+	told := false     // a member's turn that the activity of its model call reported, as usual
 	planless := false // a run that was stopped while its planner deliberated
-	given := false    // a member's turn as an update
-	switched := false // a run that told its planner's deliberation of another model
+	given := false    // a member's turn that came as an update
+	switched := false // a run that sent its planner's deliberation another model
 	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
 	require.NoError(t, err)
 	for _, file := range files {
@@ -202,16 +202,15 @@ func TestEveryEndingOfADeliberationHasARecordedHistory(t *testing.T) {
 	}
 }
 
-// toldByItsCall reports whether an event is the end of a model call that told the
-// deliberation of its moves.
+// toldByItsCall reports whether an event is the end of a model call that sent the
+// deliberation its moves.
 func toldByItsCall(e *historypb.HistoryEvent) bool {
 	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
 	var r contract.ThinkResult
 	return len(payloads) > 0 && json.Unmarshal(payloads[0].GetData(), &r) == nil && r.Told
 }
 
-// givenByUpdate reports whether an event is a turn that a member was given by an
-// update.
+// givenByUpdate reports whether an event is a member's turn that came as an update.
 func givenByUpdate(e *historypb.HistoryEvent) bool {
 	return e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput().GetName() == contract.SignalTurn
 }
@@ -225,8 +224,8 @@ func endsDeliberation(e *historypb.HistoryEvent) bool {
 		json.Unmarshal(ended.GetResult().GetPayloads()[0].GetData(), &r) == nil && r.Status == contract.PipelineStopped
 }
 
-// switchesModels reports whether an event is that a run tells its deliberation of
-// other models.
+// switchesModels reports whether an event is a run sending its deliberation other
+// models.
 func switchesModels(e *historypb.HistoryEvent) bool {
 	return e.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().GetSignalName() == contract.UpdateSwitchModel
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// forum is what deliberations under test act on: models that answer as told, and
-// the records that were written. Its members are real workflows.
+// forum is what deliberations under test use: models that answer as configured, and the
+// records that were written. Its members are real workflows.
 type forum struct {
 	t   *testing.T
 	env *testsuite.TestWorkflowEnvironment
 
 	mu         sync.Mutex
 	says       map[string][]contract.Move // by pipeline, member and turn: 7/ALPHA-2
-	bad        map[string]string          // answers that cannot be used
+	bad        map[string]string          // unusable answers
 	fails      map[string]*fault.Error    // model calls that fail for good
 	thinks     []contract.ThinkInput
 	records    []contract.PipelineRecord
@@ -39,15 +39,15 @@ type forum struct {
 	handoffs   []contract.Handoff
 	created    []contract.NewPipeline
 	closed     []contract.ClosePipelineInput
-	broken     map[string]error // activity → how it fails
+	broken     map[string]error // activity → its failure
 	always     func(in contract.ThinkInput) []contract.Move
-	paid       map[string]int // calls of a member, by its step, whose answers nobody waited for
+	paid       map[string]int // calls of a member, by its step, whose answers came too late
 	onDeed     func(n int)    // called at each activity, with its number
-	taken      string         // the id of a workflow that is there already
-	onCreate   func()         // called when the row of a recovery is made
+	taken      string         // the id of a workflow that already exists
+	onCreate   func()         // called when the row of a recovery is created
 	onRecord   func(contract.PipelineRecord)
 	done       int // activities so far
-	away       int // how often the database does not answer yet
+	away       int // how many more times the database does not answer
 }
 
 func newForum(t *testing.T) *forum {
@@ -145,7 +145,7 @@ func (f *forum) execution(_ context.Context, rec contract.Record) (contract.Reco
 	return out, nil
 }
 
-// usageOf is what the database has of the calls of an execution.
+// usageOf returns the database's usage of an execution's calls.
 func (f *forum) usageOf(execution int64) (u contract.Usage) {
 	for range f.paid[f.executions[execution]] {
 		u = u.Add(oneCall)
@@ -210,12 +210,12 @@ func (f *forum) record(ctx context.Context, rec contract.PipelineRecord) error {
 	return nil
 }
 
-// say lets a member do something in one of its turns.
+// say sets what a member does in one of its turns.
 func (f *forum) say(m contract.Member, turn int, moves ...contract.Move) {
 	f.says[saying(deliberationtest.PipelineID, m, turn)] = moves
 }
 
-// slow lets a turn take a while, in the time of the workflow.
+// slow makes a turn take a while, in the time of the workflow.
 func (f *forum) slow(m contract.Member, turn int, d time.Duration) {
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool {
 		return in.Brief.Member == m && in.Turn == turn && in.Brief.PipelineID == deliberationtest.PipelineID
@@ -224,7 +224,7 @@ func (f *forum) slow(m contract.Member, turn int, d time.Duration) {
 
 // begin runs a deliberation, and its recoveries, until they are over.
 func (f *forum) begin(change ...func(*contract.DeliberationInput)) {
-	// What is not slow; of several the first one that matches answers.
+	// For turns that are not slow: of several mocks the first match answers.
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(f.think).Maybe()
 	f.env.ExecuteWorkflow("host", deliberationtest.Input(change...))
 }
@@ -269,7 +269,7 @@ func (f *forum) statuses(pipeline int64) []contract.PipelineStatus {
 	return out
 }
 
-// last returns the last change of a pipeline's row; absent parts as they were.
+// last returns the last change of a pipeline's row, with absent parts filled in.
 func (f *forum) last(pipeline int64) contract.PipelineChange {
 	var out contract.PipelineChange
 	for _, rec := range f.records {
@@ -313,7 +313,7 @@ func (f *forum) errors() []contract.Error {
 	return out
 }
 
-// turnsOf returns what a member's model was asked, by turn from 1.
+// turnsOf returns the input of a member's model, by turn from 1.
 func (f *forum) turnsOf(m contract.Member) []contract.Turn {
 	var out []contract.Turn
 	for _, in := range f.thinks {

@@ -23,7 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/flow"
 )
 
-// agrees lets ALPHA and BETA come to a consensus on s1 in the first round.
+// agrees makes ALPHA and BETA reach a consensus on s1 in the first round.
 func (f *forum) agrees() {
 	f.say(contract.Alpha, 1, deliberationtest.Analyses(0.4), deliberationtest.Proposes("p1"))
 	f.say(contract.Beta, 1, deliberationtest.Synthesises("s1"))
@@ -166,7 +166,7 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 				for turn := 2; turn < 20; turn++ {
 					f.say(contract.Alpha, turn, deliberationtest.Tells("", "hm"))
 					f.say(contract.Beta, turn, deliberationtest.Tells("", "hm"))
-					f.slow(contract.Alpha, turn, 22*time.Second) // no round ends with the time
+					f.slow(contract.Alpha, turn, 22*time.Second) // rounds do not end at the time limit
 					f.slow(contract.Beta, turn, 22*time.Second)
 				}
 			},
@@ -178,7 +178,7 @@ func TestAnAbortTakesItsStepsInOrder(t *testing.T) {
 			t.Parallel()
 			f := newForum(t)
 			f.say(contract.Alpha, 1, deliberationtest.Proposes("p1"), deliberationtest.Analyses(0.2))
-			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1", "p1")) // p1 may not be there yet; then it is told so
+			f.say(contract.Beta, 1, deliberationtest.Synthesises("s1", "p1")) // p1 may not exist yet; then the member is told so
 			c.set(f)
 			var change []func(*contract.DeliberationInput)
 			if c.in != nil {
@@ -246,8 +246,8 @@ func TestVotesStandWhereGammaSaysNothingOfThem(t *testing.T) {
 	}
 }
 
-// TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard lets GAMMA think on while ALPHA
-// and BETA have taken their turns of the only round.
+// TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard makes GAMMA think while ALPHA and
+// BETA have taken their turns of the only round.
 func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -305,7 +305,7 @@ func TestATurnThatIsUnderWayWhenTheLastRoundEndsIsHeard(t *testing.T) {
 	}
 }
 
-// TestAVoteOfALastTurnCounts lets ALPHA's second turn of the last round end after it.
+// TestAVoteOfALastTurnCounts makes ALPHA's second turn of the last round end after it.
 func TestAVoteOfALastTurnCounts(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)
@@ -373,8 +373,8 @@ func TestARecoveryThatCannotBeginIsSaid(t *testing.T) {
 	require.Equal(t, contract.EventRecoveryFailed, events[len(events)-1], "whoever waits for it is told")
 }
 
-// TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce lets another workflow have
-// the recovery's name.
+// TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce gives another workflow the
+// recovery's name.
 func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]error{"it can be closed": nil, "it cannot": fault.ToTemporal(fault.New(contract.ClassHuman, "not_found", "there is no pipeline 8"), 1)} {
@@ -397,7 +397,7 @@ func TestARecoveryWhoseWorkflowCannotBeStartedIsClosedAtOnce(t *testing.T) {
 	}
 }
 
-// tellsOfItsEnd reports whether a record is the one that ends the first deliberation.
+// tellsOfItsEnd reports whether a record ends the first deliberation.
 func tellsOfItsEnd(rec contract.PipelineRecord) bool {
 	return rec.PipelineID == deliberationtest.PipelineID && slices.ContainsFunc(rec.Events, func(e contract.EventDraft) bool {
 		return e.Type == contract.EventOrchestrationComplete
@@ -546,7 +546,7 @@ func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
 		first = f.command(contract.UpdateContinue, c)
 		again = f.command(contract.UpdateContinue, c)
 	})
-	var tries []int64 // that told of settings
+	var tries []int64 // that wrote settings
 	f.onRecord = func(rec contract.PipelineRecord) {
 		if f.mu.Lock(); rec.Change.Settings != nil {
 			if tries = append(tries, rec.Seq); len(tries) == 1 {
@@ -574,7 +574,7 @@ func TestContinueLetsAReportGoOnWithOtherModels(t *testing.T) {
 	require.Equal(t, []any{"large", time.Hour}, []any{told.Models[contract.AgentBeta].Model, told.ExchangeTime(contract.DeliberationTask{TimeoutSeconds: 9})})
 }
 
-// settings are what the records of a pipeline say of its settings, nil for nothing.
+// settings returns the settings in a pipeline's records, nil if there are none.
 func (f *forum) settings(pipeline int64) (out *contract.DeliberationSettings) {
 	for _, rec := range f.records {
 		if rec.PipelineID == pipeline && rec.Change.Settings != nil {
@@ -660,8 +660,8 @@ func TestStopEndsADeliberationAtAnyMomentWithWhatItHas(t *testing.T) {
 	}
 }
 
-// TestAStopThatComesBeforeTheFirstTaskStopsADeliberation sends commands to one
-// that has not begun. Its members never do.
+// TestAStopThatComesBeforeTheFirstTaskStopsADeliberation sends commands to one that has
+// not begun. Its members never begin.
 func TestAStopThatComesBeforeTheFirstTaskStopsADeliberation(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{contract.UpdateStop, contract.UpdateContinue, contract.UpdateRevoke, contract.UpdateRecordError, contract.UpdateFailureContext} {
@@ -715,15 +715,15 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status)
 }
 
-// untilRecovered lets attempts of a pipeline come to nothing, until the one with
-// an id takes a minute for each turn.
+// untilRecovered makes attempts of a pipeline fail, until the one with an id takes a
+// minute for each turn.
 func (f *forum) untilRecovered(id int64) {
 	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Tells("", "hm")} }
 	f.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Brief.PipelineID == id })).
 		Return(f.think).After(time.Minute).Maybe()
 }
 
-// attempts lets a pipeline be recovered as often as told, after one round each.
+// attempts makes a pipeline recover the given number of times, after one round each.
 func attempts(recoveries int) func(*contract.DeliberationInput) {
 	return func(in *contract.DeliberationInput) { in.Settings.Iterations, in.Settings.Recoveries = 1, recoveries }
 }
@@ -756,7 +756,7 @@ func TestWhoStopsAPipelineAndWhyIsSaidOfAllThatRecoverIt(t *testing.T) {
 	}
 }
 
-// endEvent is what a pipeline's last event says, as text by field.
+// endEvent returns the fields of a pipeline's last event, as text.
 func (f *forum) endEvent(pipeline int64) map[string]string {
 	out := map[string]string{}
 	for _, rec := range f.records {
@@ -771,7 +771,7 @@ func (f *forum) endEvent(pipeline int64) map[string]string {
 	return out
 }
 
-// deaf lets no stop through to the child that it is for.
+// deaf blocks stops for the child.
 type deaf struct {
 	interceptor.WorkerInterceptorBase
 	answer error
@@ -806,8 +806,8 @@ func (d *deafOutbound) SignalChildWorkflow(ctx workflow.Context, id, name string
 	return answer
 }
 
-// TestARecoveryThatTakesNoStopIsCancelled lets Temporal take no signal for the
-// recovery, or the recovery do nothing about one.
+// TestARecoveryThatTakesNoStopIsCancelled makes Temporal refuse a signal for the
+// recovery, or the recovery ignore it.
 func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, taken := range map[string]error{"Temporal takes no signal": errors.New("too many signals"), "it does nothing": nil} {
@@ -828,8 +828,8 @@ func TestARecoveryThatTakesNoStopIsCancelled(t *testing.T) {
 	}
 }
 
-// TestAStopWhileARecoveryBeginsLosesNoPipeline stops a pipeline between the row of
-// its recovery and that one's workflow: what has a row comes to an end.
+// TestAStopWhileARecoveryBeginsLosesNoPipeline stops a pipeline between the row of its
+// recovery and that one's workflow: a pipeline with a row must reach an end.
 func TestAStopWhileARecoveryBeginsLosesNoPipeline(t *testing.T) {
 	t.Parallel()
 	for how, stop := range map[string]func(f *forum){
@@ -974,7 +974,7 @@ func TestForgedSignalsChangeNothingAndAreRecorded(t *testing.T) {
 	f := newForum(t)
 	f.agrees()
 	f.slow(contract.Alpha, 1, 10*time.Second)
-	const flood = 500 // more is what the test environment does not take at once; see the council's tests
+	const flood = 500 // the test environment does not take more at once; see the tests of package state
 	f.after(time.Second, func() {
 		for i := range flood {
 			m := contract.Moves{Token: "guessed", Member: contract.Alpha, Turn: 1, Moves: []contract.Move{deliberationtest.Synthesises("evil")}}
@@ -1103,8 +1103,8 @@ func TestRecordsSayEverythingOnceInOrder(t *testing.T) {
 	require.Equal(t, count(f.events(7), contract.EventConflictResolved), result.Metrics.ConflictsResolved)
 }
 
-// TestAStopAtAnyPointLeavesNothingOpen stops a deliberation with GAMMA at each of
-// its activities in turn.
+// TestAStopAtAnyPointLeavesNothingOpen stops a deliberation with GAMMA at each of its
+// activities.
 func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	points := 0
@@ -1116,7 +1116,7 @@ func TestAStopAtAnyPointLeavesNothingOpen(t *testing.T) {
 		f.say(contract.Gamma, 3, deliberationtest.Decides("s1"))
 		var stopped atomic.Bool
 		f.onDeed = func(n int) {
-			// A call that was cancelled may come to this when all is over.
+			// A cancelled call may get here when all is over.
 			if n == at && f.env.SignalWorkflowByID("pipeline-7", contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"}) == nil {
 				stopped.Store(true)
 			}
@@ -1165,9 +1165,9 @@ func TestARecordThatCanNeverBeWrittenIsAnErrorOfTheWorkflow(t *testing.T) {
 	require.Len(t, f.ends, 2, "its members ended nevertheless")
 }
 
-// TestProgressMovesTheEndWithoutATimerOfItsOwn lets two agents talk for a while and
-// then fall silent: the exchange ends as long after their last words as it must,
-// and each word costs no timer.
+// TestProgressMovesTheEndWithoutATimerOfItsOwn makes two agents talk for a while and
+// then fall silent: the exchange ends the required time after their last message, and
+// messages cost no timers.
 func TestProgressMovesTheEndWithoutATimerOfItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newForum(t)

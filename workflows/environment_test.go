@@ -12,10 +12,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// site answers for the environment and the baseline of a run.
+// site fakes the environment and the baseline of a run.
 type site struct {
 	envs      []contract.EnvironmentResult // one after the other; the last one repeats
-	baselines []contract.BaselineResult    // likewise
+	baselines []contract.BaselineResult    // same
 	setups    int
 	asked     []contract.BaselineInput
 }
@@ -37,7 +37,7 @@ func withSite(w *world, s *site) {
 	}, activity.RegisterOptions{Name: contract.ActivityBaseline})
 }
 
-// setupAgent answers for the environment agent.
+// setupAgent fakes the environment agent.
 type setupAgent struct {
 	proposes int64 // 0: nothing
 	judged   []contract.JudgeSetupInput

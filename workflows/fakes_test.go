@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
-// world is what the workflows under test act on: activities that answer as
-// told, and the records that they wrote.
+// world is what the workflows under test use: activities that answer as configured, and
+// the records that they wrote.
 type world struct {
 	mu          sync.Mutex
 	env         *testsuite.TestWorkflowEnvironment
@@ -26,33 +26,33 @@ type world struct {
 	hops        []string
 	begun       map[string]int
 	plan        contract.Plan
-	fail        map[string]*fault.Error // activity (or activity/step) → how it fails
+	fail        map[string]*fault.Error // activity (or activity/step) → its failure
 	answers     map[string][]contract.ThinkResult
 	thinks      map[string]int
 	tools       int
 	checks      [][]contract.Check
 	red         bool
 	left        map[string]int // how often an activity still fails; absent: always
-	redUntil    string         // the tree that is green
-	conflict    string         // the step whose change goes together with none
-	refused     string         // why repairs are thrown away
-	escapes     map[string]int // tool calls of a step that leave its paths, from the first
+	redUntil    string         // the tree that passes
+	conflict    string         // the step whose change conflicts
+	refused     string         // why repairs are refused
+	escapes     map[string]int // tool calls of a step that leave its paths, starting with the first
 	released    contract.ReleaseInput
 	protected   contract.ProtectedFiles
-	slow        *fault.Error // what quick work fails with
+	slow        *fault.Error // the failure of quick work
 	opened      map[string]contract.OpenStepInput
 	edited      map[int64]contract.Plan // plans that people stored
 	refusedCode contract.Code
-	onVerify    func(contract.VerifyInput) contract.CheckResult // where set, reports are verdicts over its results
+	onVerify    func(contract.VerifyInput) contract.CheckResult // if set, reports are verdicts over its results
 	verified    []contract.CheckResult
 	onThink     func(contract.ThinkInput)
 	onAdopt     func(contract.AdoptPlanInput)
 	workers     []string         // that serve each queue
 	commits     []string         // trees that were released, in order
 	taken       map[string]int   // repairs by message
-	spent       int              // repairs that the branch had from other runs
-	infra       bool             // checks fail for want of a machine
-	releases    func(commit int) // called while a release is at work
+	spent       int              // repairs of the branch by other runs
+	infra       bool             // checks fail because of a machine
+	releases    func(commit int) // called while a release is running
 	planned     []contract.PlanInput
 }
 
@@ -185,7 +185,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// commitOf names the commits that are released: c0ffee, then c0ffee2.
+// commitOf returns the names of the released commits: c0ffee, then c0ffee2.
 func commitOf(n int) string {
 	if n == 1 {
 		return "c0ffee"
@@ -193,7 +193,7 @@ func commitOf(n int) string {
 	return fmt.Sprint("c0ffee", n)
 }
 
-// takeCheck counts repairs as the database does.
+// takeCheck counts repairs like the database does.
 func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contract.TakenCheck, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,8 +214,8 @@ func (w *world) takeCheck(_ context.Context, in contract.TakeCheckInput) (contra
 	return out, nil
 }
 
-// failing returns the error that an activity was told to fail with, as it
-// crosses Temporal.
+// failing returns the configured error of an activity, in the form that crosses
+// Temporal.
 func (w *world) failing(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +231,7 @@ func (w *world) failing(name string) error {
 	return nil
 }
 
-// record applies a record once, as the database does.
+// record applies a record once, like the database does.
 func (w *world) record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +277,7 @@ func (w *world) openStep(ctx context.Context, in contract.OpenStepInput) (contra
 // madePlan is the id of the plan that the model made.
 const madePlan = 1
 
-// hop takes note of work that may be short or ordinary.
+// hop records work that may be local or ordinary.
 func (w *world) hop(name string, quick bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -334,7 +334,7 @@ func (w *world) tool(_ context.Context, in contract.ToolInput) (contract.ToolOut
 	return out, nil
 }
 
-// statuses returns the statuses that the run passed through, in order, without repeats.
+// statuses returns the run's statuses, in order, without repeats.
 func (w *world) statuses() []contract.Status {
 	var out []contract.Status
 	for _, rec := range w.records {
@@ -386,7 +386,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s}
 }
 
-// onePlan makes a plan of steps without dependencies.
+// onePlan returns a plan of steps without dependencies.
 func onePlan(ids ...string) contract.Plan {
 	p := contract.Plan{Summary: "s"}
 	for _, id := range ids {
@@ -408,7 +408,7 @@ func (w *world) view(t *testing.T) contract.RunView {
 	return v
 }
 
-// update sends an update and returns how it was answered.
+// update sends an update and returns its answer.
 func (w *world) update(name string, c contract.Command) *answer { return w.send(name, c.ID, c) }
 
 func (w *world) send(name, id string, args any) *answer {

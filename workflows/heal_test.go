@@ -14,13 +14,13 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// healing lets runs heal themselves, as they do by default.
+// healing makes runs heal themselves, which is the default.
 func healing(s *contract.Settings) {
 	s.MaxRetries, s.InterventionWait, s.QuotaWait = 3, time.Hour, time.Minute
 	s.Models[contract.AgentRepair] = contract.ModelChoice{Provider: "scripted", Model: "scripted"}
 }
 
-// healNotes returns what was written of a run's heals, the last of each.
+// healNotes returns the records about a run's heals, the last of each.
 func (w *world) healNotes() map[int]contract.HealNote {
 	out := map[int]contract.HealNote{}
 	for _, rec := range w.records {
@@ -34,7 +34,7 @@ func (w *world) healNotes() map[int]contract.HealNote {
 	return out
 }
 
-// repaired returns what heals' rows say that stands for the work of steps.
+// repaired returns the changes in heals' rows that replace the work of steps.
 func (w *world) repaired() []contract.StepOutput {
 	var out []contract.StepOutput
 	for _, rec := range w.records {
@@ -57,7 +57,7 @@ func (w *world) actions() []contract.HealAction {
 	return out
 }
 
-// last returns the run's row as it was written last.
+// last returns the last written version of the run's row.
 func (w *world) last() contract.RunChange {
 	for _, rec := range slices.Backward(w.records) {
 		if rec.Run != nil {
@@ -67,7 +67,7 @@ func (w *world) last() contract.RunChange {
 	return contract.RunChange{}
 }
 
-// failTimes lets an activity fail a number of times, then succeed.
+// failTimes makes an activity fail a number of times, then succeed.
 func (w *world) failTimes(name string, n int, e *fault.Error) { w.fail[name], w.left[name] = e, n }
 
 func occurrences(events []contract.EventType, kind contract.EventType) int {
@@ -293,13 +293,13 @@ func TestAConflictIsResolvedByTheRepairAgent(t *testing.T) {
 	require.Equal(t, "b", repaired[0].Credit.Step)
 }
 
-// slowly lets each model call take a minute.
+// slowly makes each model call take a minute.
 func (w *world) slowly() {
 	w.env.OnActivity(contract.ActivityThink, anything, anything).After(time.Minute).Return(w.think)
 }
 
-// While two turns of the builder and one of the Repair agent take a minute
-// each, the Repair agent's first call is under way then.
+// The Repair agent's first call is running after two turns of the builder, each of a
+// minute.
 const repairing = 2*time.Minute + 30*time.Second
 
 func TestAPauseAndASwitchOfModelReachTheRepairAgentAtWork(t *testing.T) {
@@ -411,7 +411,7 @@ func TestARepairAgentThatRepeatsItsErrorIsRevoked(t *testing.T) {
 	require.Equal(t, "it repeated the same error 2 times", w.revoked()[0]["reason"])
 }
 
-// revoked returns what was told of agents that were revoked.
+// revoked returns the events about revoked agents.
 func (w *world) revoked() []map[string]any {
 	var out []map[string]any
 	for _, rec := range w.records {
@@ -500,8 +500,8 @@ func TestAnApprovalThatWasNotGivenTellsPeopleWhyAndWhatNext(t *testing.T) {
 	}
 }
 
-// settledOnce requires that each heal of a run came to an end, and that it was
-// told once.
+// settledOnce requires that each heal of a run ended, and that its end was recorded
+// once.
 func (w *world) settledOnce(t *testing.T) {
 	t.Helper()
 	notes := w.healNotes()

@@ -20,16 +20,16 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/state"
 )
 
-// planners are a world in which ALPHA and BETA deliberate about a run's plan.
+// planners is a world in which ALPHA and BETA deliberate about a run's plan.
 type planners struct {
 	*world
 	created  []contract.NewPipeline
-	making   func() // called when the row of a deliberation is made
+	making   func() // called when the row of a deliberation is created
 	kept     []contract.MinutesInput
 	minutes  contract.MinutesResult
 	ended    []contract.PipelineStatus
-	settings []contract.DeliberationSettings // that deliberations told they had been given
-	why      string                          // the deliberation ended so
+	settings []contract.DeliberationSettings // settings with which deliberations started
+	why      string                          // why the deliberation ended
 }
 
 func newPlanners(t *testing.T) *planners {
@@ -87,20 +87,20 @@ func (p *planners) failingLocked(name string) error {
 	return nil
 }
 
-// disagree lets ALPHA and BETA never vote.
+// disagree makes ALPHA and BETA never vote.
 func (p *planners) disagree() {
 	for _, m := range []string{"alpha", "beta"} {
 		p.answers[m] = []contract.ThinkResult{{Moves: []contract.Move{deliberationtest.Tells("", "hm")}}}
 	}
 }
 
-// together is what a run has whose planner deliberates.
+// together sets up a run whose planner deliberates.
 func together(s *contract.Settings) {
 	d := deliberationtest.Input().Settings
 	s.PlanBy, s.Deliberation = contract.PlanByDeliberation, &d
 }
 
-// ifComplex is what a run has whose planner deliberates about what is complex.
+// ifComplex sets up a run whose planner deliberates about complex goals.
 func ifComplex(s *contract.Settings) {
 	together(s)
 	s.PlanBy = ""
@@ -117,7 +117,7 @@ func TestAPlanIsMadeOfWhatADeliberationAgreedOn(t *testing.T) {
 	require.True(t, p.kept[0].Result.Consensus)
 	require.Len(t, p.planned, 1, "the planner is asked once, with the consensus")
 	require.Equal(t, "synthesis s1", p.planned[0].Consensus.Final.Head)
-	// What its members spent may be told after its end.
+	// Its members' usage may be reported after its end.
 	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, slices.Compact(p.ended))
 	for _, rec := range p.records {
 		if rec.End != nil && rec.Run != nil && rec.Run.PlanID != 0 {
@@ -261,11 +261,11 @@ func TestAPausedRunWaitsForItsDeliberationAndBeginsNothingNew(t *testing.T) {
 	require.Equal(t, contract.StatusDone, p.orchestrate(t, together).Status)
 	require.Equal(t, contract.StatusPaused, status)
 	require.Zero(t, opened)
-	// What its members spent may be told after its end.
+	// Its members' usage may be reported after its end.
 	require.Equal(t, []contract.PipelineStatus{contract.PipelineCompleted}, slices.Compact(p.ended))
 }
 
-// slowly lets the turns of a member take a while, in the time of the workflow.
+// slowly makes the turns of a member take a while, in the time of the workflow.
 func (p *planners) slowly(member string, d time.Duration) {
 	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Execution.Step == member })).Return(p.think).After(d).Maybe()
 	p.env.OnActivity(contract.ActivityThink, mock.Anything, mock.Anything).Return(p.think).Maybe()
@@ -283,8 +283,8 @@ func TestASwitchOfTheBuildersModelConcernsNobodyWhoDeliberates(t *testing.T) {
 	require.NotEqual(t, "better", p.settings[0].Models[contract.AgentAlpha].Model)
 }
 
-// asked is which models were asked by those who deliberate, by member and turn:
-// alpha-1. Those of a recovery are alpha-1', and so on.
+// asked returns which models the members called, by member and turn: alpha-1. Those of
+// a recovery are alpha-1', and so on.
 func (p *planners) asked() map[string]string {
 	out := map[string]string{}
 	p.onThink = func(in contract.ThinkInput) {
@@ -297,7 +297,7 @@ func (p *planners) asked() map[string]string {
 	return out
 }
 
-// switches is a command that lets an agent use another model.
+// switches returns a command that switches an agent to another model.
 func switches(id string, agent contract.Agent) contract.Command {
 	return contract.Command{ID: id, By: "ann", Agent: agent, Model: &contract.ModelChoice{Provider: "scripted", Model: "better"}}
 }
@@ -318,7 +318,7 @@ func TestASwitchOfAModelReachesTheNextCallOfWhoeverDeliberates(t *testing.T) {
 			var told *answer
 			p.after(5*time.Second, func() { told = p.update(contract.UpdateSwitchModel, switches("1", agent)) })
 			p.after(7*time.Second, func() { view = p.view(t) })
-			result := p.orchestrate(t, together, func(s *contract.Settings) { // ALPHA has a model of its own, BETA the planner's
+			result := p.orchestrate(t, together, func(s *contract.Settings) { // ALPHA has its own model, BETA the planner's
 				warm := 0.5
 				scripted := contract.ModelChoice{Provider: "scripted", Model: "scripted"}
 				s.Models = maps.Clone(s.Models)
@@ -338,7 +338,7 @@ func TestASwitchOfAModelReachesTheNextCallOfWhoeverDeliberates(t *testing.T) {
 func TestASwitchOfAModelReachesARecoveryAndOneThatIsMadeJustThen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		made int // switched while the row of this deliberation is made
+		made int // switched while the row of this deliberation is created
 		at   time.Duration
 		want map[string]string
 	}{
@@ -364,7 +364,7 @@ func TestASwitchOfAModelReachesARecoveryAndOneThatIsMadeJustThen(t *testing.T) {
 			p.orchestrate(t, together, func(s *contract.Settings) { s.Deliberation.Iterations, s.Deliberation.Recoveries = 1, 1 })
 			require.Len(t, p.created, 2)
 			for turn, model := range c.want {
-				if model != "" { // else it may have come too late for that one
+				if model != "" { // otherwise it may have come too late for that one
 					require.Equal(t, model, asked[turn], "%s of %v", turn, asked)
 				}
 			}

@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reorderings are changes of workflow code that swap two commands which follow
-// each other, short work and ordinary activities: each would break runs that are
-// under way.
+// reorderings are changes of workflow code that swap two adjacent commands, local and
+// ordinary activities: each would break running workflows.
 var reorderings = []struct{ file, first, second, broken string }{
 	{
 		file: "selfheal/selfheal.go", // a heal is announced before it was diagnosed
@@ -41,9 +40,9 @@ var reorderings = []struct{ file, first, second, broken string }{
 	},
 }
 
-// TestSwappingTwoActivitiesTurnsTheReplayRed swaps activities in a copy of the
-// code and requires that the replay of the recorded histories notices: it is what
-// stands between such a change and the runs that are under way.
+// TestSwappingTwoActivitiesTurnsTheReplayRed swaps activities in a copy of the code and
+// requires that the replay of the recorded histories notices: the replay protects
+// running workflows from such a change.
 func TestSwappingTwoActivitiesTurnsTheReplayRed(t *testing.T) {
 	t.Parallel()
 	dir, instead := t.TempDir(), map[string]string{}
@@ -64,8 +63,8 @@ func TestSwappingTwoActivitiesTurnsTheReplayRed(t *testing.T) {
 	require.Contains(t, out, "--- PASS: TestRecordedHistoriesReplay/v0.1.0/good-step-001", "what was not changed replays")
 }
 
-// replayWith runs the replay test with other files instead of those that the
-// package has. Those stay as they are: the compiler sees an overlay.
+// replayWith runs the replay test with other files in place of the package's. The
+// package does not change: the compiler sees an overlay.
 func replayWith(t *testing.T, dir string, instead map[string]string) (output string) {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"Replace": instead})

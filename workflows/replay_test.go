@@ -15,11 +15,11 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// TestRecordedHistoriesReplay fails when a change of workflow code would break
-// runs that are under way: every history of every version so far must lead to
-// the same commands. A replayer keeps nothing between the tasks of a workflow,
-// whatever the size of a worker's cache. That a worker without one decides the
-// same at each of its tasks is shown in test/e2e, as that one with it does.
+// TestRecordedHistoriesReplay fails if a change of workflow code would break running
+// workflows: every history of every version so far must lead to the same commands. A
+// replayer keeps nothing between the tasks of a workflow, whatever the size of a
+// worker's cache. test/e2e shows that a worker without a cache decides the same at each
+// task as one with it.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -43,7 +43,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	require.Positive(t, n, "there are recorded histories; make record-histories makes them")
 }
 
-// readHistory reads a history as test/recordhistories wrote it.
+// readHistory reads a history written by test/recordhistories.
 func readHistory(t *testing.T, file string) *history.History {
 	t.Helper()
 	f, err := os.Open(file)

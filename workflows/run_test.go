@@ -423,7 +423,7 @@ func TestOfTwoEditedPlansThatArriveTogetherOneCountsAndTheOtherChangesNothing(t 
 			close(reading)
 		}
 		w.mu.Unlock()
-		<-reading // both are under way before either is accepted
+		<-reading // both are running before either is accepted
 	}
 	w.after(time.Minute, func() {
 		ann = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann", PlanID: 11})
@@ -549,8 +549,8 @@ func TestTheTranscriptQueryNamesWhereEachConversationLies(t *testing.T) {
 	require.Equal(t, "run-7/step/s2", keys[2].Workflow)
 }
 
-// TestACommandThatComesBeforeTheFirstTaskIsObeyed sends commands to a run that has
-// not begun.
+// TestACommandThatComesBeforeTheFirstTaskIsObeyed sends commands to a run that has not
+// begun.
 func TestACommandThatComesBeforeTheFirstTaskIsObeyed(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{contract.UpdatePause, contract.UpdateSwitchModel, contract.UpdateHeal, contract.UpdateApprove, contract.UpdateResume} {

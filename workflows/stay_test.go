@@ -15,13 +15,13 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run"
 )
 
-// staying lets runs heal themselves and stay with their branch for ten hours.
+// staying makes runs heal themselves and watch their branch for ten hours.
 func staying(s *contract.Settings) {
 	healing(s)
 	s.Release.Stay, s.Release.MaxRepairs = 10*time.Hour, 3
 }
 
-// red is a failing check.
+// red is a failed check.
 func red(id string) contract.CheckMessage {
 	return contract.CheckMessage{ID: id, Name: "ci/" + id, Conclusion: contract.ConclusionFailure, Details: "boom", By: "ci"}
 }
@@ -29,7 +29,7 @@ func red(id string) contract.CheckMessage {
 // check sends a message as a signal.
 func (w *world) check(m contract.CheckMessage) { w.env.SignalWorkflow(contract.UpdateCheck, m) }
 
-// payloads returns what was said in events of a kind.
+// payloads returns the payloads of events of a kind.
 func (w *world) payloads(kind contract.EventType) []map[string]any {
 	var out []map[string]any
 	for _, rec := range w.records {
@@ -43,7 +43,7 @@ func (w *world) payloads(kind contract.EventType) []map[string]any {
 	return out
 }
 
-// updateCheck sends a message as an update and returns how it was answered.
+// updateCheck sends a message as an update and returns its answer.
 func (w *world) updateCheck(m contract.CheckMessage) *answer {
 	return w.send(contract.UpdateCheck, fmt.Sprint(m.ID, "-", len(w.records)), m)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 )
 
-// retesting lets green tests run again n times.
+// retesting repeats passed tests n times.
 func retesting(n int) func(*contract.Settings) {
 	return func(s *contract.Settings) { s.StableRetests = n }
 }
 
-// green lets every check be green with one passed test.
+// green makes every check pass with one passed test.
 func green(contract.VerifyInput) contract.CheckResult {
 	return contract.CheckResult{OK: true, Summary: contract.TestSummary{Passed: 1}}
 }

@@ -17,7 +17,7 @@ func TestARepositorysConfigurationIsThatOfTheCommitWhichARunStartsFrom(t *testin
 	dir := t.TempDir()
 	repo := harness.Repo(t, filepath.Join(dir, "repo"), map[string]string{"rgpt.yaml": "execution: {max_retries: 1}\n"})
 	harness.Git(t, repo, "branch", "before")
-	// What is in no commit: laxer, and refused if it were read.
+	// Uncommitted: less strict, and refused if it were read.
 	require.NoError(t, os.WriteFile(filepath.Join(repo, "rgpt.yaml"), []byte("findings: {max_major: 1000}\n"), 0o644))
 	blobs, err := setup.Artifacts(t.Context(), config.Default(), dir)
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func TestAWorkflowThatDoesNotAnswerInTimeIsSilentHoweverThatIsSaid(t *testing.T)
 	}
 }
 
-// unready gives updates back so often before it takes one.
+// unready returns updates that many times before it accepts one.
 type unready struct {
 	mocks.Client
 	left int
@@ -60,7 +60,7 @@ func TestAnUpdateThatMeetsTheEndOfAWorkflowIsSentAgain(t *testing.T) {
 	require.True(t, silent(err), "and not without end: %v", err)
 }
 
-// flooded takes no more updates, and signals only where it says so.
+// flooded accepts no more updates, and signals only if it says so.
 type flooded struct {
 	mocks.Client
 	signals error

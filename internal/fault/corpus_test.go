@@ -60,7 +60,7 @@ func (s sample) classify(t *testing.T) *contract.Failure {
 	return nil
 }
 
-// wrong says what the classifier got wrong, "" if nothing.
+// wrong returns what the classifier got wrong, "" if nothing.
 func (s sample) wrong(f *contract.Failure) string {
 	if f == nil {
 		if s.Class == "" {
@@ -84,7 +84,7 @@ func (s sample) wrong(f *contract.Failure) string {
 // heldOutFamilies are tools whose wording no rule was written after.
 var heldOutFamilies = []string{"docker", "dotnet", "fresh", "infra", "java", "later", "php", "ruby", "rust", "tools"}
 
-// heldOut says whether a sample was kept from those who wrote the rules: whole
+// heldOut reports whether a sample was withheld when the rules were written: whole
 // families, and of the others a quarter by the hash of the name.
 func (s sample) heldOut() bool {
 	family, _, _ := strings.Cut(s.Name, "/")
@@ -107,7 +107,7 @@ func corpus(t testing.TB) []sample {
 	return all
 }
 
-// score classifies samples and tells each mistake and the confusion matrix.
+// score classifies samples and returns each mistake and the confusion matrix.
 func score(t *testing.T, part string, samples []sample) (right int) {
 	matrix := map[contract.Class]map[contract.Class]int{}
 	for _, s := range samples {

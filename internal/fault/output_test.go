@@ -83,7 +83,7 @@ json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
 	require.Contains(t, f.Message, "at app/main.py:3:")
 }
 
-// short checks what holds for every failure, whatever it was made of.
+// short checks what must be true of every failure, whatever its input.
 func short(t *testing.T, f *contract.Failure) {
 	require.Contains(t, contract.Classes(), f.Class)
 	require.NotEmpty(t, f.Code)

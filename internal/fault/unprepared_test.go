@@ -10,7 +10,7 @@ import (
 )
 
 // The texts are those of npm 10, pnpm 9, yarn 1.22 and 4.18, bun 1.4, Python 3.11,
-// pytest 9, cargo 1.95, Maven 3.8 and Go 1.26 in projects of which nothing was
+// pytest 9, cargo 1.95, Maven 3.8 and Go 1.26 in projects in which nothing was
 // installed.
 func TestAToolThatMissesItsInstallationSaysWhat(t *testing.T) {
 	t.Parallel()

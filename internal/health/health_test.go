@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(storetest.Main(m)) }
 
-// temporal counts what it is asked, and has one more task waiting each time.
+// temporal counts the requests it gets, and has one more task waiting each time.
 type temporal struct {
 	client.Client
 	asked atomic.Int64

@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// whole is a configuration in which every key that reaches a run has a value of
-// its own.
+// whole is a configuration in which every key that reaches a run has a distinct value.
 const whole = `
 execution:
   parallel_steps: 7
@@ -230,8 +229,8 @@ func TestAnEntryOfTheCatalogueCountsBeforeTheBuiltInOnes(t *testing.T) {
 	}, catalogue[i])
 }
 
-// elsewhere are the sections that say how processes run rather than what a run
-// is: they are read where they are used and need no conversion here.
+// elsewhere are the sections about how processes run, not about what a run is: they are
+// read where they are used and need no conversion here.
 var elsewhere = []string{"Artifacts", "Logging", "Server", "Temporal", "Worker", "Database"}
 
 func TestNoSectionOfTheConfigurationIsForgotten(t *testing.T) {
@@ -402,8 +401,8 @@ func TestTheDataFolderIsTheFirstThatIsThere(t *testing.T) {
 	require.Equal(t, filepath.Join(here, "elsewhere"), folder())
 }
 
-// TestADataFolderThatSomebodyElseMadeIsNotUsed has one as an archive may bring it: not
-// tracked by git, and with whatever its maker knew.
+// TestADataFolderThatSomebodyElseMadeIsNotUsed has one like those from an archive: not
+// tracked by git, and with whatever its creator put in it.
 func TestADataFolderThatSomebodyElseMadeIsNotUsed(t *testing.T) {
 	here, home := t.TempDir(), t.TempDir()
 	t.Chdir(here)

@@ -42,7 +42,7 @@ func healths(tb testing.TB, s *store.Store) map[string]contract.Health {
 	return out
 }
 
-// silence lets an agent have been silent for some time.
+// silence makes an agent silent for some time.
 func silence(tb testing.TB, b *bundle, name string, seconds float64) {
 	tb.Helper()
 	storetest.Query(tb, b.URL, func(ctx context.Context, conn *pgx.Conn) {
@@ -115,7 +115,7 @@ func TestAgentsThatAreLongOfflineAreForgottenAndOthersAreNot(t *testing.T) {
 	require.EqualValues(t, 1, n)
 	require.Equal(t, map[string]contract.Health{"run@young": contract.HealthOffline, "run@up": contract.HealthHealthy}, healths(t, b.Store))
 
-	// One that is started over and over leaves no more than the newest.
+	// A worker that is restarted over and over leaves only the newest.
 	for i := range 90 {
 		many := beat(fmt.Sprintf("loop-%d", i), contract.HealthOffline, "run", "planner", "builder", "tester", "releaser", "repair")
 		require.NoError(t, b.Heartbeat(t.Context(), many))
@@ -141,8 +141,8 @@ func TestWhatIsNotOverIsCounted(t *testing.T) {
 	require.Zero(t, open.Interventions)
 }
 
-// The metrics of a process are shared by all tests, so these look at one that
-// nothing else here moves.
+// The metrics of a process are shared by all tests, so these check one that nothing
+// else here changes.
 func TestARecordThatComesAgainIsCountedOnce(t *testing.T) {
 	b := setup(t)
 	began := b.begin(t, contract.PhaseReleaser, "")
@@ -186,7 +186,7 @@ func TestStatementsAreMeasuredByTheNamesOfTheirQueries(t *testing.T) {
 	require.Equal(t, failures, measured("Ping", "error"), "what was never sent took no time")
 }
 
-// samples returns how often a histogram was observed.
+// samples returns how many observations a histogram has.
 func samples(tb testing.TB, name string, labels map[string]string) uint64 {
 	tb.Helper()
 	families, err := telemetry.Registry.Gather()

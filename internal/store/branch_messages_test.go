@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
-// takes asks for a repair of a branch.
+// takes requests a repair of a branch.
 func takes(run int64, id, branch string) contract.TakeCheckInput {
 	return contract.TakeCheckInput{RunID: run, Repo: "/repo", Branch: branch, Most: 3, Message: contract.CheckMessage{ID: id, Name: "ci", Details: "boom\x00"}}
 }

@@ -22,7 +22,7 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 		}))
 	}
 	save()
-	// aged makes it look as if nobody had used it for a day.
+	// aged makes it look unused for a day.
 	aged := func() {
 		conn, err := pgx.Connect(t.Context(), b.URL)
 		require.NoError(t, err)

@@ -20,12 +20,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// teller is a workflow as the store sees it: what its history knows.
+// teller is a workflow from the store's point of view: what its history knows.
 type teller struct {
-	at    int              // how much of the work is told
+	at    int              // how much of the work is recorded
 	seq   int64            // of the last record
-	open  int64            // the execution of the phase under way
-	ended *contract.Record // a phase's end that is told with what follows, as a run does
+	open  int64            // the execution of the running phase
+	ended *contract.Record // a phase's end that is recorded with what follows, as in a run
 }
 
 // next returns the records that a workflow of n phases writes, one by one: each
@@ -51,7 +51,7 @@ func (w *teller) next(phases int) (contract.Record, bool) {
 	}}), true
 }
 
-// told adds the end that was not told yet.
+// told adds the end that was not recorded yet.
 func (w *teller) told(r contract.Record) contract.Record {
 	if e := w.ended; e != nil {
 		w.ended = nil
@@ -60,7 +60,7 @@ func (w *teller) told(r contract.Record) contract.Record {
 	return r
 }
 
-// wrote takes over what a record of the work answered.
+// wrote keeps the answer to a record of the work.
 func (w *teller) wrote(r contract.Record, result contract.RecordResult) {
 	if r.Begin != nil {
 		w.open = result.Execution.ID
@@ -85,7 +85,7 @@ func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
 		task, command, crashes := int64(3), 0, rapid.IntRange(0, 4).Draw(t, "crashes")
 		waiting := []int{}            // commands that history has and the workflow does not
 		var zombies []contract.Record // what dead workers sent, or may still send
-		told := map[string]struct{}{} // what was written by anybody
+		told := map[string]struct{}{} // what anybody wrote
 		send := func(w *teller, task int64, r contract.Record) (contract.Record, contract.RecordResult, error) {
 			w.seq++
 			r.RunID, r.Seq, r.Task, r.At = run.ID, w.seq, task, time.Now()
@@ -165,7 +165,7 @@ func TestWhatHistoryForgotIsToldOnceAndHidesNothing(t *testing.T) {
 	})
 }
 
-// createFor makes a run for one case of a property.
+// createFor creates a run for one case of a property.
 func (b *bundle) createFor(t *rapid.T) store.Run {
 	run, _, err := b.CreateRun(context.Background(), storetest.Filled(store.NewRun{}))
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestAStepThatEndedInAForgottenRecordIsNotToldToHaveEndedOtherwise(t *testin
 	}
 	_, err = b.by(7, 2, ends(contract.ExecutionCompleted, contract.EventStepCompleted))
 	require.NoError(t, err)
-	_, err = b.by(11, 2, ends(contract.ExecutionCancelled, contract.EventStepError)) // done again, together with a stop
+	_, err = b.by(11, 2, ends(contract.ExecutionCancelled, contract.EventStepError)) // repeated, together with a stop
 	require.NoError(t, err)
 	executions, err := b.Executions(t.Context(), b.First.ID)
 	require.NoError(t, err)
@@ -320,7 +320,7 @@ func TestAWorkerWhoseTaskIsDoneAgainElsewhereChangesNothing(t *testing.T) {
 	_, err = b.by(7, 1, pauses())
 	require.NoError(t, err)
 	before := b.all(t)
-	_, err = b.by(3, 1, began(contract.PhasePlanner)) // its number is another's
+	_, err = b.by(3, 1, began(contract.PhasePlanner)) // its number belongs to another one
 	require.NoError(t, err)
 	_, err = b.by(3, 2, began(contract.PhaseBuilder))
 	require.ErrorContains(t, err, "done again elsewhere")
@@ -334,7 +334,7 @@ func TestTwoWorkersThatDoOneTaskAtTheSameTimeTellItOnce(t *testing.T) {
 	for range 5 {
 		b := setup(t)
 		phases := contract.Phases()
-		zombie := func(ctx context.Context) error { // its task has timed out, which it does not know
+		zombie := func(ctx context.Context) error { // its task has timed out, but it does not know that
 			for i, p := range phases {
 				if _, err := b.by(3, int64(i+1), began(p)); err != nil {
 					require.ErrorContains(t, err, "done again elsewhere")

@@ -56,7 +56,7 @@ func TestWhatAProcessOwnedIsFreeWhenItDies(t *testing.T) {
 	_, owned, err := dies.LeaseCall(t.Context(), 7, 1, 0)
 	require.NoError(t, err)
 	require.True(t, owned)
-	dies.Close() // its connection ends, as it does with a process
+	dies.Close() // its connection ends, like when a process dies
 	release, owned, err := b.LeaseCall(t.Context(), 7, 1, time.Minute)
 	require.NoError(t, err)
 	require.True(t, owned)

@@ -36,7 +36,7 @@ func (b *bundle) all(tb testing.TB) []contract.Event {
 	return events
 }
 
-// requireGapless sees that events are numbered 1, 2, 3, …
+// requireGapless checks that events are numbered 1, 2, 3, …
 func requireGapless(tb testing.TB, events []contract.Event) {
 	tb.Helper()
 	for i, e := range events {

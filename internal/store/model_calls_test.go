@@ -39,7 +39,7 @@ func (b *bundle) requireBudget(tb testing.TB, spent, reserved int64) {
 func TestParallelReservationsOvershootByNoMoreThanCallsInFlight(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const workers, limit, estimate, cost = 20, 1000, 100, 130 // each call costs more than was thought
+	const workers, limit, estimate, cost = 20, 1000, 100, 130 // each call costs more than estimated
 	var g errgroup.Group
 	for w := range workers {
 		execution := b.begin(t, contract.PhaseBuilder, string(rune('a'+w)))
@@ -247,7 +247,7 @@ func TestWhatAModelIsToldBeforeATurnIsKeptWithTheReservationAndStays(t *testing.
 		r.Told = []store.Message{{Role: "user", Content: raw("%q", text)}}
 		return r
 	}
-	for _, text := range []string{"news", "other news"} { // the second try is of another worker
+	for _, text := range []string{"news", "other news"} { // the second attempt is by another worker
 		_, err := b.ReserveCall(t.Context(), telling(one, text))
 		require.NoError(t, err)
 	}

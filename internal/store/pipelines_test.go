@@ -26,7 +26,7 @@ func deliberate() contract.DeliberationSettings {
 	return contract.DeliberationSettings{Mode: contract.ModeLocal, AutoContinue: true, Iterations: 10}
 }
 
-// spawn makes a pipeline of its own.
+// spawn creates an independent pipeline.
 func (b *bundle) spawn(tb testing.TB, objective string) store.Pipeline {
 	tb.Helper()
 	p, fresh, err := b.SpawnPipeline(tb.Context(), store.NewPipelineRow{Objective: objective, Settings: deliberate()})
@@ -35,7 +35,7 @@ func (b *bundle) spawn(tb testing.TB, objective string) store.Pipeline {
 	return p
 }
 
-// says applies a record of a pipeline as its workflow.
+// says applies a record of a pipeline like its workflow.
 func (b *bundle) says(tb testing.TB, p store.Pipeline, seq int64, r contract.PipelineRecord) {
 	tb.Helper()
 	require.NoError(tb, b.PipelineRecord(tb.Context(), pipelineSource(p), numbered(p, seq, r)))
@@ -53,7 +53,8 @@ func numbered(p store.Pipeline, seq int64, r contract.PipelineRecord) contract.P
 	return r
 }
 
-// account returns status, waiting_for and whether the row that a pipeline hangs on has an end.
+// account returns status, waiting_for and whether the row that carries a pipeline has
+// an end.
 func (b *bundle) account(t *testing.T, id int64) (status, waiting string, ended bool) {
 	t.Helper()
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
@@ -376,7 +377,7 @@ func TestAPipelineForARunLeavesTheRunAsItIs(t *testing.T) {
 
 func TestFollowersSeeTheEventsOfAPipelineAtOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t) // polls once a minute: a notification that is missing shows
+	b := setup(t) // polls once a minute: a missing notification shows
 	p := b.spawn(t, "o")
 	seen := make(chan contract.EventType, 8)
 	var g errgroup.Group
@@ -553,8 +554,8 @@ func TestPipelinesThatAreNotOverAreCounted(t *testing.T) {
 	require.EqualValues(t, 1, runs, "what carries a pipeline is no run: the one of the set-up is")
 }
 
-// The metrics of a process are shared by all tests. Each of these is of a kind
-// that no other test here has: what else moves meanwhile does not matter.
+// The metrics of a process are shared by all tests. Each of these is of a kind that no
+// other test here uses: it does not matter what else changes meanwhile.
 func TestWhatAPipelineDoesIsCountedOnce(t *testing.T) {
 	b := setup(t)
 	p := b.spawn(t, "o")
@@ -581,7 +582,7 @@ func TestWhatAPipelineDoesIsCountedOnce(t *testing.T) {
 			Errors: []contract.Error{{Member: contract.Gamma, Class: contract.ClassSafety, Code: contract.CodeForbidden, Message: "no"}},
 		})
 		b.says(t, p, 2, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends})
-		b.says(t, p, 3, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends}) // the recovery is told with the end
+		b.says(t, p, 3, contract.PipelineRecord{At: at.Add(time.Minute), Change: ends}) // the recovery is recorded with the end
 	}
 	for range 2 {
 		_, err := b.CreatePipeline(t.Context(), contract.NewPipeline{

@@ -166,7 +166,7 @@ func TestEveryStatusOfTheLifecycleCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i, status := range contract.Statuses() {
-		from := store.Source{WorkflowID: b.Source().WorkflowID, WorkflowRunID: fmt.Sprint("reset ", i)} // a terminal status is left by a reset only
+		from := store.Source{WorkflowID: b.Source().WorkflowID, WorkflowRunID: fmt.Sprint("reset ", i)} // only a reset leaves a terminal status
 		_, err := b.Record(t.Context(), from, contract.Record{RunID: b.First.ID, Seq: 1, Run: &contract.RunChange{Status: status}})
 		require.NoError(t, err)
 		runs, err := b.ListRuns(t.Context(), store.Filter{Status: []contract.Status{status}})
@@ -342,7 +342,7 @@ func TestATerminalStatusIsNeverLeftByALateRecord(t *testing.T) {
 		b.from(t, "first", 4, "builder_running", contract.EventRunUpdated) // overtaken
 		require.Equal(t, last, b.status(t))
 		require.Len(t, b.all(t), 3, "what is late says nothing about the run")
-		b.from(t, "first", 6, "builder_running", contract.EventRunUpdated) // a workflow that ended does not go on
+		b.from(t, "first", 6, "builder_running", contract.EventRunUpdated) // a workflow that ended does not continue
 		require.Equal(t, last, b.status(t))
 		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, "s"), WorkflowRunID: "x"}, contract.Record{
 			RunID: b.First.ID, Seq: 1, Run: &contract.RunChange{Status: "builder_running"},
@@ -357,7 +357,7 @@ func TestARunThatWasResetGoesOnAndItsOldWorkflowHasNoSayAnyMore(t *testing.T) {
 	b := setup(t)
 	b.from(t, "first", 1, "planner_running", contract.EventRunUpdated)
 	b.from(t, "first", 9, contract.StatusFailed, contract.EventRunUpdated)
-	b.from(t, "second", 4, "tester_running", contract.EventRunUpdated) // goes on with the number of where it was reset to
+	b.from(t, "second", 4, "tester_running", contract.EventRunUpdated) // continues with the number to which it was reset
 	require.Equal(t, contract.Status("tester_running"), b.status(t))
 	b.from(t, "first", 10, contract.StatusCancelled, contract.EventRunFailed)
 	require.Equal(t, contract.Status("tester_running"), b.status(t), "the old one is late, whatever its number")

@@ -191,7 +191,7 @@ func TestListFilters(t *testing.T) {
 	require.Empty(t, runs, "what is searched for is text, not a pattern")
 }
 
-// many fills a database as a year of use might.
+// many fills a database like a year of use.
 func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 	tb.Helper()
 	for _, sql := range []string{
@@ -352,7 +352,7 @@ func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
 	again, err := b.Enqueue(t.Context(), runs[2].ID, most)
 	require.NoError(t, err)
 	require.True(t, again, "asked for twice it keeps its place")
-	// One that waits for a person is not at work.
+	// A run that waits for a person does not count as running.
 	b.Apply(t, contract.Record{Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusWaitingForApproval}})
 	next, err = b.Dequeue(t.Context(), most)
 	require.NoError(t, err)
@@ -361,7 +361,7 @@ func TestRunsBeyondTheLimitWaitForTheirTurnInTheirOrder(t *testing.T) {
 	queued, err := b.Enqueue(t.Context(), late.ID, most+5)
 	require.NoError(t, err)
 	require.True(t, queued, "nobody overtakes")
-	// A stop, or somebody who starts it by hand, takes one out of the queue.
+	// A stop, or a person who starts it, takes one out of the queue.
 	require.NoError(t, b.MarkStarted(t.Context(), runs[3].ID, "w", "r"))
 	next, err = b.Dequeue(t.Context(), 0)
 	require.NoError(t, err)

@@ -74,8 +74,8 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	}
 }
 
-// TestWhatCanBeCountedOfPipelinesIsServedFromTheStart counts each thing that can
-// happen after it was expected: none of that makes a series of its own.
+// TestWhatCanBeCountedOfPipelinesIsServedFromTheStart counts each possible event after
+// it was expected: none of them adds a series.
 func TestWhatCanBeCountedOfPipelinesIsServedFromTheStart(t *testing.T) {
 	series := func() map[string]float64 {
 		families, err := telemetry.Registry.Gather()

@@ -16,13 +16,13 @@ import (
 // sized is a value that takes about n bytes in a history.
 func sized(n int) string { return strings.Repeat("x", n) }
 
-// tooLong is more than a history takes; full is as much as it takes.
+// tooLong is more than a history accepts; full is the maximum.
 const (
 	tooLong = contract.PayloadLimit + 1
 	full    = contract.PayloadLimit - 64
 )
 
-// deaf is a client that takes everything.
+// deaf is a client that accepts everything.
 type deaf struct {
 	interceptor.ClientOutboundInterceptorBase
 	taken int

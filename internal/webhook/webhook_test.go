@@ -29,8 +29,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
 
-// senderOf is the variable that makes this program a server's loop instead of a
-// test: the address of its database.
+// senderOf is the variable that makes this program a server's loop instead of a test:
+// the address of its database.
 const senderOf = "RGPT_TEST_SENDER_OF"
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(storetest.Main(m))
 }
 
-// settings make retries quick, and let them reach receivers on this host.
+// settings make retries fast, and let them reach receivers on this host.
 func settings() config.Webhooks {
 	s := config.Default().Server.Webhooks
 	s.AllowPrivate, s.Timeout, s.FirstWait, s.LongestWait = true, 2*time.Second, 20*time.Millisecond, time.Minute
@@ -80,7 +80,7 @@ func over(tb testing.TB, st *store.Store, change ...func(*config.Webhooks)) *ben
 	return b
 }
 
-// start lets a loop run until the test ends, or the returned function is called.
+// start runs a loop until the test ends, or the returned function is called.
 func (b *bench) start(tb testing.TB) func() {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -91,7 +91,7 @@ func (b *bench) start(tb testing.TB) func() {
 	return stop
 }
 
-// events makes events of the run.
+// events adds events of the run.
 func (b *bench) events(tb testing.TB, types ...contract.EventType) {
 	tb.Helper()
 	b.seq++
@@ -110,7 +110,7 @@ func (b *bench) register(tb testing.TB, r webhook.Registration) webhook.Made {
 	return made
 }
 
-// all returns all deliveries of a webhook, the oldest first.
+// all returns all deliveries of a webhook, oldest first.
 func (b *bench) all(tb testing.TB, id int64) []store.Delivery {
 	tb.Helper()
 	var out []store.Delivery
@@ -128,7 +128,7 @@ func (b *bench) all(tb testing.TB, id int64) []store.Delivery {
 	}
 }
 
-// await waits for a condition, looking again and again.
+// await waits for a condition, checking repeatedly.
 func await(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	late := time.NewTimer(3 * time.Minute)
@@ -153,7 +153,7 @@ type received struct {
 
 func (r received) id() string { return r.header.Get("webhook-id") }
 
-// receiver takes requests, and answers each as it is told.
+// receiver takes requests, and answers each as configured.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -224,7 +224,7 @@ func TestAnEventArrivesAsASignedCloudEvent(t *testing.T) {
 	require.Equal(t, "application/cloudevents+json", got.header.Get("Content-Type"))
 	require.Equal(t, message.ID, got.id())
 
-	// By the library that receivers use.
+	// Checked with the library that receivers use.
 	verifier, err := standardwebhooks.NewWebhook(made.Secret.Reveal())
 	require.NoError(t, err)
 	require.NoError(t, verifier.Verify(got.body, got.header))
@@ -240,7 +240,7 @@ func TestAWebhookGetsWhatItAskedForAndNothingFromBefore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rec := newReceiver(t, nil)
-	b.events(t, contract.EventRunUpdated) // before anybody asked
+	b.events(t, contract.EventRunUpdated) // before anybody registered
 	ids := map[string]int64{}
 	for name, r := range map[string]webhook.Registration{
 		"all":     {},
@@ -471,7 +471,7 @@ func TestADeliveryThatNeverArrivesFailsAfterItsLastAttempt(t *testing.T) {
 	require.Equal(t, 3, d.Attempts)
 	require.NotNil(t, d.FinishedAt)
 	require.Nil(t, d.NextTry)
-	// Somebody asks for it again: all attempts anew, once for a key.
+	// Somebody requests it again: with all attempts, once for a key.
 	_, err := b.Redeliver(t.Context(), id, d.ID, "k")
 	require.NoError(t, err)
 	await(t, "three more", func() bool { return failed() && b.all(t, id)[0].Attempts == 6 })
@@ -558,7 +558,7 @@ func TestWhatAKilledServerLeftIsDeliveredByAnother(t *testing.T) {
 	hang.Store(true)
 	rec := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 		if hang.Load() {
-			<-r.Context().Done() // it has the message, and its sender never learns that
+			<-r.Context().Done() // it has the message, but its sender never learns that
 		}
 	})
 	id := b.register(t, webhook.Registration{URL: rec.URL}).Webhook.ID
@@ -572,7 +572,7 @@ func TestWhatAKilledServerLeftIsDeliveredByAnother(t *testing.T) {
 	require.NoError(t, server.Process.Kill())
 	require.Error(t, server.Wait())
 	hang.Store(false)
-	b.events(t, contract.EventRunUpdated) // while nobody is there
+	b.events(t, contract.EventRunUpdated) // while nothing is running
 
 	b.start(t)
 	await(t, "everything", func() bool {

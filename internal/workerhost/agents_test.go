@@ -31,10 +31,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// watched is a Temporal that sees this worker ask for work, or does not answer.
+// watched is a Temporal that sees this worker poll, or does not answer.
 type watched struct {
 	away atomic.Bool
-	deaf atomic.Bool // it sees others only
+	deaf atomic.Bool // it sees only others
 }
 
 func (w *watched) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
@@ -48,8 +48,8 @@ func (w *watched) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueTy
 	return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{Identity: who, LastAccessTime: timestamppb.Now()}}}, nil
 }
 
-// crew is the agents of a worker over a database of their own, with a real
-// sandbox whose helper program can be taken away.
+// crew is the agents of a worker with a separate database, and a real sandbox whose
+// helper program can be removed.
 type crew struct {
 	*agents
 	temporal *watched
@@ -91,7 +91,7 @@ func muster(t *testing.T, roles ...string) *crew {
 	return c
 }
 
-// await waits until an agent is as it should be.
+// await waits until an agent is in the expected state.
 func (c *crew) await(t *testing.T, role string, ok func(views.Agent) bool) views.Agent {
 	t.Helper()
 	var last views.Agent

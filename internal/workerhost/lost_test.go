@@ -27,7 +27,7 @@ func TestWorkIsQuarantinedOnceMostAttemptsEndedWithoutAWord(t *testing.T) {
 	require.NoError(t, quarantined(records, answers{}, 3), "a run's rows are written however often a worker dies")
 }
 
-// isLast reports whether Temporal is told not to try again.
+// isLast reports whether Temporal is told not to retry.
 func isLast(err error) bool {
 	_, again := fault.Restore(*fault.Of(err)).Again(1)
 	return !again

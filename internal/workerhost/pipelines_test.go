@@ -15,7 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// deliberating is a pipeline that exchanges, with ALPHA at work.
+// deliberating is a pipeline in its exchange, with ALPHA active.
 func deliberating(t *testing.T) (*store.Store, store.Pipeline) {
 	t.Helper()
 	db := storetest.New(t)
@@ -75,8 +75,8 @@ func TestAPipelineThatIsAtWorkOrSaidHowItEndedIsNotClosed(t *testing.T) {
 	require.ElementsMatch(t, []contract.PipelineStatus{contract.PipelineSpawned, contract.PipelineRunning, contract.PipelineReport, contract.PipelineOrchestrating}, openPipelines())
 }
 
-// temporalHas answers looks at workflows: those that are named are in a state,
-// others do not exist.
+// temporalHas answers looks at workflows: the named ones are in a state, others do not
+// exist.
 func temporalHas(states map[string]enumspb.WorkflowExecutionStatus) latest {
 	return func(_ context.Context, id string) (string, enumspb.WorkflowExecutionStatus, error) {
 		state, known := states[id]
@@ -103,7 +103,7 @@ func TestAPipelineThatItsMakerNeverStartedEndsAsItsMakerDid(t *testing.T) {
 			require.NoError(t, err)
 			states := map[string]enumspb.WorkflowExecutionStatus{contract.PipelineWorkflowID(prior.ID): state}
 			if state == enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED {
-				states = nil // Temporal keeps ended workflows for a while only
+				states = nil // Temporal keeps ended workflows only for a while
 			}
 			require.NoError(t, closePipelineIfEnded(t.Context(), temporalHas(states), db, made.ID))
 			now, err := db.Pipeline(t.Context(), made.ID)
@@ -114,7 +114,7 @@ func TestAPipelineThatItsMakerNeverStartedEndsAsItsMakerDid(t *testing.T) {
 	}
 }
 
-// TestAPipelineThatIsStartedWhileItsMakerIsLookedAtIsNotClosed lets the maker start
+// TestAPipelineThatIsStartedWhileItsMakerIsLookedAtIsNotClosed makes the creator start
 // it, and end, right after the first look.
 func TestAPipelineThatIsStartedWhileItsMakerIsLookedAtIsNotClosed(t *testing.T) {
 	t.Parallel()

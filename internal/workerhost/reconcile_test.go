@@ -47,7 +47,7 @@ func details(t *testing.T, db *store.Store, id int64) views.RunDetails {
 	return d
 }
 
-// sees answers looks at a workflow in turn, the last again and again.
+// sees answers looks at a workflow in turn, repeating the last one.
 func sees(runs ...string) latest {
 	n := 0
 	return func(context.Context, string) (string, enumspb.WorkflowExecutionStatus, error) {

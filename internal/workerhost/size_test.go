@@ -19,14 +19,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
-// text is what an activity answers or is given.
+// text is an activity's input or result.
 type text struct {
 	Text string `json:"text"`
 }
 
 func sized(n int) text { return text{strings.Repeat("x", n)} }
 
-// tooLong is more than a history takes; full is as much as it takes.
+// tooLong is more than a history accepts; full is the maximum.
 const (
 	tooLong = contract.PayloadLimit + 1
 	full    = contract.PayloadLimit - 1000
@@ -59,7 +59,7 @@ func TestWhatIsTooLargeForAHistoryIsRefusedByNameWhereverItWouldEnter(t *testing
 	t.Parallel()
 	for name, c := range map[string]struct {
 		flow func(ctx workflow.Context, n int) (text, error)
-		ran  int // a refused result is not made again
+		ran  int // a refused result is not computed again
 	}{
 		"result of an activity": {func(ctx workflow.Context, n int) (out text, err error) {
 			err = workflow.ExecuteActivity(options(ctx), "make", n).Get(ctx, &out)

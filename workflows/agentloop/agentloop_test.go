@@ -17,7 +17,7 @@ func TestOrdersThatNobodyHasReadAreReadBeforeAStepContinuesAsNew(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.StepInput) error {
-		l := newLoop(ctx, in) // which does not listen: its turn has not come yet
+		l := newLoop(ctx, in) // which does not listen: it has not run yet
 		if err := workflow.Sleep(ctx, time.Minute); err != nil {
 			return err
 		}

@@ -28,8 +28,8 @@ func TestWhoDeliberatesUsesTheModelThatThePlannerWasSwitchedTo(t *testing.T) {
 	require.Equal(t, first, given.Models[contract.AgentAlpha], "the run's own inputs stay")
 }
 
-// TestWhoWasSwitchedToThePlannersModelFollowsThePlanner switches all agents, and the
-// planner alone after that, as a heal does whose provider is away.
+// TestWhoWasSwitchedToThePlannersModelFollowsThePlanner switches all agents, and then
+// only the planner, like a heal whose provider is down.
 func TestWhoWasSwitchedToThePlannersModelFollowsThePlanner(t *testing.T) {
 	t.Parallel()
 	first, all, now := contract.ModelChoice{Provider: "a", Model: "planner"}, contract.ModelChoice{Provider: "b", Model: "all"}, contract.ModelChoice{Provider: "c", Model: "other"}

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 )
 
-// repo is a git repository that makes patches as workspaces do.
+// repo is a git repository that makes patches like workspaces do.
 type repo struct{ dir string }
 
 // files are the files of a tree; one that begins with #! is executable.
@@ -113,7 +113,7 @@ func TestThePatchBetweenTwoRunsLeadsFromOneToTheOther(t *testing.T) {
 	}
 }
 
-// over puts files over others; "-" removes one.
+// over adds files, replacing others; "-" removes one.
 func over(base, more files) files {
 	out := files{}
 	for path, text := range base {
@@ -127,8 +127,8 @@ func over(base, more files) files {
 	return out
 }
 
-// leads sees that git makes the right's tree of the left's with the patch, and
-// counts the same lines as git does at most.
+// leads checks that git makes the right's tree from the left's with the patch, and
+// finds the same changed files.
 func (r repo) leads(tb fataler, d diff.Diff, left, right string) {
 	r.git(tb, "", "read-tree", left)
 	if d.Code.Patch != "" {

@@ -16,7 +16,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// side is a run that is done, with a test for each outcome, by name.
+// side is a finished run, with a test for each outcome, by name.
 func side(run int64, cases ...contract.TestCase) diff.Side {
 	ended := start.Add(time.Second)
 	tester := store.Execution{
@@ -92,7 +92,7 @@ func TestEachPairOfOutcomesIsInTheRightLists(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("from %q to %q", c.left, c.right), func(t *testing.T) {
 			t.Parallel()
-			// Checks are red on both sides, so that only the test speaks.
+			// Checks fail on both sides, so that only the test matters.
 			left, right := side(1, test("red", failed)), side(2, test("red", failed))
 			if c.left != absent {
 				left.Checks[0].Cases = append(left.Checks[0].Cases, test("x", c.left))
@@ -291,7 +291,7 @@ func TestPlansAreComparedStepByStepAndFieldByField(t *testing.T) {
 	require.False(t, diff.Compare(left, right).Plan.LeftRecorded)
 }
 
-// drawSide makes a side of all that may be on one.
+// drawSide draws a side with everything that a side can have.
 func drawSide(t *rapid.T, run int64) diff.Side {
 	s := side(run)
 	s.Status = rapid.SampledFrom([]string{"done", "failed", "cancelled", "builder_running"}).Draw(t, "status")

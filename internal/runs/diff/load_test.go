@@ -40,7 +40,7 @@ func newHouse(tb testing.TB) house {
 	return h
 }
 
-// story is a run that is told by its records.
+// story is a run built from its records.
 type story struct {
 	house
 	tb  testing.TB
@@ -135,7 +135,7 @@ func (s *story) side(attempt int, phase contract.Phase) diff.Side {
 	return side
 }
 
-// healed is a run whose first tester was red and whose second was green.
+// healed is a run whose first tester failed and whose second passed.
 func healed(tb testing.TB, h house) *story {
 	tb.Helper()
 	s := h.run(tb)
@@ -261,7 +261,7 @@ func TestWhatAnAcceptedRepairWroteCounts(t *testing.T) {
 	require.Equal(t, s.repo.tree(t, files{"calc.go": "wrong\n"}), s.side(1, contract.PhaseTester).Code.Tree, "what the first tests were about")
 }
 
-// repair is a heal by the Repair agent, of which the judgement is given.
+// repair is a heal by the Repair agent, with the given judgement.
 func (s *story) repair(number int, status contract.HealStatus, content files) {
 	s.tb.Helper()
 	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Step: contract.StepRepair, Agent: contract.AgentRepair}})

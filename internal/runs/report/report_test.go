@@ -38,7 +38,7 @@ func encode(tb testing.TB, v any) json.RawMessage {
 	return raw
 }
 
-// details is a run in which every text is made by a function.
+// details returns a run in which a function makes every text.
 func details(tb testing.TB, text func(string) string) views.RunDetails {
 	tb.Helper()
 	d := views.RunDetails{Run: store.Run{
@@ -81,7 +81,7 @@ func TestAReportOfARunThatHasOnlyBegunIsShort(t *testing.T) {
 	}}, ""))
 }
 
-// hostile are texts that try to be more than text.
+// hostile are texts that try to be markup.
 var hostile = []string{
 	"[click](https://evil.example)", "![img](https://evil.example/x.png)", "<https://evil.example>", "https://evil.example/a_b", "HTTP://EVIL.EXAMPLE",
 	"(https://evil.example)", "www.evil.example", "*www.evil.example*", "mail@evil.example", "mailto:x", "javascript:alert(1)", "@everyone", "@org/team", "#123", "org/repo#123",
@@ -90,8 +90,8 @@ var hostile = []string{
 	"\\[click](https://evil.example)", "`https://evil.example", "a` https://evil.example `b", "ftp://evil.example", "\x85<b>", "\xff<b>",
 }
 
-// outside returns a line without its inline code, which is shown as it is, and
-// without escaped characters. A backtick that opens nothing stays.
+// outside returns a line without its inline code, which is shown unchanged, and without
+// escaped characters. A backtick that opens nothing stays.
 func outside(line string) string {
 	var b strings.Builder
 	for i := 0; i < len(line); i++ {

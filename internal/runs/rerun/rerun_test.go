@@ -29,7 +29,7 @@ func TestThePhaseThatBeganIsReadWithTheConverterOfTheClient(t *testing.T) {
 	require.Empty(t, began(event, converter.GetDefaultDataConverter()), "another converter reads nothing of it")
 }
 
-// book writes the rows of a run as its workflows do.
+// book writes the rows of a run like its workflows do.
 type book struct {
 	*store.Store
 	t   *testing.T
@@ -59,8 +59,8 @@ func (b *book) record(r contract.Record) contract.ExecutionRef {
 	return out.Execution
 }
 
-// attempt is an execution of the builder, or of the planner, that came to a tree
-// or, without one, failed.
+// attempt is an execution of the builder, or of the planner, that ended with a tree or,
+// without one, failed.
 func (b *book) attempt(p contract.Phase, step, from, to string) contract.ExecutionRef {
 	b.t.Helper()
 	e := b.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: p, Step: step, Agent: contract.AgentOf(p)}})
@@ -84,7 +84,7 @@ func output(step, from, to string) contract.StepOutput {
 	}
 }
 
-// heal is a repair of what failed; without a tree it came to nothing.
+// heal is a repair of what failed; without a tree it failed.
 func (b *book) heal(number int, failed contract.ExecutionRef, step, from, to string) {
 	b.t.Helper()
 	note := contract.HealNote{Number: number, Status: contract.HealStarted, Phase: contract.PhaseBuilder, Step: step, ExecutionID: failed.ID, ErrorType: contract.ClassRuntime, Action: contract.HealRepair}
@@ -97,7 +97,7 @@ func (b *book) heal(number int, failed contract.ExecutionRef, step, from, to str
 	b.record(contract.Record{Heals: []contract.HealNote{note}})
 }
 
-// kept returns the trees to which the steps lead that are not done again.
+// kept returns the resulting trees of the steps that are not repeated.
 func (b *book) kept(o Order) map[string]string {
 	b.t.Helper()
 	o.RunID, o.Phase = b.run.ID, contract.PhaseBuilder

@@ -11,8 +11,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 )
 
-// ran is the outcome of a test check, with a finding for each failed or flaky test, as
-// verification makes it.
+// ran is the outcome of a test check, with a finding for each failed or flaky test,
+// like those of verification.
 func ran(cases ...contract.TestCase) verdict.Recorded {
 	r := verdict.Recorded{Result: contract.CheckResult{Check: check("test-go-1", contract.CategoryTest), OK: true}, Cases: cases}
 	for _, c := range cases {
@@ -62,7 +62,7 @@ func fail(name string) contract.TestCase {
 	return contract.TestCase{Name: name, Status: contract.TestFailed, Message: "wrong", Location: "a_test.go:3"}
 }
 
-// red is a check that failed without a test of its own to name.
+// red is a check that failed without naming a failed test.
 func red(category contract.Category, code contract.Code, findings ...contract.Finding) verdict.Recorded {
 	return with(verdict.Recorded{Result: contract.CheckResult{Check: check("x", category), Code: code, Message: "it failed"}}, findings...)
 }

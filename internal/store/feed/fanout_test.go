@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// asked returns how often this process has asked the database some queries.
+// asked returns how often this process has sent the database some queries.
 func asked(tb testing.TB, operations ...string) (n uint64) {
 	tb.Helper()
 	families, err := telemetry.Registry.Gather()
@@ -55,7 +55,7 @@ func until(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Not parallel: what it counts is of the process.
+// Not parallel: it counts for the whole process.
 func TestFollowersWhoWaitAskNothingAndShareWhatComes(t *testing.T) {
 	b := storetest.Setup(t)
 	f := feed.New(b.Store, feed.Options{PollEvery: 50 * time.Millisecond})
@@ -138,7 +138,7 @@ func TestFollowersOfTheSameRunGoAtTheirOwnPace(t *testing.T) {
 	g.Go(follow(fast, func(int64) {}))
 	g.Go(follow(nil, func(seq int64) {
 		if seq == 3 {
-			<-halt // far more comes meanwhile than is kept
+			<-halt // far more arrives meanwhile than is kept
 		}
 	}))
 	for left := int64(total - 1); left > 0; left -= 100 {
@@ -149,7 +149,7 @@ func TestFollowersOfTheSameRunGoAtTheirOwnPace(t *testing.T) {
 	require.NoError(t, g.Wait())
 }
 
-// heavy are events with a payload of so many bytes.
+// heavy returns events with a payload of that many bytes.
 func heavy(n, bytes int) []contract.EventDraft {
 	out := make([]contract.EventDraft, n)
 	text := make([]byte, bytes)

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// texts are what pieces of output say, in their order.
+// texts returns the contents of pieces of output, in order.
 func texts(pieces []views.Output) []string {
 	out := []string{}
 	for _, p := range pieces {
@@ -22,7 +22,7 @@ func texts(pieces []views.Output) []string {
 	return out
 }
 
-// printed appends a piece that was stored so many seconds ago.
+// printed appends a piece that was stored that many seconds ago.
 func printed(t *testing.T, b *storetest.Fixture, text string, secondsAgo int) {
 	t.Helper()
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {

@@ -16,8 +16,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// talkative makes a run of so many steps, which began at once and of which each
-// says so much, by turns.
+// talkative creates a run of that many steps, which began at once and each of which has
+// that many messages, alternating.
 func talkative(tb testing.TB, s *storetest.Fixture, steps, turns int) (int64, []store.Execution) {
 	tb.Helper()
 	run, _, err := s.CreateRun(tb.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
@@ -78,7 +78,7 @@ func everything(tb testing.TB, s *storetest.Fixture, q views.LogQuery) (keys []v
 func TestALogIsReadInWindowsInBothDirectionsWithoutGapOrDouble(t *testing.T) {
 	t.Parallel()
 	s := storetest.Setup(t)
-	const steps, turns = 40, 9 // more steps at once than are read together
+	const steps, turns = 40, 9 // more parallel steps than are read together
 	_, executions := talkative(t, s, steps, turns)
 	for _, most := range []int{3, 50, 1000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
 )
 
-// answers is resolve with words.
+// answers is a resolve move with words.
 func answers(key, words string) contract.Move {
 	return contract.Move{Kind: contract.MoveResolve, Key: key, Text: deliberationtest.Text(words)}
 }
@@ -20,7 +20,7 @@ func decomposes(parts ...contract.Subtask) contract.Move {
 	return contract.Move{Kind: contract.MoveDecompose, Text: deliberationtest.Text("its parts"), Subtasks: parts}
 }
 
-// told returns the entries that a turn tells of, and the changes, by key.
+// told returns the entries and changes in a turn's news, by key.
 func told(turn contract.Turn) (entries map[string]contract.Entry, changes map[string]contract.StateChange) {
 	entries, changes = map[string]contract.Entry{}, map[string]contract.StateChange{}
 	for _, e := range turn.News.Entries {
@@ -191,7 +191,7 @@ func hardTask(t *testing.T) *table {
 	return c
 }
 
-// standings are the subtasks' states by id.
+// standings returns the subtasks' statuses by id.
 func (t *table) standings() map[string]string {
 	out := map[string]string{}
 	for _, p := range t.subtasks {
@@ -353,8 +353,9 @@ func TestVotesAreForVersionsThatTheirVoterKnows(t *testing.T) {
 	require.Equal(t, &Choice{Key: "s1", Version: 1}, c.agreement(), "the newest that it was shown")
 }
 
-// TestAnEarlierVersionThatAllAcceptedIsBetterThanNone lets an author write a new version
-// in the round in which the other accepts the one before it, which is the last.
+// TestAnEarlierVersionThatAllAcceptedIsBetterThanNone makes an author write a new
+// version in the round in which the other accepts the one before it, which is the last
+// round.
 func TestAnEarlierVersionThatAllAcceptedIsBetterThanNone(t *testing.T) {
 	t.Parallel()
 	c := exchanging(func(in *contract.DeliberationInput) { in.Settings.Iterations = 2 })
@@ -375,8 +376,8 @@ func TestAnEarlierVersionThatAllAcceptedIsBetterThanNone(t *testing.T) {
 	require.Equal(t, contract.PipelineOrchestrationFailed, again.Conclude(again.now).Status, "its author does not want it any more")
 }
 
-// TestMembersAreToldWhereThingsStand lets one write while the other reacts to what was
-// there before: only where things stand shows that they crossed.
+// TestMembersAreToldWhereThingsStand makes one member write while the other reacts to
+// the previous state: only the current state shows that they crossed.
 func TestMembersAreToldWhereThingsStand(t *testing.T) {
 	t.Parallel()
 	c := exchanging()

@@ -16,11 +16,11 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation/deliberationtest"
 )
 
-// table is a council whose members are the test.
+// table is a deliberation whose members are played by the test.
 type table struct {
 	*State
 	now   time.Time
-	turns map[contract.Member]contract.Turn // the last that each was given
+	turns map[contract.Member]contract.Turn // the last turn of each
 }
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
@@ -46,7 +46,7 @@ func exchanging(change ...func(*contract.DeliberationInput)) *table {
 	return t
 }
 
-// give hands out the turns that are due, and returns to whom.
+// give gives the turns that are due, and returns to whom.
 func (t *table) give() []contract.Member {
 	var out []contract.Member
 	for _, g := range t.NextTurns(t.now) {
@@ -412,14 +412,14 @@ type party struct {
 	steps   int
 }
 
-// letter is a signal on its way.
+// letter is a signal in transit.
 type letter struct {
 	at    time.Time
 	moves contract.Moves
 	gone  contract.Member // its workflow ended instead
 }
 
-// invent makes up what a member does in a turn.
+// invent draws what a member does in a turn.
 func (p *party) invent(m contract.Member) []contract.Move {
 	keys := []string{"p1", "p2", "p3", "s1", "s2", "nothing", "not a key"}
 	key := func() string { return keys[p.r.IntN(len(keys))] }
@@ -445,7 +445,7 @@ func (p *party) invent(m contract.Member) []contract.Move {
 	return out
 }
 
-// anyObjection is the key of some objection, if there is one.
+// anyObjection returns the key of some objection, if there is one.
 func (p *party) anyObjection() string {
 	keys := []string{"p1/objection/ALPHA-1-1"}
 	for _, e := range p.EntriesOf(contract.MoveObject) {
@@ -454,8 +454,8 @@ func (p *party) anyObjection() string {
 	return keys[p.r.IntN(len(keys))]
 }
 
-// post sends what a member does in a turn, perhaps twice, perhaps late, perhaps
-// never; and sometimes somebody else says something in its name.
+// post sends what a member does in a turn, perhaps twice, perhaps late, perhaps never;
+// and sometimes another sender uses its name.
 func (p *party) post(m contract.Member, turn contract.Turn) {
 	soon := func(most int) time.Time { return p.now.Add(time.Duration(p.r.IntN(most*1000)) * time.Millisecond) }
 	moves := contract.Moves{Token: string(m) + "-token", Member: m, Turn: turn.Number, Usage: contract.Usage{Calls: 1}, Moves: p.invent(m)}
@@ -479,7 +479,7 @@ func (p *party) post(m contract.Member, turn contract.Turn) {
 	}
 }
 
-// next lets the next thing happen: mail, or the time of a deadline.
+// next makes the next thing happen: a delivery, or a deadline.
 func (p *party) next() {
 	p.steps++
 	at, i := p.NextDeadline(p.now), -1
@@ -514,7 +514,7 @@ func (p *party) deliver(l letter) {
 	p.Receive(l.moves, p.now)
 }
 
-// run plays the deliberation to its end, as the workflow does.
+// run runs the deliberation to its end, like the workflow.
 func (p *party) run(t *testing.T) *Outcome {
 	exchange := func() *Outcome {
 		for {
@@ -627,8 +627,8 @@ func (p *party) check(t *testing.T, seed uint64, out *Outcome) {
 			}
 		}
 	}
-	// Each move of a turn that counted was taken or refused; of one that was
-	// revoked, those after the last straw are neither.
+	// Each move of a turn that counted was accepted or refused; if the member was revoked,
+	// those after the decisive move are neither.
 	revoked := slices.ContainsFunc(p.Participants, func(s *Participant) bool { return s.RevokeReason != "" })
 	for id, move := range p.said {
 		s := p.Participant(contract.Member(strings.Split(id, "-")[0]))
