@@ -372,7 +372,7 @@ type MemberStatus string
 // The states of a member.
 const (
 	MemberIdle     MemberStatus = "idle"     // waits for the others
-	MemberThinking MemberStatus = "thinking" // a model call is under way
+	MemberThinking MemberStatus = "thinking" // a model call is running
 	MemberDone     MemberStatus = "done"
 	MemberFailed   MemberStatus = "failed"
 	MemberTimedOut MemberStatus = "timed_out" // did not finish its opening work in time

@@ -68,7 +68,7 @@ const (
 type EnvironmentSettings struct {
 	Timeout    time.Duration `json:"timeout"`               // longest set-up
 	Baseline   bool          `json:"baseline,omitempty"`    // run the project's checks on the base commit first
-	AskIfRed   bool          `json:"ask_if_red,omitempty"`  // a person decides whether to go on from a base commit that fails its checks
+	AskIfRed   bool          `json:"ask_if_red,omitempty"`  // a person decides whether to continue from a base commit that fails its checks
 	AgentTurns int           `json:"agent_turns,omitempty"` // turns of the environment agent; 0: there is none
 }
 

@@ -395,7 +395,7 @@ func onePlan(ids ...string) contract.Plan {
 	return p
 }
 
-// callback runs f once the workflow has waited for d.
+// after runs f once the workflow has waited for d.
 func (w *world) after(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
 
 // view asks the run for its state.

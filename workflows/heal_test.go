@@ -298,8 +298,8 @@ func (w *world) slowly() {
 	w.env.OnActivity(contract.ActivityThink, anything, anything).After(time.Minute).Return(w.think)
 }
 
-// The Repair agent's first call is running after two turns of the builder, each of a
-// minute.
+// repairing is when the Repair agent's first call is running: after two turns of the
+// builder, each of a minute.
 const repairing = 2*time.Minute + 30*time.Second
 
 func TestAPauseAndASwitchOfModelReachTheRepairAgentAtWork(t *testing.T) {

@@ -20,8 +20,8 @@ const (
 	longestSeconds = 24 * 60 * 60
 )
 
-// The values of the words for a complexity. High is more than 0.8, above which GAMMA
-// joins by default.
+// complexityWords are the values of the words for a complexity. High is more than 0.8,
+// above which GAMMA joins by default.
 var complexityWords = map[string]Complexity{"low": 0.3, "medium": 0.6, "high": 0.9}
 
 // Complexity is how hard an objective is, from 0 (unknown) to 1. As JSON or YAML it is

@@ -8,7 +8,7 @@ import (
 // unpreparedPattern matches one way in which a tool says that what it needs was never
 // installed. Its group, if any, names what is missing.
 type unpreparedPattern struct {
-	hint    string // in lower case; where it is not in the output, the pattern is not tried
+	hint    string // in lower case; if it is not in the output, the pattern is not tried
 	pattern *regexp.Regexp
 	missing string // what is missing if the pattern has no group
 }

@@ -281,7 +281,7 @@ func (s *Store) newPipeline(ctx context.Context, n contract.NewPipeline) (db.Cre
 
 // taskOf returns the task of a pipeline that a workflow starts.
 func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, contract.DeliberationTask, error) {
-	if n.Prior != 0 { // the whole of it, where the workflow has the beginnings
+	if n.Prior != 0 { // all of it; the workflow has only the beginnings
 		prior, err := s.Pipeline(ctx, n.Prior)
 		if err == nil && prior.RunID != n.RunID {
 			err = dberr.NotFound("pipeline %d is not one of run %d", n.Prior, n.RunID)

@@ -32,7 +32,7 @@ var (
 // lookups occur in the paths of members that hold what a program was given.
 var lookups = []string{"env", "config", "cfg", "self", "this", "opt", "arg", "req", "setting", "secret", "param", "ctx", "context", "key", "token", "credential", "password", "cookie"}
 
-// languageWords stand where a value would.
+// languageWords are words of languages in the place of a value.
 var languageWords = []string{
 	"await", "new", "async", "function", "func", "lambda", "yield", "typeof", "not", "return", "if", "await(", "const", "let", "var",
 	"none", "null", "nil", "true", "false", "undefined", "optional", "required",

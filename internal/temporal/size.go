@@ -119,8 +119,8 @@ func (f failedChild) GetChildWorkflowExecution() workflow.Future { return f }
 
 func (f failedChild) SignalChildWorkflow(workflow.Context, string, any) workflow.Future { return f }
 
-// clientEdge keeps oversized values from outside out of histories: inputs of runs, and
-// what people and services send them.
+// clientInterceptor keeps oversized values from outside out of histories: inputs of
+// runs, and what people and services send them.
 type clientInterceptor struct {
 	interceptor.ClientInterceptorBase
 }

@@ -70,7 +70,7 @@ func (a *agents) run(ctx context.Context) error {
 	return err
 }
 
-// say stores a heartbeat. It is not interrupted when the worker stops: an interrupted
+// report stores a heartbeat. It is not interrupted when the worker stops: an interrupted
 // one might still arrive, after the last one.
 func (a *agents) report(ctx context.Context, b store.Beat) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatTime)
@@ -84,7 +84,7 @@ func (a *agents) report(ctx context.Context, b store.Beat) {
 	a.mute = err != nil
 }
 
-// beat returns the present state of the agents.
+// status returns the present state of the agents.
 func (a *agents) status(ctx context.Context) store.Beat {
 	b := store.Beat{
 		Worker: temporal.Identity(), Version: version.Version, StartedAt: a.started, Every: a.settings.Heartbeat, OfflineAfter: a.settings.OfflineAfter,
@@ -105,7 +105,7 @@ func (a *agents) status(ctx context.Context) store.Beat {
 	return b
 }
 
-// used returns how many cores this process used since the last call, and its memory.
+// usage returns how many cores this process used since the last call, and its memory.
 func (a *agents) usage(ctx context.Context) (cores float64, memory int64) {
 	if a.process == nil {
 		return 0, 0

@@ -38,7 +38,7 @@ type Counts struct {
 	Flaky   int `json:"flaky"`
 }
 
-// Test is one test with its outcome on each side, empty where it did not run.
+// Test is one test with its outcome on each side, empty if it did not run.
 type Test struct {
 	Check   string              `json:"check"`
 	Name    string              `json:"test_case"`

@@ -225,7 +225,7 @@ func (t comparedTests) keyHere(f contract.Finding) string {
 	return t.key(f) + "\x00" + file
 }
 
-// timeless replaces what differs between two runs of the same code.
+// timelessParts match what differs between two runs of the same code.
 var timelessParts = []struct {
 	re *regexp.Regexp
 	by string
