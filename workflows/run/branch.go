@@ -17,7 +17,7 @@ const (
 	// again: a failed check stays failed.
 	MaxPendingChecks = 32
 	// MaxCheckEvents is how many events a run writes for single messages that change
-	// nothing. Further messages are only counted.
+	// nothing. Further messages are reported by their number.
 	MaxCheckEvents = 100
 	// unreportedPause is how long counted messages are collected before their number is
 	// written.

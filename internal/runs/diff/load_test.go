@@ -69,7 +69,7 @@ func (s *story) record(r contract.Record) contract.ExecutionRef {
 	return done.Execution
 }
 
-// begin begins an execution and lets it make one model call of so many tokens.
+// begin begins an execution and lets it make one model call with that many tokens.
 func (s *story) begin(phase contract.Phase, step string, tokens int64) contract.ExecutionRef {
 	s.tb.Helper()
 	ref := s.record(contract.Record{Begin: &contract.ExecutionBegin{Phase: phase, Step: step, Agent: contract.AgentOf(phase)}})
