@@ -244,7 +244,7 @@ type Tick struct {
 // ticks returns round times since the run began that are far enough apart to be
 // readable.
 func (s Scale) ticks(start time.Time) []Tick {
-	var shown float64 // time shown to scale
+	var shown float64 // time per full width
 	for _, p := range s.parts {
 		if !p.gap && p.x1 > p.x0 {
 			shown = max(shown, float64(p.to.Sub(p.from))/(p.x1-p.x0))
