@@ -102,7 +102,7 @@ func (f *finder) gradle(dir string) string {
 	return "gradle"
 }
 
-// resolveAll is a script for Gradle with a task that fetches all that any
+// resolveAll is a script for Gradle with a task that fetches everything that any
 // configuration of any project names.
 const resolveAll = `allprojects { tasks.register("rgptResolve") { doLast { configurations.findAll { it.canBeResolved }.each { try { it.files } catch (Exception e) { logger.warn(e.message) } } } } }`
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
-// packageJSON is what matters of a package.json. Fields that come in several
+// packageJSON is the relevant part of a package.json. Fields that come in several
 // shapes are kept raw, or one of them would hide the others.
 type packageJSON struct {
 	Scripts              map[string]string `json:"scripts"`
@@ -45,13 +45,13 @@ func (t *tree) readPackage(p string) packageJSON {
 		"optionalDependencies": &m.OptionalDependencies, "packageManager": &m.PackageManager,
 		"engines": &m.Engines, "devEngines": &m.DevEngines, "workspaces": &m.Workspaces,
 	} {
-		_ = json.Unmarshal(fields[name], into) // a field of another shape says nothing
+		_ = json.Unmarshal(fields[name], into) // a field of another shape is ignored
 	}
 	return m
 }
 
-// nodeVariables keep managers from asking, from running programs of a service
-// that is not there, and installations from fetching browsers.
+// nodeVariables keep managers from prompting and from running programs of services that
+// are not available, and installations from fetching browsers.
 var nodeVariables = map[string]string{
 	"HUSKY":                                      "0", // hooks need a git directory
 	"ADBLOCK":                                    "1",
@@ -64,7 +64,7 @@ var nodeVariables = map[string]string{
 	"ELECTRON_SKIP_BINARY_DOWNLOAD":              "1",
 	"CHROMEDRIVER_SKIP_DOWNLOAD":                 "1",
 	"GECKODRIVER_SKIP_DOWNLOAD":                  "1",
-	"npm_config_engine_strict":                   "false", // what is asked for and not there is told
+	"npm_config_engine_strict":                   "false", // report what is asked for and missing
 	"npm_config_audit":                           "false",
 	"npm_config_fund":                            "false",
 	"npm_config_update_notifier":                 "false",
@@ -73,8 +73,8 @@ var nodeVariables = map[string]string{
 	"NEXT_TELEMETRY_DISABLED":                    "1",
 }
 
-// nodeLocks are the lock files and the managers that wrote them, the one that
-// counts first.
+// nodeLocks are the lock files and the managers that wrote them, in order of
+// precedence.
 var nodeLocks = []struct{ file, manager string }{
 	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"}, {"pnpm-lock.yaml", "pnpm"},
 	{"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
@@ -146,7 +146,7 @@ func (f *finder) readNode(dir string) nodeProject {
 
 var packageManager = regexp.MustCompile(`^(npm|pnpm|yarn|bun)@(\d+(?:\.\d+){0,2}(?:-[\w.]+)?)(?:\+[\w.=/+-]+)?$`)
 
-// manager is the package manager that a manifest asks for by name.
+// manager is the package manager that a manifest names.
 func (m packageJSON) manager() (name, version string) {
 	if found := packageManager.FindStringSubmatch(m.PackageManager); found != nil {
 		return found[1], found[2]
@@ -174,8 +174,8 @@ func (m packageJSON) devEngine(field string) []engine {
 	return list
 }
 
-// isBerry tells yarn 2 and later from yarn 1: by the version asked for, the
-// settings file, or the lock file, which only theirs has metadata in.
+// isBerry distinguishes yarn 2 and later from yarn 1: by the version asked for, the
+// settings file, or the lock file, which has metadata only in yarn 2 and later.
 func (f *finder) isBerry(p nodeProject) bool {
 	if p.ManagerVersion != "" {
 		return !strings.HasPrefix(p.ManagerVersion, "1.") && !strings.HasPrefix(p.ManagerVersion, "0.")
@@ -302,7 +302,7 @@ func (f *finder) nodeTools(p nodeProject) {
 	f.want("node", "", p.Manifest, nil)
 }
 
-// nodeRuns says which version of Node each version of a manager needs at least.
+// nodeRuns holds the lowest version of Node that each version of a manager runs on.
 var nodeRuns = map[string][]struct{ manager, node string }{
 	"pnpm":       {{"11", "22.13"}, {"10", "18.12"}, {"9", "18.12"}, {"8", "16.14"}, {"7", "14.6"}, {"6", "12.17"}},
 	"yarn-berry": {{"4", "18.12"}, {"3", "12"}, {"2", "12"}},
@@ -356,9 +356,9 @@ func (f *finder) nodeInstall(p nodeProject) {
 	f.command(Command{Dir: p.Dir, Shell: install, Optional: p.Dir != "." && len(f.r.Projects) > 1})
 }
 
-// nodeCommand installs from the lock file; if that does not fit the manifest, it
-// relaxes the lock file; and finally it leaves out the packages' own scripts, because
-// their failure usually costs less than having no packages.
+// nodeCommand installs from the lock file strictly; if that does not fit the manifest,
+// it does not insist on it; and finally it leaves out the packages' own scripts,
+// because their failure usually costs less than having no packages.
 func (f *finder) nodeCommand(p nodeProject) string {
 	scripts := ""
 	if f.ciHas("--ignore-scripts", "npm", "pnpm", "yarn") {
