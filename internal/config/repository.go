@@ -15,13 +15,13 @@ import (
 //
 //   - it may set verification, the commands and variables of environment, deliberation.plan_by and
 //     git.branch_prefix, git.author_name and git.author_email;
-//   - it may give agents other models of those that the operator has named;
+//   - it may give agents other models among those that the operator has named;
 //   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, ask for more approvals and re-tests, and be stricter
 //     about changes of tests and about new ones, but not the reverse;
 //   - it may let a check reach only hosts that the operator allows to that check
 //     or to the sandbox, and an installation those and the public registries;
-//   - all else is refused, unless it says what the operator says anyway.
+//   - anything else is refused, unless it equals the operator's setting.
 //
 // The error is like that of Load and names the file by filename. base stays as
 // it is.
