@@ -146,7 +146,7 @@ func (c *Client) Agents(ctx context.Context) (health.Report, error) {
 	return ask[health.Report](ctx, c, read("api", "agents"))
 }
 
-// Links returns where else a run can be looked at.
+// Links returns where else a run can be viewed.
 func (c *Client) Links(ctx context.Context, id int64) (dashboard, temporal string, err error) {
 	links, err := ask[apitypes.Links](ctx, c, read(runPath(id, "links")...))
 	return fmt.Sprintf("%s/runs/%d", c.Address(), id), links.Temporal, err

@@ -80,7 +80,7 @@ type Interventions struct {
 	Interventions []views.Intervention `json:"interventions"`
 }
 
-// Links are where else a run can be looked at.
+// Links are where else a run can be viewed.
 type Links struct {
 	Temporal string `json:"temporal,omitempty" doc:"its workflow in the Temporal Web UI"`
 }

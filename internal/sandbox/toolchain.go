@@ -275,7 +275,7 @@ func (d *detection) onlyInterpreter(prefix, inside, version string) {
 	for _, link := range []string{"python", "python3"} {
 		d.mounts = append(d.mounts, mount{Kind: mountSymlink, Source: name, Target: filepath.Join(bin, link)})
 	}
-	// What python reports about its own location to those who build extensions.
+	// What python reports about its own location to builds of extensions.
 	for _, pattern := range []string{"lib/python" + version + "/_sysconfigdata_*.py", "lib/python" + version + "/config-*/Makefile", "lib/pkgconfig/python*.pc"} {
 		d.rewrite(prefix, inside, pattern)
 	}

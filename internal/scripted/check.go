@@ -26,7 +26,7 @@ func (c *checker) add(key, format string, args ...any) {
 	c.mistakes = append(c.mistakes, mistake{line: lineOf(c.file, key), key: key, problem: fmt.Sprintf(format, args...)})
 }
 
-// whole reads an integer that is at least a minimum; nil if it is absent.
+// whole reads an integer that is at least a minimum; an absent one is 0.
 func (c *checker) whole(key string, v any, least int64) int64 {
 	var n int64
 	switch v := v.(type) {

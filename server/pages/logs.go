@@ -37,7 +37,7 @@ const (
 	entryLines    = 12       // of a message; the rest has its own page
 	entryText     = 8000     // characters of a message
 	linesBefore   = 3        // lines above a match
-	entryBytes    = 4000     // of what is shown of a message
+	entryBytes    = 4000     // of a message, as shown
 	outputBytes   = 64 << 10 // of a check's output that is read for the log
 	searchedBytes = 1 << 20  // of a check's output that is searched
 	mostSearch    = 200      // characters to search for

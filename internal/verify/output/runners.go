@@ -246,7 +246,7 @@ func (r *runnerText) bun(m []string) (contract.TestSummary, bool) {
 	return sum, ran
 }
 
-// ava's sums are one block of lines; what was not a test is no failed test.
+// ava's summary is one block of lines; what was not a test is not a failed test.
 func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
 	others := 0
