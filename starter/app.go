@@ -159,7 +159,7 @@ func (a *app) open(ctx context.Context, needs backend.Needs) (backend.Backend, e
 	return backend.OpenLocal(ctx, cfg, dir, stack, needs)
 }
 
-// serverEnv is the variable that names the server that commands use.
+// serverEnv is the variable that names the server for commands.
 const serverEnv = "RGPT_SERVER"
 
 // server returns the address of the server that commands use: that of the flag, even if

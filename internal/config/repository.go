@@ -64,8 +64,8 @@ func LoadRequest(base *Config, settings map[string]string) (*Config, error) {
 	return l.finish()
 }
 
-// LoadEnvironment reads a document that has only the section environment, such as `rgpt
-// env show --yaml` prints, which came with a request, and returns that section merged
+// LoadEnvironment reads a document that came with a request and has only the section
+// environment, such as `rgpt env show --yaml` prints, and returns that section merged
 // over the operator's. The request may set in it what LoadRequest allows. The error is
 // like that of Load and names the document by name.
 func LoadEnvironment(base *Config, data []byte, name string) (Environment, error) {

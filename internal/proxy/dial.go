@@ -132,7 +132,7 @@ func askForTunnel(conn net.Conn, user *url.Userinfo, target string) (net.Conn, e
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }
 
-// bufferedConn gives first what was read ahead.
+// bufferedConn first returns what was read ahead.
 type bufferedConn struct {
 	net.Conn
 	reader *bufio.Reader
@@ -140,7 +140,7 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(b []byte) (int, error) { return c.reader.Read(b) }
 
-// CloseWrite ends one direction where the connection can do that.
+// CloseWrite ends one direction if the connection supports it.
 func (c *bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {

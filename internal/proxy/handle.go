@@ -43,7 +43,7 @@ func (s *session) handle(w http.ResponseWriter, r *http.Request) {
 		x.refuse(w, err.Error(), false)
 		return
 	}
-	// net/http has put the authority of the URL in place of any Host header.
+	// net/http has replaced any Host header by the authority of the URL.
 	if x.check(w) {
 		x.forward(w, r, "http", nil)
 	}
@@ -66,7 +66,7 @@ func (x *exchange) forward(w http.ResponseWriter, r *http.Request, scheme string
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.User = scheme, x.address(), nil
-			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, also where it is not well formed
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is, even if it is malformed
 			p.Out.Host = hostHeader(scheme, x.address())
 			if len(secrets) > 0 {
 				for _, name := range otherMethod {

@@ -34,7 +34,7 @@ const (
 	configFD = 3 // helperConfig as JSON
 	statusFD = 4 // helperStatus messages to the worker
 	lifeFD   = 5 // end of file when the worker is gone
-	proxyFD  = 6 // with helperConfig.Proxy: receives the listener of the proxy
+	proxyFD  = 6 // with helperConfig.Proxy: carries the listener of the proxy to the worker
 )
 
 // helperConfig tells the helper what to set up and what to run.

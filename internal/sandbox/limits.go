@@ -13,7 +13,7 @@ import (
 type Limits struct {
 	// Timeout is wall time, counted from the call of Run.
 	Timeout time.Duration
-	// CPUTime is the sum of user and system time over all processes.
+	// CPUTime is the total user and system time of all processes.
 	CPUTime time.Duration
 	// MemoryBytes is the memory of all processes together, without file pages that the
 	// kernel can drop. Without cgroup v2 it is measured several times a second, so a

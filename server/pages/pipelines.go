@@ -187,7 +187,7 @@ func (s *Server) handoffOf(ctx context.Context, p store.Pipeline) (contract.Arti
 	return s.Views.ArtifactNamed(ctx, p.RunID, p.HandoffRef)
 }
 
-// handoff sends the handoff of a pipeline as a download.
+// handoff sends the handoff of a pipeline as a file to save.
 func (s *Server) handoff(w http.ResponseWriter, r *http.Request) error {
 	id, err := param.ID(r)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/server/middleware"
 )
 
-// Download sends an artifact as a download.
+// Download sends an artifact as a file to save.
 func (res *Responder) Download(w http.ResponseWriter, r *http.Request, files *artifact.Store, a contract.Artifact) error {
 	content, err := files.Reader(r.Context(), a.Digest)
 	if err != nil {

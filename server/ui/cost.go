@@ -138,7 +138,7 @@ func reasons(work, heals []views.Span, replays []views.Replay) map[int64]string 
 	return out
 }
 
-// Healing is the cost of heals.
+// healing is the cost of heals.
 func (p *CostPage) healing() contract.Usage {
 	for _, r := range p.Why.Rows {
 		if r.Name == forHeal {

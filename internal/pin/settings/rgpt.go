@@ -169,7 +169,7 @@ func (l *settingsReader) add(at string, n *yaml.Node, depth int) {
 				l.out[at] = strings.ToLower(n.Value)
 			}
 		}
-	case yaml.DocumentNode, yaml.AliasNode: // neither occurs inside a document, nor is the result of following an alias
+	case yaml.DocumentNode, yaml.AliasNode: // documents are not nested, and aliases were followed above
 	}
 }
 

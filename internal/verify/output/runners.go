@@ -76,7 +76,7 @@ type runnerSum struct {
 	read   func(r *runnerText, m []string) (contract.TestSummary, bool)
 }
 
-// words adds up counts with their words: "1 failed, 2 passed".
+// countedWord matches counts with their words: "1 failed, 2 passed".
 var countedWord = regexp.MustCompile(`(\d+) (?:tests? )?(known failure|expected fail|expected failure|failed|failures?|errors?|skipped|todo|pending|passed|xfailed|xpassed|deselected|ignored|uncaught|unhandled)`)
 
 func words(text string) contract.TestSummary {
@@ -274,7 +274,7 @@ func (r *runnerText) ava(m []string) (contract.TestSummary, bool) {
 
 var pointsBelow = regexp.MustCompile(`^(?:ℹ|#) (suites|pass|fail|cancelled|skipped|skip|todo|duration_ms)\s+(\d+)(?:\.\d+)?$`)
 
-// points are the sums of node's runner and of those that write TAP.
+// points are the summaries of node's runner and of those that write TAP.
 func (r *runnerText) points([]string) (contract.TestSummary, bool) {
 	var sum contract.TestSummary
 	found := false
