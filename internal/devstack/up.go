@@ -251,7 +251,7 @@ func (u *upper) postgres(ctx context.Context) error {
 		return err
 	}
 	u.Database = c.URL("rgpt")
-	return u.save() // from here on, if we crash the server that we leave can be found
+	return u.save() // from here on, if we crash, the server that we leave can be found
 }
 
 // hostOf returns host and port of a URL, and nothing secret.
@@ -442,8 +442,8 @@ type launch struct {
 func (u *upper) readyFile(role Role) string { return u.Path("run", string(role)+".json") }
 
 // start starts what a role needs, if anything. The process is in the stack's file
-// before it is awaited: if we are killed meanwhile, the next Up finds it, and starts no
-// second one beside it.
+// before it is awaited: if we are killed meanwhile, the next Up finds it and does not
+// start a second one.
 func (u *upper) start(ctx context.Context, prepare func(context.Context) (*launch, error)) error {
 	l, err := prepare(ctx)
 	if err != nil || l == nil {

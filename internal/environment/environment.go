@@ -37,7 +37,7 @@ type Facts struct {
 	// Version is the output of `git describe --tags`, for packages that take
 	// their version from git. It may be empty.
 	Version string
-	// Time is when the commit was made. Where no lock file fixes versions, packages are
+	// Time is when the commit was made. If no lock file fixes versions, packages are
 	// taken as of that time: newer ones often break older tests. Zero takes the newest.
 	Time time.Time
 }

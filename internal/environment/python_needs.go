@@ -232,7 +232,7 @@ var (
 	notLiteral = regexp.MustCompile(`[^\s,]`)
 )
 
-// fromNox reads what the test sessions of a noxfile install, where it is written
+// fromNox reads what the test sessions of a noxfile install, if it is written
 // literally.
 func (f *finder) fromNox(p pythonProject) needs {
 	var n needs

@@ -1,8 +1,8 @@
 // Package inflight makes one call for all callers that want its result at the same
 // time.
 //
-// A worker that missed its heartbeat gets a second attempt of a call whose first one is
-// still running: the second joins it instead of paying again.
+// A worker so starved that it missed its heartbeat gets a second attempt of a call
+// whose first one is still running: the second joins it instead of paying again.
 package inflight
 
 import (

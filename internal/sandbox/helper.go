@@ -81,8 +81,8 @@ type helperStatus struct {
 }
 
 // Priorities of commands: below the worker's, whose heartbeats and watchdog come first;
-// and the lowest if the watchdog alone stops a fork bomb, as it must get to run for
-// that.
+// and the lowest if only the watchdog stops a fork bomb, because the watchdog must get
+// to run.
 const (
 	niceness       = 5
 	lowestNiceness = 19

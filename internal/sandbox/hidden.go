@@ -13,9 +13,9 @@ import (
 // Two things use memory or disk space that no process shows: descriptors in transit
 // between processes (SCM_RIGHTS), whose file may be open nowhere else, and socket
 // buffers. The kernel does not report their size, except to a control group. So if the
-// host has lost more than a limit without any other explanation in a sandbox, and the
-// sandbox has had something that could hold so much for a while, it is assumed to be
-// the cause.
+// host has lost more than a limit that nothing else in a sandbox explains, and for a
+// while the sandbox has had something that could hold so much, it is assumed to be the
+// cause.
 const (
 	// socketBuffer is the most that one socket holds unless the system's limits were
 	// raised: twice net.core.wmem_max, which counts the kernel's own overhead.

@@ -116,8 +116,8 @@ func (s *scrubber) open(path string, cause error) error {
 }
 
 // fits refuses a change over the limits before git reads it: git stores all that it
-// reads, even if it is refused afterwards. Git is asked which of it it ignores only if
-// so much has changed that it might be over the limits.
+// reads, even if it is refused afterwards. Git is asked what it ignores only if so much
+// has changed that it might be over the limits.
 func (d *Dir) fits(ctx context.Context, found survey) error {
 	l, most := d.limits(), addFactor*d.m.options.MaxPatchBytes
 	if found.files <= l.files && found.largest <= l.fileSize && found.bytes <= most {

@@ -219,9 +219,9 @@ func nodeTest(dir string, files []string) Invocation {
 
 // silentFiles finds files that were written for node:test and reported no tests, for
 // example because they left by process.exit. The runner counts such a file as a passed
-// test; nothing in it has passed. A file that declares tests in any case was ended by
-// force; another may only be imported by others. Without a list of files, any in the
-// checkout may have run.
+// test; nothing in it has passed. A file that declares tests unconditionally was ended
+// early; another one may only exist for others to import. Without a list of files, any
+// in the checkout may have run.
 func silentFiles(root *os.Root, files []string, p *output.Results) {
 	for n, c := range p.Cases {
 		if c.Status != contract.TestPassed || files != nil && !slices.Contains(files, c.Name) {

@@ -60,7 +60,7 @@ func tapOf(data []byte, s Paths, cut, planOnly bool) Results {
 		}
 		tapCases(&out, p, "", s)
 	}
-	// Whatever is left below the top level belongs to a point that never came.
+	// What is left below the top level belongs to a point that never came.
 	for _, level := range t.points[1:] {
 		for _, p := range level {
 			tapCases(&out, p, "", s)
