@@ -2,8 +2,7 @@
 // be done again, and isolates the runs from each other.
 //
 // Anyone who can write to a build cache controls what runs next: the go tool, for
-// one, trusts a compiled package from there. So a cache has two
-// layers:
+// one, trusts a compiled package from there. So a cache has two layers:
 //
 //   - the base of a repository is filled only by [Store.Fill]: by a compiler that
 //     works on a commit which a run started from, before any agent's change,

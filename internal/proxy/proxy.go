@@ -18,9 +18,9 @@
 // large content network, answers for many names, a command that may reach one of
 // them can ask it for another inside the tunnel.
 //
-// It is built on net/http and httputil.ReverseProxy: existing proxy
-// libraries leave tunnels to goroutines that nobody can wait for, and dial by
-// name again after a check.
+// It is built on net/http and httputil.ReverseProxy: existing proxy libraries
+// leave tunnels to goroutines that nobody can wait for, and dial by name again
+// after a check.
 package proxy
 
 import (

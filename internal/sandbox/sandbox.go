@@ -8,19 +8,19 @@
 //   - its workspace at [Workspace], the only place on disk where it may write
 //     besides those that the caller names; its own /tmp and home, in memory,
 //     limited in size and deleted afterwards, unless the caller gives directories;
-//   - below workspace and home, where the caller says so, a read-only tree that
+//   - below workspace and home, if the caller says so, a read-only tree that
 //     many commands share (see [Command.WorkspaceBase]);
 //   - the system directories, a short list of files from /etc, and the
 //     toolchains of the worker, all read-only. Everything else on the host
 //     (home directories, /var, /run, data directories) does not exist for it;
-//   - no network, not even the host's loopback: a network namespace with a
-//     its own loopback and on that, with [Command.Proxy], an HTTP proxy;
+//   - no network, not even the host's loopback: a network namespace with its
+//     own loopback and on that, with [Command.Proxy], an HTTP proxy;
 //   - no capabilities, no set-uid programs, no terminal, a short list of
 //     forbidden system calls, a clean environment, three file descriptors;
 //   - limits on time, memory, processes, files, disk and output.
 //
-// When Run returns, every process of the command is dead, including
-// daemons; if the worker is killed, they die with it.
+// When Run returns, every process of the command is dead, including daemons; if
+// the worker is killed, they die with it.
 //
 // The layers, from the outside: namespaces made by bubblewrap or by this
 // package itself (see [Variant]), then one helper process as process 1 inside

@@ -27,10 +27,9 @@
 // A process costs more than the work that most calls need. So plain cases are handled
 // here: one file of a work tree becomes the next tree (SaveFile), two trees are
 // compared and their patch is written, trees that differ from their base in
-// different files are merged. Objects are read from packs by go-git and
-// written as git writes loose ones; what is read is checked against its id.
-// Plain is what is unambiguous: text, usual names, regular files, SHA-1.
-// Everything else is errNeedsGit inside the package, and is left to the git
-// program. Whether a change is plain follows from its trees alone, so that all hosts
-// make the same patch of it.
+// different files are merged. Objects are read from packs by go-git and written as
+// git writes loose ones; what is read is checked against its id. Plain is what is
+// unambiguous: text, usual names, regular files, SHA-1. Everything else is
+// errNeedsGit inside the package, and is left to the git program. Whether a change
+// is plain follows from its trees alone, so that all hosts make the same patch of it.
 package workspace
