@@ -35,7 +35,7 @@ func (p *place) spawn(tb testing.TB, text string) store.Pipeline {
 	return made
 }
 
-// ends ends a pipeline with the given text in all places.
+// ends makes a pipeline end; all its texts are the given one.
 func (p *place) ends(tb testing.TB, of store.Pipeline, text string, c contract.PipelineChange, recovers bool) {
 	tb.Helper()
 	c.Finished, c.Members = true, []contract.MemberView{{Member: contract.Alpha, Role: text, Status: contract.MemberDone, Phase: text, BlockedReason: text}}

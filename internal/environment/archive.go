@@ -99,7 +99,7 @@ func (p *packer) file(at string, info fs.FileInfo, header *tar.Header) error {
 }
 
 // unpack writes what pack wrote below dir, which must be empty. Whatever names and
-// links the archive holds, nothing outside dir is touched. It writes at most most
+// links the archive holds, nothing outside dir is touched. The total is limited to most
 // bytes.
 func unpack(ctx context.Context, r io.Reader, dir string, most int64) error {
 	expanded, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))

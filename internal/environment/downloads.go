@@ -60,8 +60,8 @@ func ownParents(home, folder string) error {
 }
 
 // Put moves folders out of the home of a draft, replacing all that the key had. Folders
-// that would bring the total over most bytes, or that cannot be kept, are removed: none
-// of them stays in the draft. The error says what could not be kept.
+// that would exceed the limit, most bytes in total, or that cannot be kept, are
+// removed: none of them stays in the draft. The error says what could not be kept.
 func (d Downloads) Put(ctx context.Context, key string, folders []string, draft *Draft, most int64) error {
 	if len(folders) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (d Downloads) put(ctx context.Context, to, folder string, draft *Draft, mos
 }
 
 // Sweep removes what no set-up used for longer than age, and then the least recently
-// used until at most most bytes are left.
+// used until the rest is within the limit of most bytes.
 func (d Downloads) Sweep(ctx context.Context, age time.Duration, most int64) error {
 	entries, err := os.ReadDir(d.root)
 	if errors.Is(err, fs.ErrNotExist) {

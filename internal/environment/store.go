@@ -223,8 +223,8 @@ func (d *Draft) Discard() {
 	_ = removeAll(d.dir)
 }
 
-// Restore makes the environment of a digest from an archive of at most most bytes
-// unpacked, and returns it open.
+// Restore makes the environment of a digest from an archive, whose unpacked size is
+// limited to most bytes, and returns it open.
 func (s Store) Restore(ctx context.Context, digest string, archive io.Reader, most int64) (*Environment, error) {
 	d, err := s.New()
 	if err != nil {

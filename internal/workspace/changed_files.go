@@ -80,7 +80,7 @@ func (r *mirror) changed(ctx context.Context, from, to string, wanted func(path 
 
 func isRegular(mode string) bool { return strings.HasPrefix(mode, "100") }
 
-// blobs returns the content of objects, each cut at most bytes, with one process.
+// blobs returns the content of objects, with one process; each is cut after most bytes.
 func (r *mirror) blobs(ctx context.Context, ids []string, most int64) ([][]byte, error) {
 	if len(ids) == 0 {
 		return nil, nil

@@ -228,7 +228,7 @@ func (l *listings) touch(tree string) {
 }
 
 // BaseFile returns the content of a file at the workspace's base commit; false if there
-// is no regular file of that name, or if it has more than most bytes.
+// is no regular file of that name, or if its size is over the limit, most.
 func (m *Manager) BaseFile(ctx context.Context, ws contract.Workspace, name string, most int64) (content []byte, found bool, err error) {
 	err = m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
 		content, found, err = r.plainFile(baseTree, name, most)
